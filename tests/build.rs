@@ -49,7 +49,6 @@ fn accepted(folder: &Path) {
     fs::write(output.join("all.rs"), modules).unwrap();
 }
 
-/// Writes each Rust example of the page to a file, and the IDL examples to one module.
 fn rust_mapping(page: &Path) {
     println!("cargo:rerun-if-changed={}", page.display());
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("rust_mapping");
@@ -71,7 +70,7 @@ fn rust_mapping(page: &Path) {
             "rust" => {
                 number += 1;
                 let name = format!("{section}_{number}");
-                // `include!` takes several statements inside a block.
+                // `include!` expands to one expression, so several statements need a block.
                 let statements = piece.lines().any(|line| line.starts_with("let "));
                 let code = if statements { format!("{{\n{piece}}}\n") } else { piece };
                 fs::write(folder.join(&name).with_extension("rs"), code).unwrap();

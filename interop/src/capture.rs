@@ -1,4 +1,4 @@
-//! Captures the traffic of a run, which Wireshark's dissector checks.
+//! Captures the loopback traffic of a run, and has Wireshark's dissector check it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use crate::process;
 use crate::report::FailedCheck;
 
-/// The two loopback ports of a run, to which the capture is limited.
+/// The two loopback ports whose traffic is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The port on which the server listens.
+    /// The server's port.
     pub server: u16,
-    /// The port on which the client listens for callbacks.
+    /// The client's callback port.
     pub client: u16,
 }
 
 impl Ports {
-    /// Returns two free ports. The kernel does not assign ports of this range to other programs.
+    /// Returns two free ports below the kernel's default range of ephemeral ports.
     ///
     /// # Errors
     ///
@@ -35,14 +35,15 @@ impl Ports {
 
 const PORTS: u32 = 20_000;
 
-/// The lowest port. All ports of the range are below Linux's ephemeral ports, which begin at 32,768.
+/// The lowest port. With `PORTS` it keeps all ports below 32,768, where Linux's ephemeral ports
+/// begin by default.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut trouble = String::new();
     for _ in 0..100 {
-        // Tests can run at the same time.
+        // Processes and threads that run at the same time try different ports.
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
         let _nothing_starts = process::nothing_starts();
@@ -57,38 +58,38 @@ fn free_port() -> Result<u16, String> {
 /// One of the two programs of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The program that publishes the reference.
+    /// Publishes the reference.
     Server,
-    /// The program that makes the checks.
+    /// Makes the checks.
     Client,
 }
 
-/// The header of a GIOP message that was on the wire.
+/// The header of a captured GIOP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedMessage {
-    /// The program that sent the message.
+    /// The sending program.
     pub from: Side,
-    /// True if the message was on a connection that the server opened to the client.
+    /// True if the message was on a connection that the server had opened to the client.
     pub is_callback: bool,
-    /// The minor version x of GIOP 1.x.
+    /// Minor version of GIOP.
     pub giop_minor: u8,
-    /// The message type in the header.
+    /// The message type.
     pub message_type: u8,
-    /// Message size without the header, in octets.
+    /// Size of the message without the header, in octets.
     pub size: u32,
 }
 
-/// The dissector's verdict about a capture.
+/// The result of [`Capture::finish`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum CaptureVerdict {
-    /// The capture gives no reliable verdict. Packets were dropped before capture, the call of `shutdown` is
-    /// missing, or a packet that seems malformed ends where the receiver's window was full.
+    /// The capture allows no verdict: packets were dropped, the call of `shutdown` is missing, or a
+    /// packet that seems malformed has filled the receiver's window.
     Incomplete,
-    /// All packets were captured.
+    /// No loss of packets is known.
     Complete {
-        /// One failed check for each kind of message with a malformed instance.
+        /// One failed check for each message type with a malformed packet.
         malformed: Vec<FailedCheck>,
-        /// The messages that the dissector recognised.
+        /// The messages that the dissector recognised, in the order of capture.
         messages: Vec<CapturedMessage>,
     },
 }
@@ -103,7 +104,7 @@ pub struct Capture {
     folder: PathBuf,
 }
 
-/// The summary is the last column, because it may contain tabs.
+/// The summary must be the last column, because it may contain tabs.
 const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
@@ -118,11 +119,11 @@ const COLUMNS: [&str; 10] = [
 ];
 
 impl Capture {
-    /// Starts capturing into `folder` and waits until packets arrive.
+    /// Starts to capture into `folder`, and returns when dumpcap has begun.
     ///
     /// # Errors
     ///
-    /// tshark is missing, or the user may not capture.
+    /// dumpcap is missing, or the user may not capture.
     pub fn start(folder: &Path, ports: Ports) -> Result<Self, String> {
         let file = folder.join("traffic.pcapng");
         match fs::remove_file(&file) {
@@ -131,7 +132,7 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the program with which tshark captures; its buffer is 128 MiB.
+        // dumpcap is a program of Debian's package tshark. The size of its buffer is 128 MiB.
         let mut command = Command::new("dumpcap");
         command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
@@ -154,8 +155,8 @@ impl Capture {
         }
     }
 
-    /// Ends the capture and returns the dissector's verdict. `preferences` are for the dissector,
-    /// in the form `NAME:VALUE`. The last call of the run must have been `shutdown`.
+    /// Ends the capture and returns the dissector's verdict. `preferences` are settings of tshark
+    /// in the form `NAME:VALUE`. The run must have ended with a call of `shutdown`.
     ///
     /// # Errors
     ///
@@ -167,12 +168,11 @@ impl Capture {
         }
         let mut command = Command::new("tshark");
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
-        // A sender that moves to another core makes the capture unordered.
+        // A capture is out of order if a sender has moved to another core.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
-        // tshark warns about root on its standard error.
         let finished = process::run_with_separate_errors(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));
@@ -244,7 +244,8 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("tshark printed `{text}` where a number is expected"))
 }
 
-/// Returns the message type in a summary such as "GIOP 1.2 Fragment, s=8 id=5".
+/// Returns the message type in a summary such as "GIOP 1.2 Fragment, s=8 id=5", and "packet" if
+/// there is none.
 fn kind(summary: &str) -> &str {
     let Some((_, rest)) = summary.split_once("GIOP 1.") else { return "packet" };
     let word = rest.split([' ', ',', '\t']).nth(1).unwrap_or_default();
@@ -316,7 +317,8 @@ mod tests {
         assert_ne!(ports.server, ports.client);
     }
 
-    /// A program that starts at that moment could have a copy of the probe's socket.
+    /// A program that is starting could have a copy of the socket with which `free_port` tried the
+    /// port.
     #[test]
     fn free_port_can_be_bound_while_programs_are_started() {
         thread::scope(|scope| {

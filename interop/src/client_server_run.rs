@@ -1,4 +1,4 @@
-//! Runs one client against one server, and checks the result.
+//! Runs a client against a server and checks the result.
 
 use std::fs;
 use std::path::Path;
@@ -15,50 +15,51 @@ const LIFE: Duration = Duration::from_secs(180);
 
 const CAPTURES: usize = 5;
 
-/// Determines if Wireshark's dissector checks the traffic of a run.
+/// Says if Wireshark's dissector checks the traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrafficCheck {
-    /// Only the client's checks count.
+    /// The traffic is not captured.
     Unchecked,
-    /// A malformed message is a failed check named `malformed-TYPE`. Wrong versions, and fragments
-    /// that are missing, too large or unexpected, are failed checks named `wire-...`.
+    /// Malformed messages are failed checks named `malformed-TYPE`. Unexpected versions and
+    /// fragments are failed checks named `wire-...`.
     Dissected,
 }
 
-/// Options of one run, in addition to the options of its variant.
+/// Options of a run, in addition to the options of its variant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraOptions<'o> {
-    /// A part of the name of the run's folder.
+    /// A suffix of the name of the run's folder.
     pub name: &'o str,
     /// The server's options.
     pub server: &'o [&'o str],
     /// The client's options.
     pub client: &'o [&'o str],
-    /// If set, the client gets a corbaloc URL with the server's plain key and this GIOP version. If
-    /// `None`, the client gets the published reference.
+    /// If set, the client gets a corbaloc URL with this GIOP version and the server's plain key,
+    /// and otherwise the reference that the server has published.
     pub corbaloc: Option<CorbalocVersion>,
 }
 
 /// The GIOP version in a corbaloc URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorbalocVersion {
-    /// No version, which means GIOP 1.0.
+    /// No version: GIOP 1.0.
     Absent,
     /// GIOP 1.2.
     Giop12,
 }
 
-/// Runs all checks of `client` against `server` and returns the report. `folder` is for files of the run.
+/// Runs the client's checks against the server and returns the report. The files of the run are in
+/// a folder below `folder`.
 ///
 /// # Errors
 ///
-/// A peer is missing or does not start or end, a check fails that interop/skips does not list, or a listed check
-/// passes.
+/// A peer is missing or does not start or end, a check fails that interop/skips does not list, or a
+/// listed check passes.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: TrafficCheck) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, ExtraOptions::default())
 }
 
-/// Runs all checks as [`run`] does, with further options for the programs.
+/// Runs the client's checks as [`run`] does, with further options for the programs.
 ///
 /// # Errors
 ///
@@ -122,14 +123,13 @@ impl Run<'_> {
         let ExtraOptions { server, client, corbaloc, .. } = self.extra;
         let mut expected = ExpectedTraffic::of_run((self.server, server), (self.client, client), self.variant)?;
         if corbaloc == Some(CorbalocVersion::Absent) {
-            // Without a version in the URL, calls of the URL's object use GIOP 1.0. Calls of other objects use the version in
-            // their references, which is expected already.
+            // Without a version in the URL, calls of the URL's object use GIOP 1.0. Calls of other
+            // objects use the version of their references.
             expected.call_versions.insert(0);
         }
         Ok(expected)
     }
 
-    /// Returns the client's report and the server's output.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
         let mut command = self.peers.server_command(self.server, self.variant, ports.server);
         command.args(self.extra.server);

@@ -1,5 +1,5 @@
-//! The expected GIOP version and fragments of a run's messages, because the calls of a program that ignores an option
-//! succeed.
+//! The GIOP versions and fragments that a run must have on the wire, because calls succeed even if
+//! a program ignores an option.
 
 use std::collections::BTreeSet;
 
@@ -11,37 +11,40 @@ const LEAST_FRAGMENTS: usize = 50;
 
 const HEADER: u32 = 12;
 
-/// Messages that end a connection may have another version.
+/// The types of messages whose version is checked: all except CancelRequest, CloseConnection and
+/// MessageError.
 const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
 const REQUEST: u8 = 0;
 const FRAGMENT: u8 = 7;
 
-/// The fragmentation that one side's program must use.
+/// The fragmentation that is expected of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedFragments {
-    /// Any fragmentation, because another ORB fragments by its own rules.
+    /// Any fragmentation. Programs of other ORBs have their own rules.
     Any,
     /// No fragments.
     None,
-    /// Messages of at most this many octets.
+    /// At least 50 fragments, and messages of at most this many octets, including the header.
     UpTo(u32),
 }
 
 /// The expected GIOP versions and fragments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTraffic {
-    /// The minor versions x of GIOP 1.x of requests to the server and their replies, each of which must occur.
+    /// Minor version numbers of GIOP in requests, replies and fragments on connections that the
+    /// client opened. Each must occur, and no other.
     pub call_versions: BTreeSet<u8>,
-    /// The minor version of requests to the client and their replies.
+    /// Minor version number of GIOP in requests, replies and fragments on connections that the
+    /// server opened to the client.
     pub callback_version: u8,
-    /// The expected fragments of the server's messages.
+    /// Fragments of the server.
     pub server_fragments: ExpectedFragments,
-    /// The expected fragments of the client's messages.
+    /// Fragments of the client.
     pub client_fragments: ExpectedFragments,
 }
 
 impl ExpectedTraffic {
-    /// Derives the expectations from the variant and the option `--fragment` of Corelane's
+    /// Derives the expectations from the variant and from the option `--fragment` of Corelane's
     /// programs.
     ///
     /// # Errors
@@ -92,7 +95,7 @@ impl ExpectedTraffic {
 }
 
 fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
-    // JacORB uses the version of the reference.
+    // JacORB's client uses the version of the reference.
     if caller == Orb::JacOrb { published } else { published.min(own) }
 }
 
@@ -148,7 +151,6 @@ mod tests {
         assert_eq!(checks(&asked, &calls(2, 1)), ["wire-version"]);
         assert_eq!(checks(&asked, &calls(1, 2)), ["wire-version-back"]);
         assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
-        // JacORB's client calls in the version of the server's profile.
         let jacorb = ExpectedTraffic::of_run(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
         assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
     }

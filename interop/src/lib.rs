@@ -1,6 +1,5 @@
-//! Tests of interoperation with other ORBs, which run the other ORBs' programs.
-//!
-//! Every test fails if a peer is missing, so that no check is left out silently.
+//! Tests of interoperation, which run the programs of other ORBs. A test fails if a peer is
+//! missing, so that no check is left out silently; tests with TAO run only on request.
 #![forbid(unsafe_code)]
 
 pub mod capture;
@@ -14,7 +13,7 @@ pub mod suite;
 
 corelane::include_idl!("interop");
 
-/// The interface for the tests with TAO, in both directions.
+/// Code generated from lanes.idl, for the tests with TAO.
 pub mod tao {
     corelane::include_idl!("lanes");
 }

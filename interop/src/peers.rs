@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process;
 pub use crate::suite::options::Characters;
 
-/// An ORB with a server and a client for interop.idl.
+/// An ORB that has a server and a client for interop.idl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orb {
     /// omniORB, in C++.
@@ -18,12 +18,12 @@ pub enum Orb {
     JacOrb,
     /// GlassFish ORB, in Java.
     GlassFish,
-    /// Corelane: the programs of this package.
+    /// Corelane, in Rust.
     Corelane,
 }
 
 impl Orb {
-    /// Returns the ORB's name in interop/skips and interop/peers.
+    /// Returns the ORB's name in interop/skips, and of its folder in interop/peers.
     pub fn name(self) -> &'static str {
         match self {
             Orb::OmniOrb => "omniorb",
@@ -34,17 +34,17 @@ impl Orb {
     }
 }
 
-/// The protocol settings between a client and a server.
+/// The protocol settings of a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The variant's name in interop/skips.
+    /// Name in interop/skips.
     pub name: &'static str,
-    /// The highest minor version that the server publishes and supports.
+    /// Highest minor version of GIOP 1.x that the server supports and publishes.
     pub server_minor: u8,
-    /// The highest minor version that the client uses, and publishes for callbacks. JacORB's client
-    /// publishes this version, but calls in the version that the server publishes.
+    /// Highest minor version of GIOP 1.x that the client uses, and publishes for callbacks.
+    /// JacORB's client calls in the version that the server publishes.
     pub client_minor: u8,
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
 }
 
@@ -60,20 +60,20 @@ impl Variant {
     pub const PUBLISHED_1_1: Self = Self { name: "published-1.1", server_minor: 1, ..Self::GIOP_1_2 };
     /// The server publishes a profile of IIOP 1.0.
     pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
-    /// The client has no reference, only a corbaloc URL with the server's plain key.
+    /// The client gets a corbaloc URL with the server's plain key.
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
-    /// GIOP 1.2, ISO 8859-1 in narrow strings.
+    /// GIOP 1.2; ISO 8859-1 in narrow characters and strings, and as Corelane's native code set.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
-    /// GIOP 1.2, ISO 8859-1 in narrow strings, while Corelane's native code set differs.
+    /// GIOP 1.2; ISO 8859-1 in narrow strings, which is not Corelane's native code set.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
-    /// GIOP 1.2, with GlassFish's default limit of 256,000 octets for a message.
+    /// GIOP 1.2, with GlassFish's default limit of the message size.
     pub const SMALL_MESSAGES: Self = Self { name: "small-messages", ..Self::GIOP_1_2 };
-    /// GIOP 1.2, all of Unicode in narrow strings.
+    /// GIOP 1.2; all of Unicode in narrow strings.
     pub const UNICODE: Self = Self { name: "unicode", characters: Characters::Unicode, ..Self::GIOP_1_2 };
 }
 
-/// The peers, built below one folder.
+/// The folders of the built programs.
 #[derive(Debug)]
 pub struct Peers {
     built: PathBuf,
@@ -81,7 +81,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds all peers below `folder` that are not up to date.
+    /// On the first call, builds the peers below `folder` that are not up to date. Later calls
+    /// return the result of the first.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Peers {
         built.as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the command that starts an ORB's server, without the option for the reference file.
+    /// Returns the command that starts an ORB's server, without the options for the reference file.
     /// With port 0 the kernel chooses the port.
     pub fn server_command(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
@@ -110,8 +111,8 @@ impl Peers {
         command
     }
 
-    /// Returns the command that starts an ORB's client, without the server's reference. The port is
-    /// for callbacks.
+    /// Returns the command that starts an ORB's client, without the server's reference. The client
+    /// listens for callbacks at `port`.
     pub fn client_command(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
@@ -123,8 +124,8 @@ impl Peers {
         command
     }
 
-    /// Returns the command of a peer's program for values.idl, without its mode. GlassFish has no
-    /// such program.
+    /// Returns the command of a peer's program for values.idl, without its mode. Panics for
+    /// GlassFish and Corelane, which have no such program.
     pub fn values_command(&self, orb: Orb) -> Command {
         match orb {
             Orb::OmniOrb => self.omniorb("values", Variant::GIOP_1_2, 2, 0),
@@ -165,7 +166,8 @@ impl Peers {
     }
 
     fn glassfish(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
-        // The code sets are ISO 8859-1 and UTF-8 in the order of preference.
+        // The first of the two code sets is preferred: 0x00010001 is ISO 8859-1, and 0x05010001 is
+        // UTF-8.
         let sets =
             if variant.characters == Characters::Unicode { "0x05010001,0x00010001" } else { "0x00010001,0x05010001" };
         let mut settings = vec![
@@ -190,7 +192,8 @@ impl Peers {
     }
 }
 
-/// Builds omniORB's program for event channels below `folder` if necessary, and returns the command without its mode.
+/// Builds omniORB's program for event channels below `folder`, and returns its command without the
+/// mode.
 ///
 /// # Errors
 ///
@@ -206,7 +209,8 @@ pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Builds JacORB's program for event channels below `folder` if necessary, and returns the command without its mode.
+/// Builds JacORB's program for event channels below `folder`, and returns its command without the
+/// mode.
 ///
 /// # Errors
 ///
@@ -230,7 +234,7 @@ fn java() -> Command {
     command
 }
 
-/// Returns the folder with this package's programs: the folder of the running program or, for a test, its parent.
+/// The programs are in the folder of the running program or, if it is a test, in the parent folder.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());
@@ -246,7 +250,6 @@ fn make(orb: Orb, folder: &Path, target: &str) -> Result<(), String> {
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
     command.arg(target).arg(format!("OUT={}", out.display()));
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
-    // The first build on a new machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";
     let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
     if finished.status.success() {

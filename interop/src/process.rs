@@ -1,5 +1,4 @@
-//! Programs with a bounded life, whose output goes to files. A server stops when its standard input ends, and a program
-//! that runs after that is killed.
+//! Programs with a limited lifetime, whose output is written to files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,12 +11,14 @@ use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are busy.
+/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are
+/// busy.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(15);
 
-/// Returns the program `corelane` in a target folder. The program belongs to another package, so Cargo builds it.
+/// On the first call, builds the program `corelane` with Cargo in the target folder. Returns the
+/// path of the program.
 ///
 /// # Panics
 ///
@@ -42,9 +43,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it has written its reference to `folder/server.ior`.
-    ///
-    /// Appends `--ior FILE --until-eof` to the arguments of the command.
+    /// Starts a server and waits until it has written its reference to `folder/server.ior`. Appends
+    /// `--ior FILE --until-eof` to the arguments of the command.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Server {
         &self.reference
     }
 
-    /// Returns the server's process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -84,7 +84,7 @@ impl Server {
         read(&self.log)
     }
 
-    /// Waits until the server ends by itself, because a client called its shutdown operation.
+    /// Waits until the server ends, after a client has called its shutdown operation.
     ///
     /// # Errors
     ///
@@ -113,16 +113,17 @@ impl Drop for Server {
     }
 }
 
-/// The result of a program that ran to its end.
+/// A finished program's result.
 #[derive(Debug)]
 pub struct ProgramOutput {
     /// The program's exit status.
     pub status: ExitStatus,
-    /// The program's standard output and error, in the order of writing.
+    /// The program's output: standard output and error from [`run`], and standard output only from
+    /// [`run_with_separate_errors`].
     pub output: String,
 }
 
-/// Runs a program to its end, for at most `life`. Its output goes to `folder/NAME.log`.
+/// Runs a program, for at most `life`. Its output is written to `folder/NAME.log`.
 ///
 /// # Errors
 ///
@@ -132,8 +133,8 @@ pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Resul
     run_into(command, name, &log, &log, life)
 }
 
-/// Runs a program as [`run`] does, but returns only the standard output. The error output goes to
-/// `folder/NAME.errors`.
+/// Runs a program as [`run`] does, but writes the error output to `folder/NAME.errors` and does not
+/// return it.
 ///
 /// # Errors
 ///
@@ -165,8 +166,8 @@ fn run_into(
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Prevents the start of programs until the guard is dropped. A new process has copies of all descriptors until it
-/// executes its program. A closed port may therefore be in use.
+/// Prevents the start of programs until the guard is dropped. Until a new process executes its
+/// program, it has copies of all descriptors, so that a closed port may remain in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
@@ -186,7 +187,6 @@ fn spawn(mut command: Command, log: &Path, errors: &Path) -> Result<Child, Strin
     begin(command.stdout(file).stderr(second))
 }
 
-/// Returns the child's status, or `None` if the child still runs after `life`.
 pub(crate) fn wait(child: &mut Child, life: Duration) -> Result<Option<ExitStatus>, String> {
     let deadline = Instant::now() + life;
     loop {

@@ -1,18 +1,18 @@
 //! The report that a client prints: a line for each check, and a last line with the counts.
 
-/// A check that did not pass.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCheck {
-    /// The name of the check.
+    /// The check's name.
     pub check: String,
-    /// The whole line of the report.
+    /// The report's line.
     pub line: String,
 }
 
 /// A client's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Names of the checks that passed.
+    /// Names of passed checks.
     pub passed: Vec<String>,
     /// The checks that failed.
     pub failed: Vec<FailedCheck>,
@@ -24,8 +24,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The last line is missing or its counts are wrong, which shows that the client did not run to
-    /// its end.
+    /// The line with the counts is missing, or its counts are wrong.
     pub fn parse(output: &str) -> Result<Self, String> {
         let mut report = Self::default();
         let mut closing = None;
@@ -46,7 +45,7 @@ impl Report {
     }
 }
 
-/// Returns the name of the failed check. "big octets 1000" and "thread 3" are names of several words.
+/// The names "big octets 1000" and "thread 3" consist of several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

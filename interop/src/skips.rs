@@ -20,17 +20,17 @@ struct Skip {
     reason: String,
 }
 
-/// The lines that apply to one pair in one variant.
+/// The lines of the list that apply to one server and client in one variant.
 #[derive(Debug)]
 pub struct Skips {
     all: Vec<Skip>,
 }
 
 impl Skips {
-    /// The variant of runs of values.idl, which `*` does not match.
+    /// The variant of the runs of values.idl, which `*` does not match.
     pub const VALUES_VARIANT: &str = "values";
 
-    /// Returns the lines of the repository's list for this server, client and variant.
+    /// Returns the lines of interop/skips for this server, client and variant.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Skips {
         Ok(Self { all })
     }
 
-    /// Returns the options that make the client leave out checks, without duplicates.
+    /// Returns the options with which the client leaves out checks, without duplicates.
     pub fn client_options(&self) -> Vec<&str> {
         let mut options: Vec<&str> = self.all.iter().map(|skip| skip.check.as_str()).collect();
         options.retain(|check| check.starts_with(OPTION));

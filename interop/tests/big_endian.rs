@@ -1,5 +1,5 @@
-//! A big-endian peer, built from Corelane's encoder on plain sockets. The peer is a client of Corelane's server and a
-//! server for Corelane's client.
+//! A big-endian peer on plain sockets, built from Corelane's encoder, as a client of Corelane's
+//! server and as a server for Corelane's client.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -25,8 +25,8 @@ use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, 
 const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
 const LIMITS: Limits = Limits::DEFAULT;
 
-/// Defines types for IDL's characters and strings, which are `char` and `String` in the mapping but
-/// have different marshalling.
+/// Defines types for narrow and wide characters and strings, which IDL maps to `char` and `String`
+/// but marshals differently.
 macro_rules! texts {
     ($($name:ident($inner:ty), $least:expr, $write:ident, $read:ident;)*) => { $(
         #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,6 @@ texts! {
     WideText(String), 4, write_wstr, read_wstring;
 }
 
-/// Calls a macro with every echo operation, its type and its values.
 macro_rules! every_echo {
     ($use:ident) => {
         $use! {
@@ -166,7 +165,6 @@ fn is_wide(operation: &str) -> bool {
     ["wchar", "wstring", "wide"].iter().any(|word| operation.contains(word))
 }
 
-/// Returns `None` at the end of the connection.
 fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).ok()?;
@@ -249,8 +247,8 @@ impl RawClient {
     }
 }
 
-/// Splits a message into fragments, each with at most `size` octets of the message's body. `size` is a
-/// multiple of 8.
+/// Splits a message into fragments, each with at most `size` octets of the message's body. `size`
+/// is a multiple of 8.
 fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut rest = &message[Header::LEN..];
     let mut all = Vec::new();
@@ -312,7 +310,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-/// Writes the results of an echo operation: for the arguments `a` and `b`, the results are `a`, `a`, `b`.
+/// For the arguments `a` and `b`, the results of an echo operation are `a`, `a` and `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);
@@ -382,8 +380,8 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// Starts a server, which runs until the test program ends, and returns its reference. The replies have fragments with
-/// at most `fragment` octets of their bodies.
+/// Starts a server that runs until the test program ends, and returns its reference. If `fragment`
+/// is present, each fragment of a reply has at most this many octets of the reply's body.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! Corelane with the other ORBs and with itself: every check of the suite in each variant, in both
-//! directions. Wireshark's dissector checks the messages on the wire.
+//! The checks of the suite between Corelane and each of the other ORBs, and of Corelane with
+//! itself. Wireshark's dissector checks the messages on the wire.
 
 use std::path::Path;
 
@@ -83,7 +83,6 @@ pairs! {
 
 const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
-/// Fragmented replies: most replies of the suite exceed 256 octets.
 const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]

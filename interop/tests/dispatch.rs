@@ -1,6 +1,5 @@
-//! Every dispatch architecture of Corelane's server with concurrent callers of the other ORBs and of Corelane.
-//!
-//! Eight threads of JacORB share one connection for slow operations and nested callbacks.
+//! Concurrent callers of omniORB, JacORB and Corelane with every dispatch architecture of
+//! Corelane's server.
 
 use std::path::Path;
 
@@ -25,7 +24,8 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// Leaves out the check `meet`, which needs a server that runs requests of one connection at the same time.
+/// Leaves out the check `meet`, which needs a server that runs requests of one connection at the
+/// same time.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]
@@ -67,7 +67,6 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
-/// The core pool serves the connections of clients that know nothing of tasks.
 #[test]
 fn clients_of_every_orb_call_two_task_references() {
     for client in [OmniOrb, JacOrb, Corelane] {

@@ -1,5 +1,4 @@
-//! CORBA's Event Service: push and pull clients of omniORB and JacORB, and the programs of omniEvents,
-//! on Corelane's event channel; Corelane's commands on the servers of omniEvents and JacORB.
+//! CORBA's Event Service between Corelane and omniORB, JacORB and omniEvents.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -90,7 +89,6 @@ impl Drop for Peer {
     }
 }
 
-/// A client pushes, consumes and pulls beside suppliers of Corelane.
 fn pushes_consumes_and_pulls(client: fn() -> Command) {
     let ours = Ours::start();
     let mut pushed_to = Peer::start(client(), "--consume", &ours, 5);
@@ -101,7 +99,7 @@ fn pushes_consumes_and_pulls(client: fn() -> Command) {
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None).unwrap();
     supplier.push(&Any::new(&"from Corelane".to_owned()).unwrap()).unwrap();
-    // An event of TAO's service without a value becomes a structure.
+    // An event of TAO's service that has no `any` arrives as a structure.
     let supplier = ours.channel.reference().for_suppliers().unwrap().unwrap();
     let supplier = supplier.obtain_push_consumer().unwrap().unwrap();
     supplier.connect_push_supplier(None, &SupplierQOS::default()).unwrap();
@@ -132,7 +130,7 @@ fn corelanes_channel_pulls_from_jacorbs_supplier() {
     let puller = ours.channel.cos_reference().for_consumers().unwrap().unwrap();
     let puller = puller.obtain_pull_supplier().unwrap().unwrap();
     puller.connect_pull_consumer(None).unwrap();
-    // The supplier ends when the channel has asked in vain after the last value.
+    // The supplier disconnects when the channel has its three values.
     assert_eq!(Peer::start(jacorb(), "--supply", &ours, 3).rest(), ["done"]);
     for expected in 0..3 {
         let (value, has_event) = puller.try_pull().unwrap();
@@ -153,14 +151,12 @@ fn destroyed_channel_disconnects_the_consumers_of_omniorb_and_jacorb() {
     }
 }
 
-/// Connects a supplier without an object of its own.
 fn push_proxy(channel: &cos::EventChannelRef) -> cos::ProxyPushConsumerRef {
     let proxy = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
     proxy.connect_push_supplier(None).unwrap();
     proxy
 }
 
-/// A push consumer that keeps the numbers it gets.
 struct Numbers {
     got: Mutex<Vec<i32>>,
     added: Condvar,
@@ -215,7 +211,7 @@ fn corelane_pushes_consumes_and_pulls_through_jacorbs_channel() {
     for number in 0..3_i32 {
         supplier.push(&Any::new(&number).unwrap()).unwrap();
     }
-    // JacORB's own supplier pushes behind them. The channel calls a supplier that disconnects back.
+    // The channel calls a supplier back when the supplier disconnects.
     assert_eq!(Peer::client(jacorb(), "--push", &reference, 2).rest(), ["disconnected", "done"]);
     assert_eq!(numbers.wait_for(5), [0, 1, 2, 0, 1]);
     let pulled: Vec<i32> = (0..5).map(|_| puller.pull().unwrap().extract().unwrap()).collect();
@@ -224,7 +220,6 @@ fn corelane_pushes_consumes_and_pulls_through_jacorbs_channel() {
     assert_eq!(server.rest(), ["done"]);
 }
 
-/// A channel factory and a name server, for the programs of omniEvents.
 struct Factory {
     orb: Arc<Orb>,
     port: u16,
@@ -255,7 +250,6 @@ impl Factory {
         command
     }
 
-    /// Runs a program of omniEvents to its end, which must be a success.
     fn run(&self, program: &str, words: &[&str]) -> String {
         let output = self.program(program).args(words).output();
         let output = output.unwrap_or_else(|error| panic!("{program} (Debian's package omnievents): {error}"));
@@ -265,7 +259,6 @@ impl Factory {
         said
     }
 
-    /// Connects a consumer that pulls.
     fn puller(&self, key: &str) -> cos::ProxyPullSupplierRef {
         let puller = self.channel(key).for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
         puller.connect_pull_consumer(None).unwrap();
@@ -277,7 +270,6 @@ impl Factory {
     }
 }
 
-/// Pulls a text, for which the channel's supplier may need some time.
 fn pulled(puller: &cos::ProxyPullSupplierRef) -> String {
     for _ in 0..600 {
         if let (value, true) = puller.try_pull().unwrap() {
@@ -295,22 +287,21 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     for name in ["ground", "air"] {
         factory.run("eventc", &["-n", name, "-i", name, "-q", "100", &factory.url("omniEvents")]);
     }
-    // The channel has its name in the name server too.
+    // `eventc -n` has bound the channel in the name server.
     let named = factory.orb.string_to_object(&format!("corbaname::127.0.0.1:{}#ground", factory.port));
     assert!(named.unwrap().unwrap().is_a(cos::EventChannelRef::REPOSITORY_ID).unwrap());
-    // Events of `ground` reach `air`.
+    // `eventf` forwards the events of `ground` to `air`.
     factory.run("eventf", &[&factory.url("ground"), &factory.url("air")]);
     let in_air = factory.puller("air");
     let supplier = factory.supplier("ground");
     supplier.push(&text("linked")).unwrap();
     assert_eq!(pulled(&in_air), "linked");
-    // A recorder writes what it gets, and a player pushes it again.
+    // `events` records the events that it receives, and `events -s` pushes recorded events.
     let mut recorder = factory.program("events").arg(factory.url("ground")).spawn().unwrap();
     let mut recorded = recorder.stdout.take().unwrap();
     let (mut record, mut part) = (Vec::new(), [0; 4096]);
     let is_recorded = |record: &[u8]| record.windows(8).any(|window| window == b"recorded");
     let pushes = std::thread::spawn(move || {
-        // The recorder may not be connected yet.
         while supplier.push(&text("recorded")).is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
@@ -339,7 +330,6 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     let _ = player.wait();
 }
 
-/// A server of omniEvents.
 struct OmniEvents {
     process: Child,
     port: u16,
@@ -350,8 +340,8 @@ impl OmniEvents {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omnievents");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        // omniEvents cannot report its port, and listens on each address of the machine. It serves
-        // only the machine itself.
+        // omniEvents cannot report its port, and listens on each address of the machine. The
+        // transport rule restricts clients to 127.0.0.1.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("omniEvents");
         command.args(["-f", "-p", &port.to_string(), "-l"]).arg(&folder).arg("-t").arg(folder.join("trace"));
@@ -383,7 +373,6 @@ impl Drop for OmniEvents {
     }
 }
 
-/// Returns `corelane events` with these words.
 fn events(words: &[&str]) -> Command {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(process::corelane(target));
@@ -391,13 +380,12 @@ fn events(words: &[&str]) -> Command {
     command
 }
 
-/// Returns what the command prints, and its status.
 fn said(words: &[&str]) -> (String, Option<i32>) {
     let output = events(words).output().unwrap();
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
 
-/// Pushes a text until `corelane events tail`, which may not be connected yet, prints it.
+/// Pushes repeatedly, because `corelane events tail` may not be connected yet.
 fn pushed_text_is_printed(channel: &str) {
     let mut tail = Peer::run(events(&["tail", "--count", "1", channel]));
     let is_printed = AtomicBool::new(false);

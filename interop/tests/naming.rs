@@ -1,4 +1,5 @@
-//! The Naming Services of Corelane and omniORB, with `nameclt`, Corelane's client and nested contexts.
+//! The Naming Services of Corelane and omniORB, called by `nameclt`, by Corelane's client, and
+//! across linked contexts.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -237,7 +238,6 @@ fn names_resolve_through_both_servers() {
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
 }
 
-/// Returns the program `corelane`, which Cargo builds here, because it belongs to another package.
 fn program() -> &'static Path {
     corelane_interop::process::corelane(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
 }

@@ -25,7 +25,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// Every repository id with the values of its constants, or `None` for another definition.
+/// Every repository id, with its values if it is a constant, or `None` for another definition.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
@@ -61,7 +61,8 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Formats a constant as `corelane_ids.py` does, which writes a text as the numbers of its characters.
+/// Formats a constant as corelane_ids.py does, which writes a text as the numbers of its
+/// characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
@@ -117,7 +118,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the numbers of files with equal meaning in both compilers, and of constants in these files.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {

@@ -12,7 +12,7 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/COS"];
 
 const REFUSED: [(&str, &str); 1] = [
-    // `CORBA::Environment` exists in the C mapping.
+    // `CORBA::Environment` is a native type of the C mapping.
     ("CosTSPortability", "a native type has no Rust mapping yet"),
 ];
 

@@ -1,5 +1,5 @@
-//! Clients without Real-time CORBA call objects of real-time POAs. Requests must run at the server-declared or the
-//! default priority, on SCHED_FIFO threads of the lane with this priority.
+//! Clients without Real-time CORBA call objects of real-time POAs. Requests must run at the
+//! server-declared or the default priority, on SCHED_FIFO threads.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,9 @@ use corelane_sys::bpf::AttachMode;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::process as own_process;
 
-/// The native priorities are 2 and 50 by the default mapping.
+/// The default mapping gives `LOW` and `HIGH` the native priorities 2 and 50.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
-/// Enough for callbacks nested six deep.
 const THREADS: u32 = 12;
 
 fn lanes(orb: &Orb) -> ThreadpoolId {
@@ -43,7 +42,6 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Returns the native priorities and the lanes of the requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
     served_by_orb(peers(), client, Orb::builder(), client.name(), pool, model)
 }
@@ -52,14 +50,11 @@ fn files() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop")
 }
 
-/// Builds the peers. The builds can need the network, so that they must not run in a network namespace
-/// of a test.
+/// Must be called outside network namespaces of a test, because the builds may need the network.
 fn peers() -> &'static Peers {
     Peers::build(&files().join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// Runs the checks against an object of the ORB that `builder` makes. The client's output is in a
-/// folder with this name.
 fn served_by_orb(
     peers: &Peers,
     client: Peer,
@@ -120,7 +115,6 @@ fn jacorb_is_served_at_the_declared_or_the_default_priority() {
     at_every_model(JacOrb);
 }
 
-/// Makes the lanes of [`lanes`], with a class for the packets of the high one.
 fn lanes_in_class(orb: &Orb, class: IoClass) -> ThreadpoolId {
     let lane = |priority| LaneConfig::default().priority(priority).static_threads(THREADS);
     let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io(class)]);
@@ -143,8 +137,8 @@ fn omniorb_is_served_by_a_lane_with_a_budget_of_bytes() {
     assert_eq!(served_by_orb(peers(), OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
 }
 
-/// Client and server are in a network namespace of their own, on whose loopback interface frames are
-/// sorted.
+/// The test has a network namespace, on whose loopback interface frames are steered to the streams
+/// of lanes.
 #[test]
 fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
     let lacks = |name| format!("the process lacks {name}");

@@ -1,4 +1,5 @@
-//! Objects that clients reach by plain keys, forwards, other addressing modes and Unix sockets; oneways that wait.
+//! Objects that clients reach by plain keys, forwards, other addressing modes and Unix sockets, and
+//! oneways that wait.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -47,7 +48,6 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     server.wait_for_exit().unwrap();
 }
 
-/// Runs the suite through a corbaloc URL, once with GIOP 1.2 and once without a version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
@@ -130,8 +130,8 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     Some((header, message))
 }
 
-/// Starts a server for one connection, which replies with the messages that `answer` writes. Returns its reference, and
-/// its thread, which returns the number of messages at the end of the connection.
+/// Starts a server for one connection. `answer` writes the reply to each message. Returns the
+/// server's reference and its thread, whose result is the number of messages.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {

@@ -1,8 +1,5 @@
-//! Priorities in calls to and from a running TAO: `cargo xtask interop --tao PREFIX` runs these tests with an installed
-//! TAO.
-//!
-//! The tests are ignored without an installation of TAO. Recorded bytes of a real TAO are tested everywhere
-//! (tests/rt/tao_vectors.rs).
+//! Priorities in calls to and from TAO: `cargo xtask interop --tao PREFIX` runs these tests with an
+//! installed TAO.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +19,7 @@ use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::tao::lanes::{Asked, AskedRef};
 
-/// The priorities of the lanes; the first is the default.
+/// The priorities of the lanes. The first is the default priority.
 const PRIORITIES: [i16; 3] = [10, 20, 30];
 
 const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 35)];
@@ -42,7 +39,6 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/tao")
 }
 
-/// Returns the folder of TAO's programs. The first call builds them with the installation that CORELANE_TAO names.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -139,7 +135,6 @@ fn here(orb: &Orb) -> corelane::Servant {
     Asked::servant(Here(orb.real_time().current().unwrap()))
 }
 
-/// Returns the result for each priority.
 fn called(name: &str, words: &[&str], reference: &str) -> Vec<String> {
     let called = process::run(tao(&[&["--call", reference], words].concat()), "client", &folder(name), LIFE).unwrap();
     assert!(called.status.success(), "{}", called.output);
@@ -321,7 +316,6 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// The client refuses a priority that no lane has, before it sends a request.
     fn client_of_tao_refuses_priorities_that_no_lane_has() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), None);

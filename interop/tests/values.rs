@@ -61,7 +61,6 @@ impl SquareOperations for MySquare {
     }
 }
 
-/// A custom value, whose marshalled form differs from its declared form.
 struct MyStamp(Stamp);
 
 impl StampOperations for MyStamp {
@@ -149,7 +148,6 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
     assert_eq!(form(found.graph.as_ref()), form(expected.graph.as_ref()));
 }
 
-/// Number of runs of a check, each with other values.
 const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
@@ -345,7 +343,6 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// Checks that the peer truncates a value to a type that it knows.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {

@@ -17,10 +17,11 @@ corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
 const LENGTH: usize = 16 << 20;
-/// Maximum number of bytes that arrive with a message's header, and that the ORB then copies.
+/// Maximum number of bytes of an argument that the ORB receives together with the message's header,
+/// and copies.
 const WITH_THE_HEAD: usize = 16 << 10;
 
-/// Size in bytes below which the ORB copies the unsent rest of a reply that must wait for the peer.
+/// Size in bytes below which the ORB copies the remainder of a partly sent reply.
 const SMALL_REST: usize = 16 << 10;
 
 type Place = Range<usize>;

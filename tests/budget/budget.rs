@@ -19,7 +19,6 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// Maximum number of measurements, of which all but the last are disturbed.
 const TRIES: usize = 20;
 
 struct Cost {
@@ -28,13 +27,15 @@ struct Cost {
     server_locks: u64,
 }
 
-/// Counts: system calls, allocations, locks of the lane, locks of the ORB, hand-offs, futex calls.
+/// Numbers of system calls, allocations, locks of the lane, locks of the ORB, hand-offs and futex
+/// calls.
 type Each = [u64; 6];
 
 const SYSTEM_CALLS: usize = 0;
 const ORB_LOCKS: usize = 3;
 
-/// Returns a builder of an ORB whose threads never poll over sockets, so that the counts are exact.
+/// The threads of the ORB do not poll sockets, because polling makes a varying number of system
+/// calls.
 fn sleeping() -> OrbBuilder {
     Orb::builder().spin_policy(SpinPolicy::Never)
 }
@@ -49,9 +50,11 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Returns the cost of 1000 calls. The server must have one serving thread.
+/// Returns the cost of 1000 calls. The server must serve them in one thread, whose events
+/// `cost_so_far` counts.
 ///
-/// A measurement is repeated if the hang-up monitor watched the connection again while the client paused.
+/// Repeats the measurement if only some calls took locks of the ORB: the hang-up monitor then
+/// watched the connection, because the client had paused.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -79,7 +82,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
-    // Between the two readings the server has run all calls and two halves of `cost_so_far`.
+    // Between the two snapshots the server has run all calls and two halves of `cost_so_far`.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -98,7 +101,6 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// Asserts the cost of 1000 calls, in which even a single further event shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
@@ -109,7 +111,6 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     );
 }
 
-/// Calls `assert` with the cost of a call with each kind of argument. Each kind has a client ORB of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];
@@ -169,7 +170,8 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
 }
 
-/// The server's cost depends on the number of oneways that it reads at once.
+/// The server's cost is not asserted, because it depends on the number of oneways that arrive
+/// together.
 #[test]
 fn a_oneway_costs_its_client_one_system_call() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
@@ -191,11 +193,12 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// If the receiver sleeps, a message costs a system call of the receiver and one of the sender. A thread of a lane
-/// waits for the bell, a socket beside the shared memory, by one system call at either end.
+/// A message to a sleeping receiver costs one system call of the sender and one of the receiver.
+/// The threads of `LeaderFollowers` sleep until the bell rings, a socket beside the shared memory;
+/// clients and the threads of connections sleep in a futex call.
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
-    // Without polling the threads always sleep.
+    // With `max_spin` 0, threads do not poll the rings before they sleep.
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
@@ -239,7 +242,7 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert!((1000..=locks).contains(&cost.server_locks), "{what}: {} locks of the server", cost.server_locks);
 }
 
-/// The server converts ISO 8859-1 to `str` in the thread's arena.
+/// The server converts ISO 8859-1 to `str` in the thread's arena, without an allocation.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
     let latin = || sleeping().native_char_set(CharSet::Latin1);
@@ -255,7 +258,7 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// The server swaps numbers in the thread's arena.
+/// The server swaps the octets of numbers in the thread's arena, without an allocation.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
@@ -280,7 +283,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut call = || {
         stream.write_all(&request).unwrap();
-        // A header, a reply header without contexts, and the sum in the server's byte order.
+        // The message header, a reply header without service contexts, and the sum in the server's
+        // byte order.
         let mut reply = [0; 28];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[24..], 523_776i32.to_ne_bytes());

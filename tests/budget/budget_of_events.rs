@@ -15,7 +15,7 @@ use corelane_tests as _;
 
 const EVENTS: u64 = 500;
 
-/// A consumer that counts events, and keeps the counts of the thread that calls it.
+/// `allocations` and `orb_locks` are the counters of the thread that delivered the latest events.
 #[derive(Default)]
 struct Counting {
     events: AtomicU64,
@@ -44,7 +44,6 @@ fn orb() -> Orb {
     orb
 }
 
-/// Connects an object of `orb` as a consumer of every event.
 fn connect(orb: &Orb, channel: &EventChannelRef) -> Arc<Counting> {
     let counting = Arc::new(Counting::default());
     let consumer = orb.root_poa().activate(&Counting::servant_of(Arc::clone(&counting))).unwrap();
@@ -65,8 +64,8 @@ fn supplier(channel: &EventChannelRef) -> ProxyPushConsumerRef {
     proxy
 }
 
-/// Pushes events one at a time, each when the channel has delivered the event before. Returns the
-/// counts of the pushes.
+/// Pushes `count` events, each after the channel has delivered the previous event. Returns the
+/// counts of the pushing thread.
 fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, count: u64) -> Counters {
     let mut sum = Counters::default();
     for _ in 0..count {
@@ -83,7 +82,6 @@ fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, 
     sum
 }
 
-/// Measures the allocations, the locks of the ORB, and the hand-offs of the supplier's thread.
 fn supplier_cost(channel: &EventChannel, event: &Event) -> [u64; 3] {
     let supplier = supplier(channel.reference());
     push(channel, &supplier, event, 50);
@@ -97,7 +95,8 @@ fn reactive_dispatch_allocates_nothing_and_hands_nothing_over() {
     let channel = EventChannel::builder().serve(&server).unwrap();
     let consumers = [connect(&server, channel.reference()), connect(&server, channel.reference())];
     assert_eq!(supplier_cost(&channel, &event(0)), [0, 0, 0]);
-    // A short payload is copied once into the channel, and once for each consumer of the process.
+    // A short payload is copied once into the channel, and once for each of the two consumers in
+    // this process.
     assert_eq!(supplier_cost(&channel, &event(16)), [3 * EVENTS, 0, 0]);
     for consumer in consumers {
         assert_eq!(consumer.events.load(Ordering::Acquire), 2 * (EVENTS + 50));
@@ -116,7 +115,6 @@ fn lanes_allocate_nothing_and_hand_an_event_over_once() {
     let before = counts();
     let cost = push(&channel, &supplier, &event(0), EVENTS);
     assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, EVENTS]);
-    // The consumer's thread neither allocates nor takes a lock of the ORB.
     assert_eq!(counts(), before);
     assert_eq!(consumer.events.load(Ordering::Acquire), EVENTS + 50);
 }

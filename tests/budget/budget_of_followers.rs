@@ -8,23 +8,23 @@ use corelane_tests::{ProbeRef, serve_with};
 
 const CALLS: u64 = 2000;
 
-/// The interval at which the hang-up monitor looks for idle connections, which takes a few system calls and locks.
+/// Interval of the hang-up monitor, which may make four system calls and take four locks each time.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The least and most system calls, and the most futex calls, of one call on average. The margins allow for rare
-/// additional calls.
+/// Bounds of the mean cost of a call: minimum and maximum of the system calls, and maximum of the
+/// futex calls.
 struct Budget {
     system_calls: (f64, f64),
     futex: Option<f64>,
 }
 
-/// Each measurement counts the whole process, so the transports take turns.
+/// One test for all transports, because the counters are those of the whole process.
 #[test]
 fn several_threads_cost_no_more_than_one() {
-    // A call over a socket costs a read, a write and a wait.
+    // The server reads, writes and waits once for each call over a socket.
     let socket = || Budget { system_calls: (2.99, 3.05), futex: None };
-    // A call over shared memory costs a wait for the bell, which is read once in 64 requests. A futex call wakes the
-    // client, unless the client has its reply.
+    // The server waits for the bell once for each call over shared memory, and reads the bell once
+    // in 64 calls. A futex call wakes the client if it sleeps.
     let rings = Budget { system_calls: (0.99, 1.07), futex: Some(1.05) };
     for (carrier, budget) in [("tcp", socket()), ("unix", socket()), ("shm", rings)] {
         followers_cost(carrier, &budget);
@@ -38,13 +38,11 @@ fn followers_cost(carrier: &str, budget: &Budget) {
         _ => format!("{carrier}:{}", path.display()),
     };
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 4 });
-    // Polling makes an unknown number of system calls.
     let builder = || if carrier == "shm" { Orb::builder() } else { Orb::builder().spin_policy(SpinPolicy::Never) };
     let server = serve_with(builder().pool(pool).listen(address));
     let orb = builder().build().unwrap();
     let probe = ProbeRef::from_object(orb.string_to_object(&server.ior).unwrap().unwrap());
     let call = || assert_eq!(probe.cube_long(3).unwrap(), 27);
-    // Every thread has now served its first request.
     (0..500).for_each(|_| call());
     let began = Instant::now();
     let (all, own) = (counters::process_snapshot(), counters::snapshot());

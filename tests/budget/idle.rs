@@ -1,4 +1,4 @@
-//! Ten thousand idle connections, in a process whose memory is measured.
+//! The memory of ten thousand idle connections, and a call beside them.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn ten_thousand_idle_connections_are_held() {
     assert!(most >= wanted + 1000, "the limit of open descriptors is {most}: this test needs 11,000 (ulimit -n)");
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = resident();
-    // Each process has its own limit of descriptors.
+    // A second process, because the limit of descriptors applies to each process.
     let mut peer = Command::new(env!("CARGO_BIN_EXE_idle-peer"))
         .args([port.to_string(), wanted.to_string()])
         .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Octets of requests that servants keep: their addresses, the memory that they count, and its maximum.
+//! Octets of requests that servants keep: their addresses, their memory, and its maximum.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -17,23 +17,17 @@ use corelane_tests::raw::request;
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
-/// Maximum memory in bytes that the servants of a server under attack may keep.
 const KEPT: usize = 16 << 20;
 const MIB: usize = 1 << 20;
 
-/// A servant that keeps every argument.
 #[derive(Default)]
 struct Hoarder(Arc<Hoard>);
 
 struct Hoard {
     kept: Mutex<Vec<Octets>>,
-    /// Addresses of the arguments, in order.
     lent_at: Mutex<Vec<usize>>,
-    /// The exceptions of refused arguments.
     refused: Mutex<Vec<String>>,
-    /// Bytes that the upcalls have allocated.
     allocated: Mutex<u64>,
-    /// Number of calls of `echo`.
     echoes: AtomicUsize,
 }
 
@@ -95,15 +89,14 @@ fn serve(dispatch: Dispatch) -> Server {
 }
 
 impl Server {
-    /// Returns a client with a connection of its own.
     fn client(&self, builder: OrbBuilder) -> (Orb, StoreRef) {
         let orb = builder.build().unwrap();
         let object = orb.string_to_object(&self.object.to_string()).unwrap().unwrap();
         (orb, StoreRef::from_object(object))
     }
 
-    /// Drops the kept octets, and waits until the ORB counts no kept memory. The thread of a request
-    /// shares its message until shortly after the reply.
+    /// Drops the kept octets. Waits, because the thread of a request frees the message shortly
+    /// after the reply.
     fn forget(&self) {
         let kept = std::mem::take(&mut *self.hoard.kept.lock());
         drop(kept);
@@ -119,7 +112,6 @@ fn numbered(length: usize, number: usize) -> Vec<u8> {
     (0..length).map(|index| (index / 251 + index + number) as u8).collect()
 }
 
-/// Makes the client send messages in fragments or in one piece.
 fn with_fragments(size: Option<usize>) -> OrbBuilder {
     match size {
         Some(size) => Orb::builder().fragment_size(size),
@@ -136,7 +128,7 @@ fn kept_octets_stay_at_their_address_with_their_content() {
         let sizes = [16 << 10, 40_000, 100_000, MIB, 2 * MIB, 300_000];
         for (number, size) in sizes.into_iter().enumerate() {
             assert_eq!(store.keep(&numbered(size, number)).unwrap(), number as u32 + 1, "{what}");
-            // The message of this request must not use the memory of kept octets.
+            // The message of this request must not overwrite kept octets.
             assert!(store.echo(&numbered(size, 77)).unwrap() == numbered(size, 77)[..], "{what}");
         }
         let kept = server.hoard.kept.lock().clone();
@@ -164,13 +156,12 @@ fn small_octets_are_copied_and_count() {
     }
     assert!((10_000..20_000).contains(&server.orb.kept_memory()), "{}", server.orb.kept_memory());
     server.forget();
-    // A collocated call lends octets of the caller. Their copy is the program's own memory.
+    // In a collocated call the octets belong to the caller, and their copy does not count.
     StoreRef::from_object(server.object.clone()).keep(&[7; 100_000]).unwrap();
     assert!(*server.hoard.kept.lock()[0] == [7; 100_000]);
     assert_eq!(server.orb.kept_memory(), 0);
 }
 
-/// Sends arguments of `size` octets to a servant that keeps them, until the server refuses one.
 fn fill(store: &StoreRef, size: usize) -> (usize, SystemException) {
     let argument = vec![7; size];
     for kept in 0..KEPT {
@@ -181,8 +172,6 @@ fn fill(store: &StoreRef, size: usize) -> (usize, SystemException) {
     panic!("the server keeps arguments without a maximum");
 }
 
-/// A servant keeps every argument of a flood of requests. The requests of the flooding connection
-/// are refused at half of the maximum, their connection stays, and other connections keep octets.
 #[test]
 fn servant_that_keeps_every_argument_meets_the_maximum_and_other_connections_do_not() {
     for dispatch in EVERY_DISPATCH {
@@ -199,7 +188,6 @@ fn servant_that_keeps_every_argument_meets_the_maximum_and_other_connections_do_
             let text = server.hoard.refused.lock().pop().unwrap();
             let expected = format!("at most {} are in use (half of OrbBuilder::max_kept_memory)", KEPT / 2);
             assert!(text.contains(&expected), "{what}: {text}");
-            // The connection of the refused request still serves.
             assert_eq!(flooding.add(&[1; 50_000]).unwrap(), 50_000, "{what}");
             assert_eq!(flooding.keep(&vec![7; size]).unwrap_err().minor(), minor::KEPT_OCTETS, "{what}");
             assert!(good.echo(&[3; MIB]).unwrap() == [3; MIB][..], "{what}");
@@ -212,12 +200,12 @@ fn servant_that_keeps_every_argument_meets_the_maximum_and_other_connections_do_
     }
 }
 
-/// Clients do not read replies whose octets the servant has kept, three times the maximum. Such a
-/// reply does not count: other clients' servants keep octets up to the maximum.
+/// The unread replies have more octets than the maximum of kept memory, but octets in a reply do
+/// not count.
 #[test]
 fn kept_octets_in_unread_replies_leave_the_memory_to_other_clients() {
     const CLIENTS: usize = 4;
-    // More than the sockets hold.
+    // More octets than the sockets of a connection can buffer.
     const SIZE: usize = 12 * MIB;
     for dispatch in EVERY_DISPATCH {
         let server =

@@ -1,6 +1,7 @@
-//! Large results need no new pages for each call, and their memory goes back to the kernel.
+//! Large results reuse the memory of earlier results, which is returned to the kernel when the ORB
+//! is idle.
 //!
-//! The counts are those of the process, so the file has one test.
+//! The file has one test, because the counters are those of the whole process.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use corelane_sys::clock;
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
-/// Size in bytes of a result. The allocator of the C library returns memory of this size to the kernel when it is freed.
+/// Size in bytes of a result. The C library returns memory of this size to the kernel when it is
+/// freed.
 const LENGTH: usize = 40 << 20;
 const CALLS: usize = 10;
 
@@ -55,8 +57,8 @@ fn large_results_use_memory_again_and_give_it_back() {
         (0..3).for_each(|_| assert_eq!(call().len(), LENGTH));
         let before = mapping_count();
         (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
-        // A new range is necessary if the server has not freed the last reply when the next call begins,
-        // or if a pause of a second has made the ORB give the memory back.
+        // A new address range is necessary if the server has not freed the last reply when the next
+        // call begins, or if a pause of a second has made the ORB return the memory to the kernel.
         let new = mapping_count() - before;
         assert!(new <= 4, "{CALLS} results that are {what} needed {new} new address ranges");
     }

@@ -1,4 +1,5 @@
-//! Polling before sleeping: system calls, and the number of threads that poll, counted for the whole process.
+//! The system calls of threads that poll before they sleep, and the number of these threads in the
+//! process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use corelane_net::spinning_thread_count;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
 
-/// The longest permitted time of polling.
 const ALWAYS: SpinPolicy = SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN };
 
 const POLLING: [Dispatch; 3] =
@@ -69,13 +69,13 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
     let server = serve(carrier, dispatch, None);
     let (_orb, probe) = connect(Orb::builder(), &server);
     (0..1000).for_each(|_| assert_eq!(probe.cube_long(3).unwrap(), 27));
-    // Monitoring resumes 100 ms after the connection's last call.
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < PATIENCE, "{carrier}, {dispatch:?}: the server does not become idle");
         let before = counters::process_snapshot();
         std::thread::sleep(Duration::from_secs(1));
-        // A thread that polls makes 100,000 system calls or more, the maintenance of two ORBs a few.
+        // In one second, a thread that polls a socket makes 100,000 system calls or more, and the
+        // maintenance of two ORBs makes a few.
         if (counters::process_snapshot() - before).syscalls <= 30 {
             break;
         }

@@ -1,4 +1,4 @@
-//! The exception of a call tells if its deadline passed while it connected or while it sent.
+//! The exception of a call says if its deadline passed while it connected or while it sent.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -38,7 +38,6 @@ fn assert_ended(ended: &SystemException, phase: CallPhase, port: u16, what: &str
     assert_eq!(detail.endpoint.as_deref(), Some(format!("tcp:127.0.0.1:{port}").as_str()), "{what}");
 }
 
-/// Returns the listener, the sockets that fill its backlog, and its port.
 fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
     let address = Address::Inet((Ipv4Addr::LOCALHOST, 0).into());
     let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
@@ -67,7 +66,7 @@ fn exception_tells_that_the_deadline_passed_while_connecting() {
     }
 }
 
-/// Another address may answer, so the exception is TRANSIENT.
+/// The exception is TRANSIENT, because another address of a reference may answer.
 #[test]
 fn connect_timeout_ends_a_call_before_its_own_timeout() {
     let (_listener, _taken, port) = full();
@@ -78,7 +77,6 @@ fn connect_timeout_ends_a_call_before_its_own_timeout() {
     assert_eq!(ended.detail().unwrap().phase, Some(CallPhase::Connect), "{ended}");
 }
 
-/// The request is sent in part, and has not run.
 #[test]
 fn exception_tells_that_the_deadline_passed_while_sending() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -118,7 +118,7 @@ fn object_that_returns_is_found_at_its_original_server() {
     assert_eq!(servers[0].asked(), 3);
 }
 
-/// A moved object may return to its original server.
+/// `non_existent` asks the original server, because the object may have returned to it.
 #[test]
 fn non_existent_is_answered_by_the_original_server() {
     let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });

@@ -1,5 +1,5 @@
-//! Tests of interceptors in clients and servers: the requests that they see, and the changes that
-//! they can make.
+//! Interceptors in clients and servers: the requests that they see, and the changes that they can
+//! make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn interceptors_see_every_request_before_and_after_it() {
     pair.probe.refuse(1).unwrap_err();
     pair.probe.refuse(200).unwrap_err();
     pair.probe.note(1).unwrap();
-    // The server may run a oneway and the next request at the same time.
+    // The next request must not overtake the oneway in the server.
     while pair.server.len() < 8 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -128,7 +128,6 @@ fn interceptors_see_every_request_before_and_after_it() {
 #[test]
 fn exception_of_an_interceptor_refuses_the_request() {
     let pair = pair();
-    // The interceptor refuses the call, so the servant does not panic.
     let refused = pair.probe.panic().unwrap_err();
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), (Kind::NoPermission, 5, Completion::No));
     assert_eq!(pair.server.take(), ["server receive panic Some(true)"]);
@@ -226,7 +225,7 @@ fn held_request_passes_the_interceptors_once_when_it_runs() {
             let probe = ProbeRef::unchecked_narrow(&client.string_to_object(text).unwrap().unwrap());
             scope.spawn(move || assert_eq!(probe.cube_long(2).unwrap(), 8));
         }
-        // The server must have accepted the connection before the manager lets requests run.
+        // The server must have accepted both connections before the manager lets requests run.
         while serving.event_counts().connections_opened < 2 {
             std::thread::sleep(Duration::from_millis(1));
         }

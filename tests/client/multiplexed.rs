@@ -8,7 +8,6 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at};
 
-/// Makes calls of four threads through one connection. The calls are at the same time in the server.
 fn meet(dispatch: Dispatch) {
     let server = serve(dispatch);
     let orb = Orb::builder()

@@ -18,7 +18,7 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// Returns the sum of the noted numbers, by a call of another ORB, which does not flush the batch.
+/// The call is made by another ORB, so that it does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()

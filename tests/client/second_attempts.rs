@@ -1,4 +1,4 @@
-//! Calls that need a second attempt, in a client with one connection.
+//! Second attempts of calls, and failures of marshalling, in a client with one connection.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,6 @@ fn forward_to_the_same_server_uses_the_connection_of_the_forward() {
     });
 }
 
-/// Makes a server that answers every request with TRANSIENT, COMPLETED_NO.
 fn busy() -> (ScriptedServer, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);

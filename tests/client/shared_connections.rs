@@ -1,4 +1,5 @@
-//! Calls on a shared connection that ends, or whose caller gives up; the test acts as the server.
+//! Calls on a shared connection that ends, or whose caller cancels or times out. The test acts as
+//! the server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -57,7 +58,8 @@ fn answer_of(mut call: DeferredCall) -> Result<u8, SystemException> {
     call.reply()?.read(|decoder| decoder.read_u8())
 }
 
-/// Returns the type of the next message, the first four bytes of its body, and its size in bytes.
+/// Returns the type of the next message, the first four bytes of its body, and the body's size in
+/// bytes.
 fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -81,7 +83,7 @@ fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     stream.write_all(&reply).unwrap();
 }
 
-/// Requests without a reply before CloseConnection have not run.
+/// A server that sends CloseConnection has not run the requests without a reply.
 #[test]
 fn pending_calls_that_meet_close_connection_are_sent_again() {
     let played = play();
@@ -385,7 +387,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     });
 }
 
-/// A profile counts as another binding if its policies differ.
+/// A profile with different policies counts as another binding.
 #[test]
 fn no_rebind_refuses_a_next_profile_with_other_policies() {
     for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
@@ -407,7 +409,7 @@ fn no_rebind_refuses_a_next_profile_with_other_policies() {
             RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
             _ => {
                 assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-                // The client binds explicitly, so the policies of the other profile apply.
+                // An explicit binding accepts the policies of the second profile.
                 object.validate_connection().unwrap();
                 assert_eq!(call(&object).unwrap(), 1);
             }

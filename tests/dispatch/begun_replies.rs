@@ -1,4 +1,5 @@
-//! Replies whose rest waits until the peer reads, while new requests arrive.
+//! A reply that waits, partly sent, until its peer reads, while requests of other connections
+//! arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +17,6 @@ use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::raw::request;
 
-/// Waits up to a minute until `is_so` returns true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = clock::now() + Duration::from_secs(60);
     while !is_so() {
@@ -25,7 +25,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The connection of a client whose part the test plays.
 enum Line {
     Tcp(TcpStream),
     Shared(Box<dyn Stream>),
@@ -39,7 +38,6 @@ impl Line {
         }
     }
 
-    /// Waits until octets have arrived.
     fn receive(&mut self, octets: &mut [u8]) -> usize {
         match self {
             Line::Tcp(stream) => stream.read(octets).unwrap(),
@@ -47,7 +45,6 @@ impl Line {
         }
     }
 
-    /// Returns the octets that have arrived, without waiting.
     fn receive_arrived(&mut self, octets: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Line::Tcp(stream) => {
@@ -59,14 +56,12 @@ impl Line {
     }
 }
 
-/// A client that counts what it has read.
 struct Reader {
     line: Line,
     received: usize,
 }
 
 impl Reader {
-    /// Reads everything that has arrived. Returns the number of octets that have arrived so far.
     fn read_arrived(&mut self) -> usize {
         let mut octets = vec![0; 256 << 10];
         loop {
@@ -84,14 +79,11 @@ struct Shared {
     is_at_gate: AtomicBool,
     is_gate_open: AtomicBool,
     reader: Mutex<Option<Reader>>,
-    /// The result of `large`.
     large: Octets,
-    /// The number of octets that the reader had read in the upcall of each request `turn`.
+    /// For each `turn`, the number of octets of the reply to `large` that had arrived by then.
     turns: Mutex<Vec<usize>>,
 }
 
-/// A servant with the operations `large`, which returns octets, `gate`, which waits, and `turn`,
-/// which reads what has arrived at the reader.
 struct Test(Arc<Shared>);
 
 impl Skeleton for Test {
@@ -126,12 +118,12 @@ struct Server {
     shared: Arc<Shared>,
 }
 
-/// The threads that serve the requests. With one thread the order is certain.
+/// In each case one thread serves all requests, so that their order is certain.
 #[derive(Clone, Copy, Debug)]
 enum Threads {
     Pool(Dispatch),
-    /// The thread of a lane with an overload thread. The overload thread cannot take requests: it may
-    /// only borrow threads, and there is no lower lane.
+    /// A lane of one thread, whose overload thread finds no lower lane from which to borrow a
+    /// thread.
     LaneWithOverloadThread,
 }
 
@@ -177,7 +169,6 @@ impl Server {
         Server { orb, object, shared }
     }
 
-    /// Connects to the first address of the object.
     fn connect(&self) -> Line {
         if let Endpoint::SharedMemory { .. } = &self.orb.endpoints()[0] {
             return Line::Shared(SharedMemory::default().connect(&self.orb.endpoints()[0], None).unwrap());
@@ -195,7 +186,6 @@ impl Server {
         line.send(&request(&key, 1, operation, |_| ()));
     }
 
-    /// Makes a connection that the server has accepted and served once.
     fn served(&self) -> Line {
         let mut line = self.connect();
         self.send(&mut line, "turn");
@@ -209,15 +199,16 @@ impl Server {
 
 const TURNS: usize = 60;
 
-/// While a reply waits for its peer, requests of other connections arrive. After each of them the
-/// peer reads, and before the next one the server sends more of the reply.
+/// Each `turn` reads what has arrived, which makes room for more of the large reply. The server
+/// must send more of it before it takes further requests.
 fn check_order(threads: Threads, address: &str, size: usize) {
     let server = Server::new(threads, address, size);
     let mut others: Vec<Line> = (0..TURNS).map(|_| server.served()).collect();
     let mut gate = server.served();
     let mut large = server.served();
     server.send(&mut large, "large");
-    // The reply has begun when its first octet is there. Its rest does not fit into the transport.
+    // The first octet shows that the reply has begun. The rest does not fit into the transport's
+    // buffers.
     let received = large.receive(&mut [0]);
     server.send(&mut gate, "gate");
     until("gate", || server.shared.is_at_gate.load(Ordering::SeqCst));
@@ -237,7 +228,6 @@ fn begun_reply_goes_out_before_threads_take_new_requests() {
     }
 }
 
-/// Regression test: room in shared memory is reported as input, for which the threads did not ask.
 #[test]
 fn begun_reply_over_shared_memory_goes_out_before_threads_take_new_requests() {
     for (number, threads) in EVERY[..2].iter().enumerate() {

@@ -12,7 +12,8 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_wi
 
 /// Returns the exception of a call whose deadline passed after its request was sent.
 ///
-/// Repeats the call if its deadline passed before its request was sent, as on a loaded machine.
+/// Repeats the call if its deadline passed before its request was sent, which happens on a loaded
+/// machine.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();
@@ -28,7 +29,8 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // Makes the connection, so that the time-outs of calls on it do not include the time to connect.
+    // Connects first, so that the time-outs of calls on this connection do not include the time to
+    // connect.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
@@ -49,7 +51,6 @@ fn deadlines_are_kept_at_every_level() {
     assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
-/// Calls with different time-outs use one connection.
 #[test]
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
@@ -121,7 +122,8 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// Neither of two simultaneous shutdowns ends a running request that takes longer than the drain time-out.
+/// Neither of two simultaneous shutdowns may end a running request that takes longer than the drain
+/// time-out.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {
@@ -136,7 +138,6 @@ fn second_shutdown_does_not_cut_the_first_short() {
                 std::thread::yield_now();
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
-            // The sleep is longer than the drain time-out.
             std::thread::sleep(4 * closing_time);
             let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
@@ -146,7 +147,7 @@ fn second_shutdown_does_not_cut_the_first_short() {
     }
 }
 
-/// A request that has no reply before CloseConnection has not run, so the client sends it again.
+/// A request that has no reply before CloseConnection has not run.
 #[test]
 fn a_request_that_meets_close_connection_is_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -265,7 +266,6 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
             let orb = Orb::new().unwrap();
             let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
             let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
-            // The call times out at once, so the client does not read the reply.
             let _ = probe.mirror(&vec![1; 8 << 20]);
             orb
         });
@@ -275,7 +275,6 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
     }
 }
 
-/// Checks that a servant that does not return delays the drop of its ORB no longer than the drain time-out.
 #[test]
 fn drop_of_an_orb_waits_for_servants_no_longer_than_for_peers() {
     for dispatch in EVERY_DISPATCH {

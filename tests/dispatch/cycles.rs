@@ -57,7 +57,7 @@ fn timeout_in_a_cycle_of_waiting_servers_names_a_waiting_thread() {
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
     object.request("pass").invoke().unwrap_err();
     let seen = seen.lock();
-    // The first of the two calls to time out unblocks the other call, which may then succeed.
+    // Only the first exception is certain: it unblocks the second call, which may then succeed.
     let told = &seen[0];
     let named = ["first/l0", "second/l0"].iter().any(|thread| told.contains(thread));
     assert!(told.starts_with("TIMEOUT") && named && told.contains("nested_wait"), "{:?}", *seen);

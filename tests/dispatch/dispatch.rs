@@ -1,4 +1,4 @@
-//! Concurrency, nested callbacks and bounds of queues in every dispatch architecture.
+//! Concurrency and nested callbacks in every dispatch architecture, and bounds of queues.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn nested_callbacks_work_in_every_architecture() {
 fn threads_of_one_reference_do_not_wait_for_each_other() {
     let server = serve(Dispatch::LeaderFollowers { threads: 8 });
     let (orb, probe) = client(&server.ior);
-    // The servant's calls return when all eight run at the same time.
+    // `meet` returns when all eight calls run at the same time.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| probe.meet(8).unwrap());

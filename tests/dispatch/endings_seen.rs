@@ -42,7 +42,7 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// None of the requests of a connection in the backlog has run.
+/// The server must tell the client by CloseConnection that the waiting request has not run.
 #[test]
 fn connection_in_the_backlog_gets_close_connection() {
     let server = serve(Dispatch::Reactive);
@@ -64,7 +64,6 @@ fn connection_in_the_backlog_gets_close_connection() {
     });
 }
 
-/// The oneways arrive while all threads are in upcalls.
 #[test]
 fn end_that_arrives_with_the_last_bytes_is_noticed() {
     for dispatch in EVERY_DISPATCH {

@@ -15,13 +15,11 @@ use corelane_sys::clock;
 use corelane_tests::raw::request;
 
 const LARGE: usize = 1 << 20;
-/// The memory of the pool.
 const HELD: usize = 8 << 20;
-/// The number of unread replies that hold more than half of the memory.
+/// Number of large replies that exceed half of `HELD`.
 const UNREAD: usize = 5;
 const THREADS: usize = 2;
 
-/// Waits up to a minute until `is_so` returns true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = clock::now() + Duration::from_secs(60);
     while !is_so() {
@@ -30,7 +28,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A servant with the operations `large`, which returns new memory, and `small`.
 struct Test(Arc<AtomicUsize>);
 
 impl Skeleton for Test {
@@ -50,7 +47,6 @@ impl Skeleton for Test {
 struct Server {
     orb: Orb,
     object: ObjectRef,
-    /// Number of calls of `large` that have begun.
     large: Arc<AtomicUsize>,
 }
 
@@ -83,7 +79,8 @@ struct Client {
     received: usize,
 }
 
-/// The size of a reply of `large`: the headers, the length, and the octets.
+/// Size in bytes of a reply to `large`: the two headers, the length of the sequence, and its
+/// octets.
 const REPLY: usize = 24 + 4 + LARGE;
 
 impl Client {
@@ -96,7 +93,6 @@ impl Client {
         self.stream.read_exact(&mut [0; 24]).unwrap();
     }
 
-    /// Reads what has arrived, without waiting.
     fn read_arrived(&mut self, octets: &mut [u8]) {
         self.stream.set_nonblocking(true).unwrap();
         match self.stream.read(octets) {
@@ -108,7 +104,6 @@ impl Client {
     }
 }
 
-/// Reads on all connections until each has `replies` complete replies.
 fn read_all(clients: &mut [Client], replies: usize) {
     let mut octets = vec![0; 256 << 10];
     until("replies", || {
@@ -120,7 +115,6 @@ fn read_all(clients: &mut [Client], replies: usize) {
 const CLIENTS: usize = 40;
 const CALLS: usize = 3;
 
-/// 40 clients ask for three replies each, which together have 15 times the memory of the pool.
 #[test]
 fn clients_with_large_replies_get_them_in_turn_and_no_client_is_ended() {
     let pools = [
@@ -135,7 +129,6 @@ fn clients_with_large_replies_get_them_in_turn_and_no_client_is_ended() {
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
         clients.iter_mut().for_each(|client| (0..CALLS).for_each(|_| client.send("large")));
         until("unread replies", || server.large() >= UNREAD);
-        // While no client reads, other requests run, also those of new connections.
         for _ in 0..20 {
             small.call_small();
             server.client().call_small();
@@ -148,8 +141,6 @@ fn clients_with_large_replies_get_them_in_turn_and_no_client_is_ended() {
     }
 }
 
-/// Peers that read nothing delay the large replies of others for a tenth of the write time-out, and
-/// stay connected.
 #[test]
 fn peers_that_do_not_read_delay_large_replies_for_a_limited_time() {
     let server = Server::new(Dispatch::Reactive, Duration::from_secs(60), "stalled");
@@ -166,7 +157,6 @@ fn peers_that_do_not_read_delay_large_replies_for_a_limited_time() {
     read_all(&mut stalled, 1);
 }
 
-/// A connection ends while its request waits, and the ORB shuts down while requests wait.
 #[test]
 fn waiting_requests_end_with_their_connection_and_their_server() {
     let server = Server::new(Dispatch::Reactive, Duration::from_secs(3600), "ends");
@@ -179,7 +169,6 @@ fn waiting_requests_end_with_their_connection_and_their_server() {
     waiting.iter_mut().for_each(|client| client.send("large"));
     server.client().call_small();
     assert_eq!(server.large(), UNREAD, "the requests must wait");
-    // Two of the clients go away. The others get their replies when the peers have read.
     drop((waiting.pop(), waiting.pop()));
     read_all(&mut unread, 1);
     read_all(&mut waiting, 1);

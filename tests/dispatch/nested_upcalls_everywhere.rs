@@ -1,7 +1,4 @@
-//! Callbacks nested in both directions work in every dispatch architecture with few threads.
-//!
-//! The tests cover three faults that interop/tests/dispatch.rs found: threads waited for replies without running or
-//! reading other requests.
+//! Callbacks nested in both directions work with few threads.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -51,7 +48,7 @@ fn two_workers_of_a_half_sync_pool_serve_their_queue_while_they_wait() {
 
 #[test]
 fn shared_threads_of_a_thread_per_connection_pool_serve_requests_while_they_wait() {
-    // No connection has a thread of its own.
+    // With `max_threads: 0`, no connection has a thread of its own.
     chains(&served_by(Dispatch::ThreadPerConnection { max_threads: 0 }, None), 8);
 }
 
@@ -88,8 +85,8 @@ fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
     e
 }
 
-/// A request arrives while an earlier request waits for the reply to a callback, as from JacORB. The client replies to
-/// the callback after the server has answered the later request.
+/// Like JacORB, the client sends requests on the connection on which its first request waits for a
+/// callback. It replies to the callback after the server has answered these requests.
 #[test]
 fn thread_of_a_connection_serves_the_connection_while_it_waits() {
     let server = served_by(Dispatch::ThreadPerConnection { max_threads: 16 }, None);

@@ -1,6 +1,4 @@
-//! Burst mode, and then requests that need every thread.
-//!
-//! Bursts are counted for the whole process.
+//! A burst of short requests starts burst mode, and then requests arrive that need every thread.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +10,6 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 
-/// Number of short requests. Burst mode begins when a thread has read 64 requests with another request behind each.
 const SHORT: i32 = 1_000;
 
 struct Requests {
@@ -65,8 +62,7 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Sends bursts of oneways until burst mode starts. Several rounds may be necessary, because one thread may finish all
-/// oneways before another observes the burst.
+/// Repeats the burst, because it may end before burst mode starts.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -82,8 +78,8 @@ fn oneways(threads: usize) {
     }
 }
 
-/// Sends bursts of requests until burst mode starts. The last requests of a burst return when all threads run one of
-/// them.
+/// Repeats the burst until burst mode starts. The last requests of each burst call `meet`, which
+/// returns when every thread runs it.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);
@@ -118,7 +114,6 @@ fn calls(threads: usize) {
     }
 }
 
-/// Returns the request id of the next reply, and the result if there is one.
 fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -131,7 +126,7 @@ fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
 
 #[test]
 fn requests_that_need_every_thread_run_after_a_burst() {
-    // Bursts are counted for the whole process.
+    // One test, because bursts are counted for the whole process.
     for threads in [2, 4] {
         oneways(threads);
         calls(threads);

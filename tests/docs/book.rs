@@ -1,4 +1,5 @@
-//! docs/README.md lists every page, and the links between the pages lead to pages and headings.
+//! docs/README.md lists every page, and links between the pages lead to existing pages and
+//! headings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +19,6 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the targets of the links outside code blocks.
 fn links(page: &str) -> Vec<String> {
     let mut is_code = false;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The documentation of every configuration option states its default.
+//! The documentation of configuration options states their defaults.
 
 use std::fs;
 use std::path::Path;

@@ -76,7 +76,6 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// Returns the first cell without its quotes, and the second cell, of each row.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }
@@ -179,8 +178,8 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// Compares the page's defaults in a section with `default`. The page describes the defaults of the options in `told` in
-/// words, so these are not compared.
+/// Compares the defaults in a section of the page with `default`. The page describes the defaults
+/// of the options in `told` in words, so these are not compared.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
     let text = format!("{default:#?}");
     let rows = rows(section);
@@ -205,7 +204,6 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
 fn every_default_matches_the_code() {
     check("CallPolicies", &CallPolicies::NONE, &[]);
     check("OnewayBatch", &OnewayBatch::default(), &[]);
-    // The `Debug` output of `connection_limits` spans several lines.
     check("PoolConfig", &PoolConfig::default(), &["dispatch", "connection_limits"]);
     check("ConnectionLimits", &ConnectionLimits::default(), &[]);
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);

@@ -1,8 +1,7 @@
-//! The examples of IDL and Rust in docs/rust-mapping.md.
-//!
-//! Each example compiles, and examples that need no peer run.
+//! The examples of IDL and Rust in docs/rust-mapping.md compile, and examples that need no peer
+//! run.
 
-// The page shows possible uses of the mapping.
+// The examples show possible uses, so many of their items are unused.
 #![allow(unused, unused_qualifications, missing_docs, unreachable_pub, clippy::all)]
 
 use std::collections::BTreeMap;

@@ -21,7 +21,7 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     }
 }
 
-/// Returns true if the tree has a reference that is not nil, which cannot be read without an ORB.
+/// A reference that is not nil cannot be read without an ORB.
 fn has_reference(tree: &Value) -> bool {
     match tree {
         Value::Object(ior) => !ior.is_nil(),

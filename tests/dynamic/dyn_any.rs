@@ -120,7 +120,6 @@ fn enumerations_and_fixed_values_can_be_read_and_changed() {
 fn union_members_follow_the_discriminator() {
     let mut choice = dyn_any(&Choice::Number(5));
     assert_eq!((choice.member_name().unwrap().as_str(), choice.member().unwrap().get::<i32>().unwrap()), ("number", 5));
-    // A label of the present member keeps the member; another label makes a new member.
     let label = |colour| dyn_any(&colour);
     choice.set_discriminator(&label(Colour::Red)).unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Number(5));

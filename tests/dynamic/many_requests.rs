@@ -151,7 +151,6 @@ fn oneways_are_sent_together_unless_a_request_expects_a_reply() {
         || echo.request("noted").returns(TypeCode::STRING).invoke().unwrap().result.extract::<String>().unwrap();
     DynamicRequest::send_all_oneway([note("first"), note("second")]).unwrap();
     while noted() != "second" {}
-    // One request expects a reply, so none is sent.
     let refused = DynamicRequest::send_all_oneway([note("third"), add(&echo, 1, 1)]).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::BadParam, 31));
     // A request that cannot be sent does not affect the other requests.

@@ -61,7 +61,7 @@ fn value_in_any_keeps_its_own_type() {
     let found = any.extract::<Option<DerivedRef>>().unwrap().unwrap();
     assert_eq!((&found.get().base, found.get().extra), (&base, 0.5));
     assert_ring(found.get().graph.as_ref().unwrap());
-    // The derived type is not registered in this ORB, so the value is truncated to its base.
+    // No factory for the derived type is registered, so the value is truncated to its base.
     assert_eq!(*any.extract::<Option<BaseRef>>().unwrap().unwrap().get(), base);
 }
 

@@ -1,4 +1,4 @@
-//! Memory grows with the bytes that arrive, not with the announced length; the memory of the whole process is measured.
+//! Memory grows with the bytes that arrive, not with the announced length of a message.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, client, serve};
 
-/// Returns the committed bytes of this process's writable memory.
+/// Returns the number of bytes that the kernel has committed to writable memory of this process.
 fn promised() -> u64 {
     let map = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut size, mut total, mut resident) = (0, 0, 0);
@@ -49,7 +49,8 @@ fn announced_lengths_commit_no_memory() {
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        // The server allocates its buffers and stacks before a length is announced.
+        // A message without a length makes the server allocate its buffers and stacks before the
+        // measurement.
         let mut streams: Vec<TcpStream> = (0..PEERS)
             .map(|_| {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

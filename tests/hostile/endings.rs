@@ -1,5 +1,4 @@
-//! Replies that a peer receives before its connection ends, and the bytes that the server buffers
-//! for the peer.
+//! Peers that read late or not at all, and peers that send more than the server reads.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -54,7 +53,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
                     sending.write_all(&ask).unwrap();
                 }
             });
-            // Both sides stop, because the replies exceed the socket buffers.
+            // The replies exceed the socket buffers, and the peer does not read them for a while.
             stream.peek(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut ids = Vec::new();
@@ -95,7 +94,7 @@ fn large_replies_wait_for_a_peer_that_reads() {
     }
 }
 
-/// Unread data must not make the kernel reset the connection.
+/// Unread data would make the kernel reset the connection, and the reply would be lost.
 #[test]
 fn error_reply_reaches_a_peer_that_continues_to_send() {
     for dispatch in EVERY_DISPATCH {
@@ -113,7 +112,6 @@ fn error_reply_reaches_a_peer_that_continues_to_send() {
     }
 }
 
-/// The lane's queue must have room for other connections.
 #[test]
 fn one_connection_does_not_fill_the_queue() {
     let few = (8, 64 << 20, 4);

@@ -1,5 +1,5 @@
-//! Peers that close their sending side and still read: the replies that they receive, and the
-//! eviction of their connections.
+//! Peers that close their sending side and then read: their replies, and the eviction of their
+//! connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -88,7 +88,7 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
     }
 }
 
-/// In an earlier version the reply waited for the end of another request.
+/// Regression test: the reply waited for the end of another request.
 #[test]
 fn reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
@@ -115,7 +115,6 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
     }
 }
 
-/// An earlier version evicted a connection above 256 connections, without an event.
 #[test]
 fn oldest_draining_connection_is_evicted() {
     const MOST: usize = 4;
@@ -140,7 +139,6 @@ fn oldest_draining_connection_is_evicted() {
         });
         stream.write_all(&ask).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // Both threads must have finished with the earlier connections.
         until("the server does not notice the end", || {
             server.orb.event_counts().connections_closed == u64::from(number.unsigned_abs())
         });

@@ -110,7 +110,6 @@ fn other_messages_do_not_extend_the_time_of_stalled_fragments() {
     }
 }
 
-/// The server closes the connection that holds most memory.
 #[test]
 fn memory_of_all_connections_is_bounded() {
     let pool = PoolConfig::default()
@@ -142,7 +141,6 @@ fn memory_of_all_connections_is_bounded() {
     }
 }
 
-/// Returns after the server has disconnected a peer that reads no replies.
 fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let pool = PoolConfig::default()
         .dispatch(dispatch)
@@ -151,7 +149,6 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let (_orb, probe) = client(&server.ior);
     let request = mirror_request(&server, 512 * 1024);
     let mut stream = connect(&server);
-    // The server stops reading requests while its replies wait.
     while stream.write_all(&request).is_ok() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
     }

@@ -1,6 +1,5 @@
-//! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour.
-//!
-//! A thread that serves other peers must not close such a descriptor.
+//! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour. A
+//! thread that closes such a descriptor cannot serve requests meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,15 +17,16 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 
-/// Longer than every wait of a test, and much shorter than the close of an attacker's descriptor.
+/// Time limit of calls and waits, much shorter than the close of an attacker's descriptor.
 const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
-/// Held by tests that emulate an older kernel, because the emulation affects the whole process.
+/// Locked by tests that emulate an older kernel, because the emulation affects the whole process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
-/// Runs `test` with the present kernel if it refuses descriptors, and with an emulated older kernel.
+/// Runs `test(true)` if this kernel can refuse descriptors, and then `test(false)` with an emulated
+/// older kernel.
 fn on_both_kernels(test: impl Fn(bool)) {
     let _kernel: MutexGuard<'_, ()> = KERNEL.lock();
     let (near, _far) = socket::pair().unwrap();
@@ -38,7 +38,8 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Runs an action on another thread and returns its result. Panics if the action does not end in time.
+/// Runs `action` on a new thread and returns its result. Panics if the action takes longer than
+/// [`LONG`].
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);
@@ -57,7 +58,8 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Returns both ends of a connection. The last close of the first end waits an hour for its unsent bytes.
+/// Returns both ends of a connection. The last close of the first end waits an hour for its unsent
+/// bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -87,7 +89,6 @@ impl Passed {
                 near.iter().for_each(|near| socket::set_linger(near.as_fd(), None).unwrap());
             }
             drop(all);
-            // The last close may wait.
             std::thread::spawn(move || drop(near));
             outcome
         });
@@ -100,7 +101,6 @@ impl Passed {
         }
     }
 
-    /// Fails if a copy of a descriptor remains open.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();
@@ -122,7 +122,6 @@ fn socket_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("corelane-descriptors-{}-{name}", std::process::id()))
 }
 
-/// Runs an attack while a good client checks every reply.
 fn beside_a_good_client(
     carrier: &str,
     dispatch: Dispatch,
@@ -147,7 +146,6 @@ fn beside_a_good_client(
                 calls += 1;
             }
         });
-        // The server does not read while every thread is busy.
         let threads = match dispatch {
             Dispatch::Reactive => 1,
             Dispatch::LeaderFollowers { threads } | Dispatch::HalfSyncHalfAsync { threads, .. } => threads,

@@ -1,4 +1,4 @@
-//! Events about hostile peers: the right event, with the address of the right peer.
+//! Each event about a hostile peer has the address of this peer.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ fn server(pool: PoolConfig) -> (Server, Told) {
         };
         events.lock().push((name, peer.clone()));
     });
-    // The server looks for stalled connections every 10 ms with this idle time-out.
+    // With this idle time-out, the server looks for stalled connections every 10 ms.
     (serve_with(orb.idle_connection_timeout(Duration::from_millis(1))), told)
 }
 
@@ -86,7 +86,7 @@ fn exceeded_memory_budget_names_the_peer_that_holds_most() {
             .connection_limits(ConnectionLimits::default().max_buffered_bytes(1 << 20));
         with_a_bystander(pool, "held", |_, stream| {
             stream.write_all(b"GIOP\x01\x02\x01\x00\x00\x00\x40\x00").unwrap();
-            // The server closes the connection during this write.
+            // The server may close the connection during this write.
             let _ = stream.write_all(&vec![0; 3 << 20]);
         });
     }

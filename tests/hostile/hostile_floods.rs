@@ -1,4 +1,4 @@
-//! Connections that send requests without end, beside a good client that checks every reply.
+//! Connections that send requests without end must not delay the requests of other connections.
 
 use std::collections::HashMap;
 use std::fs;
@@ -101,7 +101,8 @@ impl Server {
         Client { stream, key: profile.object_key.to_vec() }
     }
 
-    /// Sends a request that occupies the only worker until the test opens the gate.
+    /// Sends a request whose upcall waits until the test opens the gate. Returns when the upcall
+    /// has begun.
     fn close_the_gate(&self) -> Client {
         let mut client = self.connect();
         client.send("gate", 0, ResponseExpected::Target, 1);
@@ -109,7 +110,6 @@ impl Server {
         client
     }
 
-    /// Waits until all requests have been read, parsed and queued.
     fn until_all_is_read(&self) {
         let port = format!(":{:04X}", self.port());
         let has_octets = || {
@@ -117,7 +117,8 @@ impl Server {
             sockets.lines().skip(1).any(|line| {
                 let columns: Vec<&str> = line.split_whitespace().collect();
                 let (local, remote, octets) = (columns[1], columns[2], columns[4]);
-                // A client's bytes are not acknowledged, or the server has not read them.
+                // A socket of the server has unread bytes, or a socket of a client has
+                // unacknowledged bytes.
                 let is_listener = columns[3] == "0A";
                 let unread = local.ends_with(&port) && !is_listener && !octets.ends_with(":00000000");
                 unread || (remote.ends_with(&port) && !octets.starts_with("00000000:"))
@@ -138,7 +139,8 @@ fn is_waiting_for_events(name: &str) -> bool {
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // epoll_wait, epoll_pwait or epoll_pwait2, on x86-64 or on other machines.
+    // epoll_wait (232) and epoll_pwait (281) of x86-64, epoll_pwait2 (441), and epoll_pwait (22) of
+    // AArch64.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -174,7 +176,6 @@ impl Client {
         Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
 
-    /// Returns the request id of the next reply, and the result if the request ran.
     fn answer(&mut self) -> (u32, Option<u32>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).unwrap();
@@ -246,7 +247,6 @@ fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
     assert_eq!(server.log.ran.lock().len(), 64);
 }
 
-/// The thread must reach the last connection before it has read more than two turns of any other.
 #[test]
 fn reading_thread_takes_turns_between_connections() {
     const FLOODS: usize = 5;
@@ -281,7 +281,8 @@ fn reading_thread_takes_turns_between_connections() {
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// Each upcall sends two more requests on the flooding connection, so that it always has input.
+/// Each of the first `FED` upcalls sends two more requests on the flooding connection, so that it
+/// always has input.
 #[test]
 fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
     const FED: usize = 1000;
@@ -302,7 +303,7 @@ fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input()
     });
     flood.send("feed", 0, ONEWAY, 1);
     good.check(GOOD, 2);
-    // The connections must not stay open while the server closes.
+    // Drops the connections in the closure before the server ends.
     *server.log.feed.lock() = Box::new(|| ());
     let ran = server.log.ran.lock().clone();
     let between = ran.split(|number| *number >= GOOD).nth(1).expect("both requests ran").len();
@@ -330,7 +331,6 @@ fn good_client_gets_right_replies_beside_floods() {
                     }
                 });
             }
-            // The guard ends the floods even if a check panics.
             let ends = End(&over);
             let mut good = server.connect();
             for round in 0..100 {

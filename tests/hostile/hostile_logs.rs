@@ -11,7 +11,6 @@ use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext,
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
-/// The maximum length of a printed line in bytes.
 const MAX_LINE: usize = 4096;
 
 fn assert_plain(line: &str, what: &str) {
@@ -51,7 +50,7 @@ fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
         let mut stream = raw::connect(&server);
         for (id, name) in (0..).map(|id| 2 * id).zip(&names) {
             stream.write_all(&refused(&key, id, name)).unwrap();
-            // The server reports the event before it sends the reply.
+            // The server reports this event before it sends the reply.
             assert_eq!(raw::read_header(&mut stream).0, REPLY);
             let mut rest = vec![0; 12 + 4 * 3 + 64];
             let _ = stream.set_nonblocking(true);
@@ -100,7 +99,7 @@ fn ids_of_unknown_exceptions_are_one_short_line() {
 
 #[test]
 fn host_names_of_references_are_one_short_line() {
-    // A host name is Latin-1 on the wire.
+    // A host name is Latin-1 on the wire, so the text must be ASCII.
     let hostile: String = HOSTILE.chars().filter(char::is_ascii).collect();
     for host in [hostile.clone(), hostile.repeat(1000)] {
         let orb = Orb::new().unwrap();

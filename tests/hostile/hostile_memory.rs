@@ -22,17 +22,16 @@ corelane::include_idl!("values");
 
 use values::Node;
 
-/// Held by each test, because bytes are counted for the whole process.
+/// Locked by each test, because bytes are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// Maximum memory in bytes of a lane's requests.
 const HELD: usize = 24 << 20;
 const ATTACKERS: usize = 10;
-/// Memory in bytes outside the lane's maximum: buffers, small requests, and the good clients.
+/// Bytes that may be allocated beyond a maximum, for buffers, small requests and the good clients.
 const BESIDE: usize = ATTACKERS * (256 << 10) + (2 << 20);
 
 struct Attack {
@@ -132,7 +131,6 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Requests whose decoded arguments take between HELD / 8 and HELD / 2 bytes.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {
@@ -263,7 +261,6 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("the condition did not become true: {what}");
 }
 
-/// Returns the repository id of the system exception in the next reply, if there is one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::read_header(stream);
@@ -272,7 +269,6 @@ fn answer(stream: &mut TcpStream) -> Option<String> {
     (body[4] == 2).then(|| String::from_utf8_lossy(&body[16..]).into_owned())
 }
 
-/// Returns the number of calls.
 fn good_client(ior: &str, stop: &AtomicBool) -> u64 {
     let (_orb, probe): (Orb, ProbeRef) = client(ior);
     let mut calls = 0;
@@ -309,7 +305,8 @@ fn memory_of_all_requests_together_is_bounded() {
         std::thread::scope(|scope| {
             let _stop = Release(&stop);
             let good = [(); 2].map(|()| scope.spawn(|| good_client(&server.ior, &stop)));
-            // Decoding does not depend on the dispatch architecture.
+            // Decoding does not depend on the dispatch architecture, so only the first runs every
+            // attack.
             let step = if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) { 1 } else { 5 };
             for (number, attack) in ATTACKS.iter().enumerate().step_by(step) {
                 attack_with(&server, number, attack, &told);
@@ -339,12 +336,11 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // The server might refuse all requests that it reads at the same moment.
+        // The server might refuse all of several requests that arrive at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
     let held = holding.load(Ordering::SeqCst);
-    // One request may use the reserve, and takes at most half of the budget.
     assert!(peak <= HELD + HELD / 2 + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
     assert!(held >= 1, "{name}: the server refused all requests");
     assert!(held < ATTACKERS, "{name}: the server refused no request");
@@ -354,7 +350,6 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
     assert_eq!(refused.count(), ATTACKERS - held, "{name}");
-    // Each request has room if it is sent alone.
     for stream in &mut streams {
         until(name, || {
             stream.write_all(&message).unwrap();
@@ -419,7 +414,7 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// Nested requests are collocated, or run on a thread whose own call waits.
+/// The nested requests are collocated, or run on a thread that waits for the reply to its own call.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();
@@ -448,7 +443,6 @@ fn memory_of_nested_requests_is_bounded() {
         assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
         let levels = decoded.load(Ordering::SeqCst);
         assert!(levels > 2, "{setting}: {levels}");
-        // The lane's memory and the reserve, or the memory of the outermost and of collocated requests.
         assert!(peak <= 2 * HELD + BESIDE, "{setting}: {levels} requests held {peak}");
         for object in &next {
             *object.lock() = None;
@@ -457,12 +451,12 @@ fn memory_of_nested_requests_is_bounded() {
 }
 
 const REPLIES: usize = 8 << 20;
-/// The test ends all calls before this time-out.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BEGUN: usize = 3 << 20;
 
-/// Starts a server whose replies announce 63 MiB and stop after [`BEGUN`] bytes. Returns its address and the number of
-/// stopped replies.
+/// Starts a server whose replies never end. Each is the first [`BEGUN`] bytes of an announced 63
+/// MiB, or fragments with about [`BEGUN`] bytes in total. Returns the server's address and the
+/// number of such replies.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);
@@ -513,7 +507,7 @@ fn cancelled_call_frees_its_partial_reply() {
             assert_eq!(exception.kind(), Kind::Transient, "{fragments}, {number}: {exception}");
             assert_eq!(probe.echo("well").unwrap(), "well");
         }
-        // This reply needs nearly all of the memory.
+        // This reply needs nearly all of the maximum.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }
@@ -577,7 +571,6 @@ fn results_that_do_not_fit_are_refused() {
     let _alone = alone();
     let server = corelane_tests::scripted::serve(0, |stream, id| {
         let mut body = corelane_tests::scripted::reply_start(id, 0);
-        // The body, aligned to 8 octets, is a sequence of `any` values of type null.
         let count = 200_000_u32;
         body.extend(count.to_le_bytes());
         body.resize(body.len() + 4 * count as usize, 0);
@@ -598,7 +591,7 @@ fn results_that_do_not_fit_are_refused() {
 #[test]
 fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     let _alone = alone();
-    // The server runs its maintenance every 10 ms with this idle time-out.
+    // With this idle time-out, the server runs its maintenance every 10 ms.
     let quick = Duration::from_millis(40);
     let server = serve_with(Orb::builder().idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);

@@ -1,6 +1,4 @@
-//! Invalid and excessive priorities, bands, deadlines, lanes and numbers of threads, from peers and configurations.
-//!
-//! The ORB refuses each of them with the right exception, and an event names the peer.
+//! Invalid and excessive priorities, bands, deadlines and lanes, from peers and configurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +58,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
     poa.activate(&reporter.servant()).unwrap()
 }
 
-/// Returns the exception that the event reports.
+/// Asserts that the request is refused and that one event reports the refusal. Returns the
+/// exception.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
     client.send_with_contexts(operation, contexts, None);
@@ -95,7 +94,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
         }
-        // The only valid negative number is -1, with which TAO says that the request has no priority.
+        // TAO sends -1 for a request without a priority; other negative numbers are invalid.
         for priority in [-2, -3, -100, -32767, i16::MIN] {
             assert_eq!(
                 refused(RT_CORBA_PRIORITY, &encode_priority_context(priority)),
@@ -285,7 +284,6 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let by_name = client.send_at_priority("who", 60, None);
     client.set_target(&propagated);
     let none = client.send("who", None, None);
-    // The buffer is full.
     let beyond = client.send_at_priority("who", 30, None);
     assert_eq!(client.receive_reply_id(), beyond);
     assert!(told.lock().is_empty());
@@ -327,7 +325,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let good = [at(ports[0].0, 10), at(ports[1].0, 20)];
     let who = answered(&saying(&object, list(&good), &model(0, 10))).unwrap();
     assert_eq!((who.priority, who.handed_over), (20, false));
-    // The client ignores an invalid list of lanes and uses the profile's own address.
+    // The client ignores an invalid list of lanes and uses the address of the profile.
     let endless = vec![at(1, 20); 5000];
     assert!(endless.len() > Limits::DEFAULT.max_lane_endpoints as usize);
     let crafted = |data: &[u8]| TaggedComponent { tag: component_tag::TAO_ENDPOINTS, data: data.into() };
@@ -402,7 +400,6 @@ fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
         assert_eq!(make(&lane).unwrap_err().kind(), Kind::BadParam, "{cores:?}");
     }
     assert_eq!(threads(), 0);
-    // The system cannot provide stacks of these sizes.
     for stack in [usize::MAX, usize::MAX / 2] {
         let made = rt.create_threadpool(&pool.clone().thread_stack_size(stack));
         assert_eq!(made.unwrap_err().kind(), Kind::NoResources, "{stack}");

@@ -1,6 +1,4 @@
 //! Servers that end a connection in the middle of a reply.
-//!
-//! The server may have run the call, so the call ends with COMPLETED_MAYBE and is not sent again.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -22,7 +20,6 @@ fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Returns the first part of a body: request id, status and, in a Reply, an empty list of contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply_start(id, 0) }
 }
@@ -62,7 +59,6 @@ const ENDINGS: [(&str, Ending); 8] = [
     ("the end", |_, _, _| end()),
 ];
 
-/// Returns the server and the number of its incomplete replies.
 fn server(well: usize, kind: u8, ending: Ending) -> (ScriptedServer, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
@@ -102,7 +98,7 @@ fn locate(probe: &ProbeRef) -> Result<(), SystemException> {
 
 type Call = fn(&ProbeRef) -> Result<(), SystemException>;
 
-/// Name, number of good calls before, type of the reply, and the call.
+/// Name, number of successful calls before the call, type of the reply, and the call.
 const CALLS: [(&str, usize, u8, Call); 4] = [
     ("on a new connection", 0, REPLY, cube),
     ("on a connection that has served", 1, REPLY, cube),
@@ -126,7 +122,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// A call without a reply before CloseConnection has not run and is sent again.
+/// The call without a reply before CloseConnection has not run, and is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     let first = AtomicUsize::new(0);
@@ -153,7 +149,6 @@ fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
 }
 
-/// Runs an attack while two good clients make calls, each at least one.
 fn with_good_clients(attack: impl FnOnce()) {
     let server = serve(usize::MAX, |_, _| Ok(()));
     let over = AtomicBool::new(false);

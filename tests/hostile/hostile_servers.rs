@@ -1,5 +1,4 @@
-//! Hostile and broken servers: the call ends in time with an exception, and an event names the
-//! server.
+//! Hostile and broken servers: floods of replies, late and slow replies, and forbidden messages.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -36,9 +35,6 @@ fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, expected_faults: Rang
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
-/// The numbers of good calls before the attack.
-///
-/// After a served call, the client uses other code for the next call.
 const WELL: [usize; 2] = [0, 1];
 
 fn warm(probe: &ProbeRef, well: usize) {
@@ -116,7 +112,7 @@ fn late_replies_to_timed_out_calls_are_skipped() {
     .address;
     let (orb, probe, _told) = client(server, Timeout::Never);
     for _ in 0..2 {
-        // A call whose deadline passes before it is sent does not count.
+        // A call whose deadline passes before its request is sent does not count.
         let impatient = || probe.with_timeout(Duration::from_millis(100)).cube_long(3).unwrap_err();
         let late = std::iter::repeat_with(impatient)
             .find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe);

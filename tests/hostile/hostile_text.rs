@@ -20,7 +20,8 @@ fn encoded(value: &impl Cdr) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Returns the number of values that could be decoded.
+/// Replaces each octet by each of the 256 values, and prints what can be decoded. Returns the
+/// number of decoded values.
 fn with_every_octet<T>(
     octets: &[u8],
     read: impl Fn(&mut Decoder<'_>) -> Result<T, CdrError>,
@@ -42,7 +43,7 @@ fn with_every_octet<T>(
 }
 
 fn references() -> Vec<Ior> {
-    // Tests of one process run at the same time.
+    // Distinguishes the references of tests that run at the same time.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-text-{}-{number}", std::process::id()));
@@ -65,7 +66,7 @@ fn references_with_every_octet_are_printed_and_read_again() {
         assert!(count > 256 * 8, "{count}");
         let sent = |octets: &[u8]| {
             let mut text = "IOR:".to_owned();
-            // The octets keep the alignment of their encoding.
+            // The byte order and three octets of padding, which preserve the alignment of `octets`.
             [u8::from(cfg!(target_endian = "little")), 0, 0, 0]
                 .iter()
                 .chain(octets)

@@ -1,4 +1,4 @@
-//! Damaged versions of real messages of every kind that a client sends.
+//! Damaged requests, LocateRequests, CancelRequests and fragments.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -80,7 +80,6 @@ fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns false if the connection ends before the LocateReply.
 fn is_answered(stream: &mut TcpStream) -> bool {
     loop {
         let mut header = [0; 12];
@@ -101,8 +100,8 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Returns true if the damage changes no length and no byte order of a message. After such a change, the server may take
-/// the next message for a part of the damaged message.
+/// Returns true if the damage changes no length and no byte order of a message. After such a
+/// change, the server may take the next message for a part of the damaged message.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {
@@ -123,8 +122,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Returns the number of messages that left their connection open, the number of messages that ended it, and the number
-/// of connections.
+/// Returns the number of damaged messages after which the server answers, the number of messages
+/// with unchanged lengths after which it does not, and the number of connections.
 fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let (seeds, question) = (seeds(&key), locate(&key, 2, QUESTION));
@@ -134,7 +133,7 @@ fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
         let seed = &seeds[number % seeds.len()];
         let mut damaged = seed.clone();
         for _ in 0..1 + random.next() % 4 {
-            // Damage in the 12 octets of the header is soon noticed.
+            // Three of four changes spare the header, where the server notices damage at once.
             let from = if random.next().is_multiple_of(4) { 0 } else { 12 };
             let at = from + random.next() % (damaged.len() - from);
             damaged[at] = random.next().to_le_bytes()[0];

@@ -68,7 +68,6 @@ fn silent_connections_are_evicted_oldest_first() {
     }
 }
 
-/// Silent connections use up all descriptors of the server.
 #[test]
 fn server_without_free_descriptors_accepts_new_clients() {
     let mut server = Command::new("sh")
@@ -98,7 +97,7 @@ fn first_request_timeout_closes_silent_connections() {
         let pool = PoolConfig::default()
             .dispatch(dispatch)
             .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
-        // The server checks silent connections every 10 ms with this idle time-out.
+        // With this idle time-out, the server checks silent connections every 10 ms.
         let quick = Duration::from_millis(1);
         let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
         let events = Arc::clone(&told);
@@ -110,7 +109,7 @@ fn first_request_timeout_closes_silent_connections() {
         }));
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
-        // A client that was too slow to send its request has connected twice.
+        // A client whose request came too late has connected twice.
         let opened = server.orb.event_counts().connections_opened;
         let silent = silent(&server);
         let address = Peer::Ip(silent.local_addr().unwrap());

@@ -1,11 +1,11 @@
-//! Code generated from the compiler's own test files compiles without warnings of rustc and clippy.
+//! Code generated from the IDL compiler's test files compiles without warnings of rustc and clippy.
 
 #![warn(elided_lifetimes_in_paths)]
 
 include!(concat!(env!("OUT_DIR"), "/accepted/all.rs"));
 
 pub mod public {
-    //! Public code generated from lints.idl, as in a library.
+    //! Public items get warnings that private items do not get.
     corelane::include_idl!("lints");
 }
 

@@ -121,7 +121,6 @@ fn dynamic_requests_carry_properties() {
         assert_eq!(all(request().context(context.clone()).invoke().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(context).send_deferred().unwrap().response().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(Context::new()).invoke().unwrap()), Words::new());
-        // A request of an ORB without support for contexts has no properties.
         assert_eq!(all(request().invoke().unwrap()), Words::new());
     });
 }

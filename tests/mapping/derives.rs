@@ -1,5 +1,5 @@
-//! Traits that generated types derive: `Default` if the mapping has a default value, and traits of
-//! other crates on request.
+//! Traits that generated types derive: `Default` where the mapping has a default value, and
+//! requested traits of other crates.
 
 corelane::include_idl!("derived");
 

@@ -1,6 +1,5 @@
-//! IDL that two crates share (`Builder::external`).
-//!
-//! The library of these tests has the code of `shared.types.idl`; this crate refers to it.
+//! IDL that two crates share (`Builder::external`). The library of these tests has the code of
+//! shared.types.idl, to which this crate refers.
 
 use corelane::poa::PoaError;
 use corelane::{Any, Orb, SystemException, SystemExceptionKind, Timeout};

@@ -1,4 +1,4 @@
-//! Operations whose parameters have the names of the generated code's own variables.
+//! Operations whose parameters have the names of variables in the generated code.
 
 use corelane::{Orb, SystemException};
 

@@ -1,5 +1,4 @@
-//! Value types and all other types of crates/idl/tests/accepted/values.idl, from ORB to ORB and
-//! back.
+//! Values of every type in crates/idl/tests/accepted/values.idl, from ORB to ORB and back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +16,8 @@ use values::*;
 
 type Answer<T> = Result<(T, T, T), SystemException>;
 
-/// The result and the out parameter b are a, and the out parameter c is b.
+/// For the arguments `a` and `b`, each operation returns `a`, changes `b` to `a`, and sets `c` to
+/// the former `b`.
 struct Mirror;
 
 const REFUSED: i32 = -1;
@@ -132,7 +132,8 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Returns the nodes in the order of a visit, each with the indices of its neighbours.
+/// Returns the nodes in breadth-first order, each with its id, its secret, and the indices of its
+/// left and right neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();
@@ -153,7 +154,6 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// Returns a cycle of three nodes, each with one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());
@@ -347,7 +347,6 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let Some(Abstract::Value(c)) = c else { panic!("a value arrives as an object") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
-    // The `any` has the type of an object or a value.
     let any = Any::new(&Some(thing)).unwrap();
     let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");
@@ -359,7 +358,6 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// A custom value, whose marshalled form is the length, and then the reversed text.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {

@@ -99,7 +99,7 @@ impl ServantLocator for ByTurns {
     }
 }
 
-/// An earlier version cached the target of a forward as the location of the object.
+/// Regression test: the target of a forward was cached as the location of the object.
 #[test]
 fn servant_locator_of_a_forwarded_object_is_asked_at_every_call() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();

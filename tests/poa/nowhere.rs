@@ -26,7 +26,6 @@ fn object(orb: &Orb) -> ObjectRef {
     orb.root_poa().activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Sends a reference as the argument of an operation that ignores its arguments.
 fn call_with(object: &ObjectRef, argument: &ObjectRef) -> Result<(), SystemException> {
     static OPERATION: Operation = Operation::new("who");
     object.invoke(&OPERATION, &|encoder| write_reference(encoder, Some(argument))).map(drop)

@@ -34,7 +34,6 @@ fn asked(object: &ObjectRef) {
     assert!(object.component().unwrap().is_none());
     let refused = object.interface_definition().unwrap_err();
     assert_eq!(refused.kind(), Kind::NoImplement);
-    // Clients of older ORBs call these operations.
     let call = |operation: &'static str, id: &str| {
         let operation = Operation::new(operation);
         let mut reply = object.invoke(&operation, &|encoder| encoder.write_str(id))?;
@@ -71,8 +70,8 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// Returns the result of `_non_existent`. Calls the operation by its name, because `ObjectRef::non_existent` turns
-/// OBJECT_NOT_EXIST into true.
+/// Returns the result of `_non_existent`, which is called by its name, because
+/// `ObjectRef::non_existent` turns OBJECT_NOT_EXIST into true.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));
@@ -147,7 +146,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again, together with the object.
+    // A destroyed persistent POA may be created again with its objects.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));

@@ -1,4 +1,4 @@
-//! Binding of a connection to a priority band by the client. The test itself acts as the server.
+//! Binding of a connection to a priority band by the client. The test acts as the server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,6 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
 use corelane_wire::{Encoder, Limits, Version};
 
-/// The operation, the priority, and the band that the request asks for.
 type Seen = (String, Option<i16>, Option<(i16, i16)>);
 
 fn read_request(stream: &mut TcpStream) -> Option<(u32, Seen)> {
@@ -40,7 +39,8 @@ fn raise(stream: &mut TcpStream, id: u32, kind: Kind, minor: u32) {
     stream.write_all(&message.to_vec()).unwrap();
 }
 
-/// Raises `first` for the first request and NO_IMPLEMENT 7 for the others.
+/// Serves one connection. Raises `first` for the first request, and NO_IMPLEMENT with minor code 7
+/// for later requests. Returns the port, and the thread, whose result is the requests.
 fn serve_one(first: (Kind, u32)) -> (u16, JoinHandle<Vec<Seen>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -102,7 +102,7 @@ fn refused_band_fails_the_call_and_closes_the_connection() {
     let object = reference(&client, port, &[(5, 15)]);
     at(&client, 10);
     assert_eq!(raised(&object), (Kind::InvPolicy, OMG | 1));
-    // The client has closed the connection, although its reference and its ORB exist.
+    // The server's thread has ended because the client has closed the connection.
     assert_eq!(server.join().unwrap().len(), 1);
     drop((object, client));
 }

@@ -1,5 +1,4 @@
-//! Core pools: the core, the priority and the thread that serve the requests of a task, the return
-//! of connections when tasks end, and requests under changes of tasks.
+//! Core pools: the core, the priority and the thread that serve the requests of a task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,10 +12,8 @@ use corelane_sys::thread::{Scheduling, list_threads};
 use corelane_tests::core_pool::{ByName, HOLD, NOTE, STEP, Scene, Served, step, task};
 use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
 
-/// Number of changes of the set of tasks under calls.
 const MOVES: u64 = 1_000;
 
-/// Returns the cores and the scheduling of the pool's bound threads in the kernel.
 fn bound_threads(pool: &str) -> Vec<(Vec<usize>, Scheduling)> {
     let own = format!("{pool}/b");
     let threads = list_threads().unwrap();
@@ -101,7 +98,6 @@ fn thread_sleeps_again_when_its_task_ends() {
     let object = scene.object(&client, "task-1");
     scene.set(&[task(1, 0, 40)]);
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
-    // The client sends nothing while its connection loses its thread.
     scene.set(&[]);
     wait_until(|| scene.pool.counts().bound_now == 0);
     let plain = step(&object, &STEP, 1).unwrap();
@@ -130,7 +126,7 @@ fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
             let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
             line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
         };
-        // At first the thread waits for the connection alone, for at most 100 ms.
+        // Shortly after a call the thread may wake up, so the check is repeated.
         let is_asleep = || {
             let before = switches();
             std::thread::sleep(Duration::from_millis(300));
@@ -184,7 +180,6 @@ fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
-    // The thread that the first client leaves serves the last client's next request.
     drop(clients.into_iter().next());
     drop(scene);
 }
@@ -231,8 +226,7 @@ fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_othe
     assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
 }
 
-/// An object of the client. Its servant calls the server on the client's connection, while the
-/// client's thread waits.
+/// The servant calls `targets` on the connection on which the client waits for a reply.
 struct CallBack {
     client: Arc<Mutex<RawClient>>,
     targets: [ObjectRef; 2],
@@ -264,8 +258,6 @@ impl Skeleton for CallBack {
     }
 }
 
-/// While a servant waits for the reply to a call, callbacks that arrive on the connection of its
-/// client run, and afterwards the thread serves the connection again.
 #[test]
 fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     const ROUNDS: u32 = 20;
@@ -292,14 +284,11 @@ fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     }
     let in_order: Vec<u32> = (0..ROUNDS).flat_map(|round| [2 * round + 1, 2 * round + 1, 2 * round]).collect();
     assert_eq!(*scene.state.steps.0.lock(), in_order);
-    // Threads of the task's core ran each `pass`, and each callback to the task.
     assert_eq!(scene.state.bound.load(Ordering::SeqCst), 2 * ROUNDS);
     let counts = scene.pool.counts();
     assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");
 }
 
-/// Changes the tasks under calls: the task moves between cores, ends, and is admitted again. Each
-/// call runs once, and calls and oneways run in the order in which the client sent them.
 #[test]
 fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     let config = CorePoolConfig::default().name("moves").cores([0, 1]).best_effort_threads(1);
@@ -328,7 +317,7 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
         });
         for change in 0..MOVES {
             scene.set(&sets[change as usize % sets.len()]);
-            // Some requests run with each set.
+            // At least five requests run with each set of tasks.
             let before = scene.state.steps.0.lock().len();
             wait_until(|| scene.state.steps.0.lock().len() > before + 4);
         }
@@ -423,7 +412,7 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
     }
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.handed_over), (2, 0), "{counts:?}");
-    // An endpoint that is given back is taken again. Endpoints belong to one pool.
+    // The address of a dropped endpoint is used again, and an endpoint is valid for its pool only.
     let [first, second] = endpoints;
     let addresses = first.addresses().to_vec();
     drop(first);

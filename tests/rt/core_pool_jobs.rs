@@ -11,10 +11,8 @@ use corelane_sys::thread::{Scheduling, list_threads, scheduling};
 use corelane_tests::core_pool::{DEMOTED, HOLD, LOW, NOTE, OVER, REST, STEP, Scene, Served, step, task};
 use corelane_tests::real_time::{RawClient, RawReply, fifo_orb, wait_until};
 
-/// The tasks of jobs that exceeded their budgets, and what was done.
 type Overruns = Arc<Mutex<Vec<(u64, JobOverrunAction)>>>;
 
-/// A scene that records the events of jobs that exceed their budgets.
 fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
@@ -39,7 +37,7 @@ fn job_over_its_budget_is_demoted_until_its_end() {
     scene.set(&[task(1, 0, 40).rules(budget(3_000, JobOverrunAction::Demote)), task(2, 0, 30)]);
     let client = Orb::new().unwrap();
     let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&client, id));
-    // The first job binds the connection, the second one is read by the bound thread.
+    // The first job binds the connection, and the bound thread reads the second job.
     for number in 0..2 {
         assert_eq!(step(&one, &DEMOTED, number).unwrap().native, 0);
         assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
@@ -49,11 +47,11 @@ fn job_over_its_budget_is_demoted_until_its_end() {
             (u64::from(number) + 1, u64::from(number) + 1, 0)
         );
     }
-    // A job that waits does not use its budget, and the other task has none.
+    // A job that sleeps does not use its budget, and the second task has no budget.
     step(&one, &REST, 20).unwrap();
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(3_000, JobOverrunAction::Demote))]);
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
-    // The thread that runs a handed-over job has the budget of the job's task.
+    // A handed-over job has the budget of its own task, not of the task of the connection.
     assert_eq!(step(&two, &DEMOTED, 2).unwrap().native, 0);
     // The thread counts and reports the job after the reply.
     wait_until(|| events.lock().len() == 3);
@@ -94,23 +92,20 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     assert_eq!((scene.pool.counts().over_budget, scene.pool.counts().stopped), (1, 1));
     scene.set(&[task(1, 0, 40).rules(budget(1_000, JobOverrunAction::Report))]);
     assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
-    // The thread counts and reports the job after the reply.
     wait_until(|| events.lock().len() == 2);
     let counts = scene.pool.counts();
     assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
-/// A rate that permits one request in an hour.
 fn hourly() -> TaskRules {
     TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
 }
 
-/// The refused requests above a rate: the task, true for a oneway, and the scheduling of the thread
-/// that refused.
+/// For each refused request: its task, true for a oneway, and the scheduling of the thread that
+/// refused it.
 type Refusals = Arc<Mutex<Vec<(u64, bool, Scheduling)>>>;
 
-/// A scene that records the events of refused requests.
 fn scene_with_refusals(config: CorePoolConfig) -> (Scene, Refusals) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
@@ -147,7 +142,7 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     for refused in &sent[2..] {
         assert_reply_refused(raw.receive_reply(), *refused);
     }
-    // Requests on another connection of the task, which has no thread yet, count as well.
+    // Requests on a second connection of the task, which has no thread yet, count as well.
     assert_refused(step(&object, &STEP, 4));
     let note = |encoder: &mut corelane::Encoder| {
         encoder.write_u32(5);
@@ -155,10 +150,9 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     };
     object.send_oneway(&NOTE, &note).unwrap();
     wait_until(|| scene.pool.counts().dropped == 1);
-    // A request without a task does not wait on the connection of the task.
+    // A request without a task does not wait behind the delayed request of its connection.
     raw.set_target(&scene.object(&client, "plain"));
     assert_eq!(raw.send("step", None, Some(6)), raw.receive_reply_id());
-    // Without a rate, the request that waits runs.
     scene.set(&[task(1, 0, 40)]);
     assert_eq!(raw.receive_reply_id(), sent[1]);
     assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
@@ -181,7 +175,6 @@ fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
         assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
     }
     assert!(begun.elapsed() >= 4 * distance);
-    // The other task shares the connection.
     assert_eq!(step(&two, &STEP, 5).unwrap().native, 30);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| step(&two, &STEP, 6).unwrap());
@@ -193,7 +186,6 @@ fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
     assert_eq!((scene.pool.counts().refused, scene.pool.counts().dropped), (0, 0));
 }
 
-/// A rate that permits one request in two hours.
 fn two_hourly() -> TaskRules {
     TaskRules::default().rate(Duration::from_secs(7_200), Duration::ZERO)
 }
@@ -202,7 +194,6 @@ fn two_hourly() -> TaskRules {
 fn change_of_a_rate_moves_the_wait_of_a_request_and_the_end_of_its_task_ends_it() {
     let (scene, _) = scene_with_refusals(CorePoolConfig::default().name("changed"));
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(hourly())]);
-    // In the second round, the request waits at the thread of its connection.
     for (round, id) in (0..).zip(["task-1", "task-2"]) {
         let (client, other) = (Orb::new().unwrap(), Orb::new().unwrap());
         step(&scene.object(&client, id), &STEP, 0).unwrap_or_else(|_| panic!("{id}"));
@@ -225,7 +216,7 @@ fn change_of_a_rate_moves_the_wait_of_a_request_and_the_end_of_its_task_ends_it(
             let short = TaskRules::default().rate(Duration::from_nanos(1), Duration::ZERO);
             scene.set(&[task(1, 0, 40), task(2, 0, 20).rules(short)]);
             assert_eq!(call.join().unwrap().native, 20, "round {round}");
-            // The rate counts from the request that ran.
+            // The interval of the rate begins with the request that has just run.
             scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(hourly())]);
             let (call, waits) = delayed(&object, 4);
             let call = scope.spawn(call);
@@ -245,7 +236,8 @@ fn request_of_a_task_without_a_free_thread_keeps_the_rate() {
     scene.set(&[task(1, 0, 40).rules(hourly()), task(2, 0, 30).rules(hourly())]);
     let (first, second) = (Orb::new().unwrap(), Orb::new().unwrap());
     assert!(step(&scene.object(&first, "task-2"), &STEP, 0).unwrap().is_bound());
-    // The first client's connection has the thread, the second client's has none.
+    // The connection of the first client has the thread, so the second client's connection has
+    // none.
     for (number, client) in (1..).zip([&second, &first]) {
         let object = scene.object(client, "task-1");
         if number == 1 {
@@ -263,7 +255,6 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
     let (scene, refusals) = scene_with_refusals(CorePoolConfig::default().name("flood"));
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
     let clients = [(); 3].map(|()| Orb::new().unwrap());
-    // Two connections of one task, and one of another task.
     let mut raw = ["task-2", "task-2", "task-1"].into_iter().zip(&clients).map(|(id, client)| {
         let mut raw = RawClient::for_object(&scene.object(client, id));
         assert_eq!(raw.send("step", None, Some(0)), raw.receive_reply_id());
@@ -281,10 +272,9 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
             assert_reply_refused(client.receive_reply(), sent);
         }
     }
-    // The thread reports a refusal after its reply.
     wait_until(|| refusals.lock().len() >= 60);
     assert_eq!(*refusals.lock(), [(2, false, Scheduling::Other); 60]);
-    // The second connection of the task has given its thread back.
+    // The second connection of task 2 no longer has a thread.
     wait_until(|| scene.pool.counts().bound_now == 2);
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
     assert_eq!(one.receive_reply_id(), waiting);
@@ -327,7 +317,8 @@ fn request_that_waits_for_its_reader_is_a_job_when_it_runs() {
     let waiting = raw.send("step", None, Some(2));
     wait_until(|| scene.pool.counts().delayed == 1);
     let jobs = || scene.pool.measurements().iter().find(|measured| measured.task == 2).unwrap().jobs;
-    // The client does not read the large result, so the request cannot run after its wait.
+    // The client does not read the large result, so the next request cannot run when its delay
+    // ends.
     scene.state.open.store(true, Ordering::SeqCst);
     wait_until(|| jobs() == 1);
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
@@ -336,7 +327,6 @@ fn request_that_waits_for_its_reader_is_a_job_when_it_runs() {
     assert_eq!([raw.receive_reply_id(), raw.receive_reply_id()], [large, waiting]);
     wait_until(|| jobs() == 2);
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
-    // A thread of the task ran each request.
     assert_eq!(scene.state.bound.load(Ordering::SeqCst), 3);
 }
 
@@ -352,7 +342,7 @@ fn parked_request_is_a_job_when_it_runs() {
     wait_until(|| jobs() == 1);
     scene.poa.manager().hold_requests(false).unwrap();
     let parked = raw.send("step", None, Some(1));
-    // The thread reads this request after it has parked the one before it.
+    // The thread reads this request after it has parked the previous request.
     raw.set_target(&client.string_to_object("corbaloc::127.0.0.1:1/Nothing").unwrap().unwrap());
     assert_eq!(raw.send("step", None, Some(2)), raw.receive_reply().0);
     assert_eq!(jobs(), 1);
@@ -381,7 +371,6 @@ fn measurements_of_a_demoted_task_continue() {
     wait_until(|| jobs() == [(1, 4)]);
 }
 
-/// A task with a deadline in minutes.
 fn by_deadline(number: u64, core: usize, minutes: u64) -> TaskBinding {
     task(number, core, 98).rules(TaskRules::default().deadline(Duration::from_secs(60 * minutes)))
 }
@@ -395,17 +384,16 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
     let alone = step(&one, &STEP, 0).unwrap();
     assert_eq!((alone.core, step(&two, &STEP, 1).unwrap().native), (0, alone.native));
     assert!((2..=97).contains(&alone.native), "{alone:?}");
-    // Both threads wait above all jobs.
+    // Between jobs, both threads have a priority above all jobs.
     let waits = || list_threads().unwrap().iter().filter(|thread| thread.scheduling == Scheduling::Fifo(98)).count();
     wait_until(|| waits() == 2);
     std::thread::scope(|scope| {
         let held = scope.spawn(|| step(&one, &HOLD, 2).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         let earlier = step(&two, &STEP, 3).unwrap();
-        // A task with a longer deadline, which arrives later.
         scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 0, 90)]);
         let later = step(&two, &STEP, 4).unwrap();
-        // A task of another core is not ordered with the running job.
+        // Jobs are ordered within a core only.
         scene.set(&[by_deadline(1, 0, 60), by_deadline(2, 1, 90)]);
         let elsewhere = step(&two, &STEP, 5).unwrap();
         scene.state.open.store(true, Ordering::SeqCst);
@@ -414,7 +402,7 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
         assert_eq!((elsewhere.core, elsewhere.native), (1, alone.native));
     });
     assert_eq!(step(&one, &STEP, 6).unwrap().native, alone.native);
-    // A job that is handed over is ordered, too.
+    // A handed-over job is ordered by its deadline as well.
     let shared = step(&scene.object(&clients[0], "task-2"), &STEP, 7).unwrap();
     assert_eq!((shared.core, shared.native), (1, alone.native));
     assert!(scene.pool.set_tasks(&[task(1, 0, 97).rules(TaskRules::default().deadline(Duration::ZERO))]).is_err());

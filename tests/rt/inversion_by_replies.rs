@@ -1,7 +1,4 @@
 //! Priority inversion when replies are written.
-//!
-//! For each kind of inversion, a deliberately wrong configuration shows the inversion, and the right configuration
-//! shows that the inversion is absent.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -43,7 +40,8 @@ fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N]
     servants.map(|servant| poa.activate(&servant).unwrap())
 }
 
-/// A servant whose reply exceeds the buffers, so that a peer that does not read blocks the servant's thread.
+/// A servant whose reply exceeds the buffers, so that a peer that does not read blocks the
+/// servant's thread.
 struct Large;
 
 impl Skeleton for Large {
@@ -67,7 +65,6 @@ fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     both.wait_for_data();
     both.set_target(&object);
     let high = both.send_at_priority("who", HIGH, None);
-    // The blocked connection does not affect the high lane.
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, NATIVE_HIGH);
     assert_eq!([both.receive_reply_id(), both.receive_reply_id()], [low, high]);
 }
@@ -106,8 +103,8 @@ impl Stage {
         })
     }
 
-    /// Sends a reply, and records its priority when the test is armed. A low reply then waits before it is sent, as if its
-    /// thread were preempted.
+    /// Sends a reply and records its size. When the test is armed, records its priority, and delays
+    /// a low reply until the high operation has run, as if the low thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
@@ -193,9 +190,10 @@ impl Skeleton for Releasing {
     }
 }
 
-/// Returns the order in which the middle thread runs and the replies are sent. The thread of the low reply holds the
-/// connection's output when the high reply must be written. A connection that is `older` than the pool has an output
-/// lock without priority inheritance.
+/// Returns the native priorities of the middle thread and the two replies in the order in which
+/// they run or are sent. The thread of the low reply holds the connection's output when the high
+/// reply must be written. A connection that is `older` than the pool has an output lock without
+/// priority inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -213,7 +211,7 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
     let connect = || {
         let mut client = RawClient::for_object(&plain);
-        // The server has accepted the connection.
+        // The reply shows that the server has accepted the connection.
         let _ = client.who(None).who();
         client
     };

@@ -1,6 +1,5 @@
-//! An allocator that all priorities share is a source of priority inversion.
-//!
-//! A low servant holds the allocator's lock, which the thread of the high lane takes whenever it allocates.
+//! An allocator that all priorities share causes priority inversion: a low servant holds its lock,
+//! which the thread of the high lane takes whenever it allocates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -72,7 +71,8 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
     (orb, object, state)
 }
 
-/// Returns the number of high requests that had run when the low servant released the allocator's lock.
+/// Returns the number of high requests that had run when the low servant released the allocator's
+/// lock.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
     let ports = decode_reference(&object).lanes;
@@ -101,7 +101,7 @@ fn beside_a_holder(operation: &str) -> usize {
     state.before.load(SeqCst)
 }
 
-/// The allocator's lock belongs to the whole process.
+/// One test, because the allocator's lock belongs to the whole process.
 #[test]
 fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
     assert_eq!(beside_a_holder("text"), 0, "inversion");

@@ -1,7 +1,4 @@
 //! Sources of priority inversion, from the list in docs/real-time.md.
-//!
-//! For each source, a deliberately wrong configuration shows the inversion, and the right configuration shows that the
-//! inversion is absent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,7 +13,7 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, decode_reference, fair_orb, fifo_orb, wait_until};
 use corelane_wire::exception::minor::OMG;
 
-/// The native priorities are 2, 25 and 50 by the default mapping.
+/// The default mapping gives `LOW`, `MIDDLE` and `HIGH` the native priorities 2, 25 and 50.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
@@ -78,7 +75,7 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW]);
 }
 
-/// A queue ordered by priority is the right configuration (priority_inversion.rs).
+/// priority_inversion.rs tests the queue in order of priority, which avoids this inversion.
 #[test]
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
@@ -97,7 +94,7 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Returns the priorities of the requests in the order in which they end.
+/// Returns `HIGH` and `MIDDLE` in the order in which the request and the middle thread end.
 ///
 /// If `served`, the test waits for the reply before it ends the middle thread.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
@@ -146,7 +143,7 @@ fn a_lane_reads_at_the_priority_of_its_requests() {
     assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
 }
 
-/// Requests to a POA with single-threaded objects take the POA's lock.
+/// Requests to a POA with single-threaded objects take the lock of the POA.
 #[test]
 fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let orb = fair_orb();
@@ -157,7 +154,7 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     low.send_at_priority("wait", LOW, None);
     reporter.wait_for_held_threads(1);
     high.send_at_priority("who", HIGH, None);
-    // The high lane serves another object at once.
+    // The high lane serves an object of another POA at once.
     let beside = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, LOW)),
         threadpool: Some(pool),

@@ -1,4 +1,4 @@
-//! Priorities that peers of other machines may request (docs/decisions/0012).
+//! Priorities that peers on other machines may request (docs/decisions/0012).
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -153,7 +153,7 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     );
 }
 
-/// An urgent lane would accept a flood of connections at its priority.
+/// Otherwise a flood of connections would be accepted at the priority of an urgent lane.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, listeners) = tcp_with_remote_addresses();
@@ -167,7 +167,6 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let object = object(&orb, "clients", CLIENT, 10, Some(pool));
     for (priority, accepted_by) in [(10, "flight/p10/l"), (20, "flight/p20/l"), (30, "flight/p10/l")] {
         let Endpoint::Tcp { port, .. } = listeners.local_endpoint_of(&at(priority)) else { panic!("no TCP") };
-        // More connections than a lane accepts at once.
         let mut clients: Vec<_> = (0..40).map(|_| RawClient::connect(&object, port)).collect();
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);
@@ -179,7 +178,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     orb.shutdown(true).unwrap();
 }
 
-/// The environment variable that passes the reference to the child processes.
+/// Environment variable with the reference for the child processes.
 const PART: &str = "CORELANE_TEST_REFERENCE";
 
 fn ip(words: &[&str]) {

@@ -153,8 +153,8 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
-/// Returns a server, a client and a worker. The worker's lane has native priority 50, and an operation that overruns is
-/// lowered to native priority 2.
+/// Returns a server, a client and a reference to a worker. The worker's lane has native priority
+/// 50, and an operation that overruns is lowered to native priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server =
@@ -202,7 +202,7 @@ fn permitted() -> bool {
 fn measuring_costs_two_system_calls_for_declared_operations_and_none_for_others() {
     let (_server, _client, _, worker) = world(OverrunAction::Run);
     let between = |call: &dyn Fn() -> u64| {
-        // The servant's own readings of its clock cancel out below.
+        // The system calls that the servant makes to read its clock cancel out below.
         let first = call();
         (call() - first, call() - first)
     };

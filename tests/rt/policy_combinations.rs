@@ -1,6 +1,4 @@
-//! The 72 combinations of bands, pools, protocols and private connections.
-//!
-//! docs/real-time.md has the rules.
+//! The 72 combinations of bands, pools, protocols and private connections (docs/real-time.md).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [5000, 10_000, 15_000];
 const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
-/// A priority with a band but no lane, one with both, and one with neither.
+/// A priority with a band but no lane, a priority with both, and a priority with neither.
 const PRIORITIES: [i16; 3] = [6000, 10_000, 22_500];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +75,7 @@ impl Combination {
         let lane = LANES.iter().position(|lane| *lane == priority);
         match (self.bands, self.pool, band, lane) {
             (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, IRRECONCILABLE)),
-            // A band and its lane have one index.
+            // Band and lane have the same index.
             (Bands::Server | Bands::Client, Pool::Laned, Some(band), _) => Ok((band, LANES[band])),
             (Bands::None, Pool::Laned, _, Some(lane)) => Ok((lane, priority)),
             (Bands::None, Pool::Laned, _, None) => Err((Kind::Transient, OMG | 2)),
@@ -85,13 +83,12 @@ impl Combination {
         }
     }
 
-    /// Returns true if calls use the Unix socket, which is also preferred without a protocol policy.
+    /// Returns true if calls use the Unix socket, which is preferred if there is no protocol
+    /// policy.
     fn goes_by_unix(self) -> bool {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
 
-    /// Returns true if calls at both priorities use one connection. Without bands, calls at all priorities of the ordinary
-    /// class use one.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };
@@ -213,7 +210,7 @@ fn check(server: &Server, combination: Combination) {
         };
         assert_eq!(who.pool, pool, "{what}");
         assert_eq!(who.native, native(server.class, who.priority), "{what}");
-        // A call of another reference uses this connection only if the connection is not private.
+        // A second reference uses the same connection only if the connection is not private.
         assert_eq!(client.ask(&first, priority).unwrap().connection, who.connection, "{what}");
         let others = client.ask(&second, priority).unwrap().connection;
         assert_eq!(others == who.connection, !combination.private, "{what}");

@@ -1,7 +1,4 @@
-//! Known sources of priority inversion.
-//!
-//! For each source, a deliberately wrong configuration shows the inversion, and the right configuration shows that the
-//! inversion is absent. The tests run SCHED_FIFO threads on one core.
+//! Known sources of priority inversion, on SCHED_FIFO threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,7 +12,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, wait_until};
 
-/// The native priorities are 2, 25 and 50 by the default mapping.
+/// The default mapping gives `LOW`, `MIDDLE` and `HIGH` the native priorities 2, 25 and 50.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
@@ -49,8 +46,8 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Sends low requests, of which the first occupies the core, and then a high request. Returns the priorities of the
-/// requests in the order in which they end.
+/// Sends low requests, of which the first occupies the core, and then a high request. Returns the
+/// priorities in the order in which the requests end.
 ///
 /// If `answered`, the test waits for the high reply before it releases the first low request.
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
@@ -114,11 +111,11 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         low.send_at_priority("who", LOW, None);
     }
-    // The order in which the server reads the connections must not change the order by priority.
+    // Separate connections, because the order in which the server reads them must not matter.
     let mut high = RawClient::for_object(&object);
     high.send_at_priority("who", HIGH, None);
     let mut probe = RawClient::for_object(&object);
-    // A refusal shows that 64 requests wait and all others have arrived.
+    // The buffer takes 64 requests, so a refusal shows that all 65 have arrived.
     for _ in 0..61 {
         probe.send_at_priority("who", MIDDLE, None);
     }
@@ -135,8 +132,9 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
 
 /// Returns true if a high thread gets a lock from a low thread before a middle thread runs.
 ///
-/// The low thread takes the lock and wakes the high thread. The high thread wakes the middle thread and waits for the
-/// lock. The kernel then runs the low or the middle thread, depending on their priorities.
+/// The low thread takes the lock and wakes the high thread. The high thread wakes the middle thread
+/// and waits for the lock. The kernel then runs the low or the middle thread, depending on their
+/// priorities.
 fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
     let core = CpuSet::one(last_core());
     fn parked_until(flag: &AtomicBool) {

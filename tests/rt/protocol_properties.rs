@@ -1,5 +1,4 @@
-//! ServerProtocol and ClientProtocol policies and network priorities. The tests read the effect of the policies from
-//! the sockets.
+//! The effects of ServerProtocol and ClientProtocol policies and of network priorities on sockets.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -46,7 +45,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Returns the requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
+/// Returns the requested sizes of the send and receive buffers, keep-alive, don't-route and
+/// no-delay.
 fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
     let fd = fd.as_fd();
     let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);
@@ -140,7 +140,6 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
     assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
 }
 
-/// The server's policy selects the transports in references. The client's policy selects the transports of its calls.
 #[test]
 fn shared_memory_is_a_protocol_like_the_others() {
     let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));

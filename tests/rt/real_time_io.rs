@@ -23,7 +23,6 @@ use corelane_wire::Encoder;
 
 const LOW: i16 = 10;
 const HIGH: i16 = 20;
-/// Number of calls of a test that counts frames.
 const CALLS: u64 = 50;
 
 fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
@@ -32,15 +31,13 @@ fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
 }
 
-/// Makes a pool with a lane of best effort and a lane of the class `io`.
 fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
-    // Without a ceiling, the lowest lane reads the connections of other machines.
+    // Without a ceiling, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).ceiling(Some(i16::MAX)).io(io);
     let lanes = [LaneConfig::default().priority(LOW), high];
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
 }
 
-/// Activates an object whose requests run in the lane with this priority.
 fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, priority)),
@@ -53,7 +50,7 @@ fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
     poa.unwrap().activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Calls `who` with this number of octets as arguments, which it ignores.
+/// The arguments make the request larger; `who` ignores them.
 fn call_with(object: &ObjectRef, octets: usize) {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let octets = vec![7; octets];
@@ -64,7 +61,6 @@ fn call_with(object: &ObjectRef, octets: usize) {
     object.invoke(&OPERATION, &write).unwrap();
 }
 
-/// Fails if a lane with a budget does not serve calls, or receives more than the budget in a period.
 #[test]
 fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     let period = Duration::from_millis(5);
@@ -88,7 +84,6 @@ fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
 }
 
-/// Fails if replies to a client with a class do not arrive, or share a connection with other replies.
 #[test]
 fn a_client_with_a_budget_gets_its_replies() {
     let transport = Arc::new(RioTransport::new(RioConfig::default()));
@@ -108,8 +103,6 @@ fn a_client_with_a_budget_gets_its_replies() {
     assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
 }
 
-/// Fails if a call whose reply waits for the budget, whose next period begins in an hour, cannot be
-/// cancelled.
 #[test]
 fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     let transport = Arc::new(RioTransport::new(RioConfig::default()));
@@ -132,8 +125,6 @@ fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     caller.join().unwrap();
 }
 
-/// Fails if the exception of a call that the client's own maximum of connections refuses does not say
-/// so.
 #[test]
 fn a_call_beyond_the_maximum_of_connections_names_the_maximum() {
     let transport = Arc::new(RioTransport::new(RioConfig::default().max_connections(0)));
@@ -160,7 +151,6 @@ fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits for a state that the kernel reaches by itself.
 fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(30);
     while !reached() {
@@ -170,7 +160,8 @@ fn wait_until(reached: impl Fn() -> bool) {
 }
 
 /// Runs `server` in a network namespace with the interface `rio0` (10.99.0.1), and `client` in a
-/// namespace with its other end, `rio1` (10.99.0.2). The client gets what the server sends.
+/// namespace with the other end of the link, `rio1` (10.99.0.2). `client` gets each text that
+/// `server` sends.
 fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client: impl Fn(String) + Send) {
     let (to_client, for_client) = channel::<Option<String>>();
     let (to_server, for_server) = channel::<i32>();
@@ -200,7 +191,7 @@ fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client:
     });
 }
 
-/// Prints the reason and returns true if the machine does not permit stream steering.
+/// Prints the reason and returns true if this process cannot steer streams.
 fn is_refused() -> bool {
     let lacks = |name| format!("the process lacks {name}");
     let refusal = steering_refusal().or_else(|| process::missing_namespace_capability().map(lacks));
@@ -212,8 +203,6 @@ fn has_xdp() -> bool {
     ip("link show dev rio0").contains("xdp")
 }
 
-/// Fails if frames of the lane do not take the path of its stream, if other frames do, or if calls
-/// fail. Also fails if the program outlives its transport.
 #[test]
 fn frames_of_a_lane_take_the_path_of_its_stream() {
     if is_refused() {
@@ -245,7 +234,6 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
             assert_eq!(after.missed, 0);
             calls(&low, 0);
             assert_eq!(frames().queued, after.queued);
-            // The references keep the transport.
             drop(server);
             assert_eq!(transport.level(), FeatureLevel::PlainTcp);
             wait_until(|| !has_xdp());
@@ -263,7 +251,6 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
-/// The level falls when the link goes down and rises when it comes back. Connections stay.
 #[test]
 fn the_level_follows_the_link_and_connections_stay() {
     if is_refused() {
@@ -312,8 +299,6 @@ fn the_level_follows_the_link_and_connections_stay() {
     );
 }
 
-/// Fails if the program of a killed process stays on the interface, or takes the interface from
-/// another process.
 #[test]
 fn the_program_of_a_killed_process_vanishes() {
     if is_refused() {
@@ -350,12 +335,11 @@ fn a_process_that_holds_the_interface() {
     let Ok(name) = std::env::var("CORELANE_HOLD") else { return };
     let transport = RioTransport::new(RioConfig::for_interface(name).attach_mode(AttachMode::Generic));
     println!("{}", transport.level());
-    // The process ends in any case, even if nothing kills it.
+    // The process ends even if it is not killed.
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Fails if `doctor` names another level than a transport has, in a PID namespace in which the process
-/// does not see the kernel's threads.
+/// The child runs in a PID namespace, in which it does not see the kernel's threads.
 #[test]
 fn the_examination_names_the_level_of_a_transport() {
     if is_refused() {

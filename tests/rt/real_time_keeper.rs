@@ -54,7 +54,7 @@ fn dynamic_threads_start_when_all_threads_are_busy_and_end_afterwards() {
     for client in &mut clients {
         client.send_at_priority("wait", 10, None);
     }
-    // The fourth request stays in the socket.
+    // The fourth request stays in the socket, because no thread is free.
     reporter.wait_for_held_threads(3);
     assert_eq!(threads("dyn/d"), 2);
     reporter.release();
@@ -91,7 +91,7 @@ fn buffer_holds_requests_up_to_its_bound_and_refuses_further_ones() {
     reporter.wait_for_held_threads(1);
     let mut second = RawClient::for_object(&object);
     let ids: Vec<u32> = (0..4).map(|_| second.send_at_priority("who", 10, None)).collect();
-    // The buffer is full, so the third and fourth requests are refused first.
+    // The buffer is full, so the third and fourth requests are refused at once.
     for id in &ids[2..] {
         let (answered, _, answer) = second.receive_reply();
         assert_eq!((answered, answer), (*id, REFUSED));
@@ -166,9 +166,8 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     for client in &mut high {
         client.send_at_priority("wait", 16384, None);
     }
-    // The high lane borrows threads of the middle and the low lane.
     reporter.wait_for_held_threads(3);
-    // The thread of the low lane is lent.
+    // The low lane's thread is lent to the high lane.
     low.send_at_priority("who", 335, None);
     reporter.release();
     let mut threads = Vec::new();
@@ -273,7 +272,8 @@ fn request_that_expired_while_it_waited_is_rejected_and_counted() {
     let mut client = RawClient::for_object(&object);
     let (hurried, patient) =
         (within(&mut client, Duration::from_nanos(1)), within(&mut client, Duration::from_secs(600)));
-    // The refusal of a ninth request shows that both earlier requests wait in the buffer of eight.
+    // The buffer takes eight requests, so the refusal of a ninth shows that both earlier requests
+    // wait in it.
     let mut probe = RawClient::for_object(&object);
     for _ in 0..7 {
         probe.send_at_priority("who", 10, None);
@@ -351,7 +351,7 @@ fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
     let mut declared = RawClient::for_object(&make("declared", PriorityModel::ServerDeclared, plain, None));
     assert_eq!(late(&mut declared, 30).0, 7);
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
-    // A request that is handed over counts once.
+    // A handed-over request counts once.
     assert_eq!(orb.event_counts().deadlines_passed, 4);
 }
 
@@ -384,7 +384,8 @@ fn round_trip_timeout_of_another_orbs_client_is_read() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Reject);
     let mut client = RawClient::for_object(&object);
     let mut answer = |policy: u32, hundreds: u64| {
-        // The layout of Corelane's own deadline context: byte order, 7 octets of padding, and a number.
+        // The policy's value counts units of 100 ns, and has the layout of Corelane's deadline
+        // context, which counts nanoseconds.
         let value = encode_deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with_context("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);

@@ -1,4 +1,4 @@
-//! The lane, thread, priority and connection that serve a request, as the servant gets them from `served_by`.
+//! The lane, thread, priority and connection that serve a request, as reported by `served_by`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -341,7 +341,7 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&encode_priority_context(-2))).1, raised(Kind::BadParam, 0));
-    // The number has the byte order of a peer on another machine, big-endian.
+    // The first octet says that the priority is big-endian.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
     let (echo, answer) = call(Some(&encode_priority_context(-1)));
@@ -380,8 +380,8 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
     assert_eq!(call_who(&again).unwrap().lane, 1);
-    // The caller is a servant of another pool, then a servant of the object's own lane, whose only thread serves the
-    // call.
+    // The caller is a servant of another pool, and then a servant of the object's own lane, whose
+    // only thread serves the call.
     let other = lanes(&orb, &[5]);
     for (name, policies, elsewhere) in
         [("other", model(SERVER, 5, Some(other)), true), ("same", model(SERVER, 20, Some(pool)), false)]
@@ -418,7 +418,8 @@ fn pools_are_created_and_destroyed_under_load() {
         let mut clients: Vec<_> =
             decode_reference(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
-            // Closing the listener would reset a connection that the server has not accepted.
+            // The reply shows that the server has accepted the connection; closing the listener
+            // would reset it otherwise.
             let _ = client.who(Some(priority));
             for _ in 0..20 {
                 client.send_at_priority("spin", priority, Some(200));
@@ -563,7 +564,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     impl NetworkPriorityMapping for Asked {
         fn to_dscp(&self, priority: Priority) -> Option<u8> {
             self.0.lock().push(priority.get());
-            // The code point 64 does not fit, so the ORB refuses it.
+            // Code points have 6 bits, so the ORB refuses 64.
             Some(if priority.get() == 20 { 64 } else { 46 })
         }
     }
@@ -604,8 +605,8 @@ impl Skeleton for Endless {
     }
 }
 
-/// The connection's own thread waits for a peer that does not read its replies. A further request of the connection was
-/// handed over to the lane. The lane must answer this request and serve others.
+/// The connection's thread waits for a peer that does not read, while a lane runs a handed-over
+/// request of the connection. The lane must answer this request and serve other connections.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
@@ -669,7 +670,8 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
     let permitted = corelane::rt::guarantees()
         .iter()
         .any(|known| known.name == "deadline-class" && known.status == GuaranteeStatus::Met);
-    // The class is SCHED_DEADLINE if the kernel permits it, or otherwise the ordinary class.
+    // The scheduling policy is SCHED_DEADLINE (6) if the kernel permits it, and otherwise
+    // SCHED_OTHER (0).
     assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));
     assert_eq!(client.who(Some(16384)).who().native, 50);
 }

@@ -1,4 +1,4 @@
-//! Recorded octets of a real TAO 2.2.1 (crates/wire/tests/vectors), sent to this ORB's lanes.
+//! Recorded octets of TAO 2.2.1 (crates/wire/tests/vectors), sent to this ORB's lanes.
 
 use std::path::Path;
 

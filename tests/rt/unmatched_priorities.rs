@@ -1,6 +1,4 @@
 //! Requests with a priority that no lane has, as TAO's clients send them.
-//!
-//! The client sends such a request to the lane in its priority band. The server does not know the client's bands.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};

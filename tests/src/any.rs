@@ -1,4 +1,4 @@
-//! An object whose operations take and return values of every type, and such values.
+//! A servant and values for the tests of `any` and of dynamic calls.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -10,7 +10,7 @@ pub use dynamic::{
     echo::{AddError, PassError},
 };
 
-/// The servant of the echo object, which returns its arguments.
+/// The servant of the interface `Echo`.
 #[derive(Debug)]
 pub struct TestEcho {
     noted: Mutex<String>,
@@ -71,7 +71,7 @@ impl Echo for TestEcho {
     }
 }
 
-/// Makes an ORB that serves one echo object. Returns the ORB and the object's reference.
+/// Builds an ORB that serves one echo object. Returns the ORB and the object's reference.
 ///
 /// # Panics
 /// Panics if the ORB or the object cannot be made.
@@ -85,7 +85,7 @@ pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     (orb, echo)
 }
 
-/// Returns a value with non-default content in every member.
+/// Returns a value whose members all differ from their defaults.
 ///
 /// # Panics
 /// Panics if a member does not fit into an `any`.

@@ -1,4 +1,4 @@
-//! Shared code of the tests of core pools: a server whose objects belong to tasks.
+//! A server with a core pool, whose objects belong to tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use corelane_sys::usage::thread_time;
 
 use crate::real_time::wait_until;
 
-/// Finds tasks by their object ids, which are `task-1` and so on.
+/// Binds each object with an id like `task-7` to the task with this number.
 #[derive(Debug)]
 pub struct ByName;
 
@@ -38,36 +38,35 @@ pub struct Served {
     pub priority: i16,
     /// The thread's name.
     pub thread: String,
-    /// True if the request arrived at another lane.
+    /// True if the request arrived at another lane than the lane that served it.
     pub handed_over: bool,
 }
 
 impl Served {
-    /// Returns true if the thread serves tasks.
+    /// Returns true if the name of the thread is the name of a bound thread of a core pool.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.thread.contains("/b")
     }
 }
 
-/// The state of the servants: `step` records its argument; `hold` waits until the test opens the
-/// gate; `fill` as well, and has a large result; `pass` calls `step` of another object.
+/// The state that the servants of a [`Scene`] share.
 #[derive(Debug, Default)]
 pub struct State {
     orb: OnceLock<corelane::rt::RtOrb>,
-    /// The arguments of the operations that have run.
+    /// Arguments of finished operations.
     pub steps: Steps,
-    /// Number of operations that a thread of a task has run.
+    /// Number of operations that bound threads have run.
     pub bound: AtomicU32,
-    /// Number of operations that have reached the gate.
+    /// Number of operations that have begun to wait for the gate.
     pub held: AtomicU32,
-    /// True while the gate is open.
+    /// True if waiting operations may return.
     pub open: AtomicBool,
-    /// The object that `pass` calls.
+    /// Target of `pass`.
     pub other: OnceLock<ObjectRef>,
 }
 
-/// The arguments of the operations, in the order in which they ran.
+/// The arguments of operations, in the order in which the operations ended.
 #[derive(Debug)]
 pub struct Steps(pub Mutex<Vec<u32>>);
 
@@ -79,22 +78,23 @@ impl Default for Steps {
 
 struct Stepper(Arc<State>);
 
-/// An operation that records its argument.
+/// Returns at once.
 pub static STEP: Operation = Operation::new("step");
-/// An operation that waits for the gate.
+/// An operation that waits until [`State::open`] is true.
 pub static HOLD: Operation = Operation::new("hold");
-/// An operation that records its argument, as a oneway.
+/// An operation that returns at once; tests call it as a oneway.
 pub static NOTE: Operation = Operation::new("note");
-/// An operation that runs until its thread has lost its priority.
+/// An operation that spins until its thread runs in the ordinary class, for at most 2 s.
 pub static DEMOTED: Operation = Operation::new("demoted");
-/// An operation that runs until its thread has lost its priority, and then waits for the gate.
+/// An operation that spins until its thread runs in the ordinary class, for at most 2 s, and then
+/// waits until [`State::open`] is true.
 pub static LOW: Operation = Operation::new("low");
-/// An operation that runs until its job is over its budget.
+/// An operation that spins until its job is over its budget, for at most 2 s.
 pub static OVER: Operation = Operation::new("over");
-/// An operation that sleeps for a number of milliseconds.
+/// An operation that sleeps for as many milliseconds as its argument says.
 pub static REST: Operation = Operation::new("rest");
 
-/// Size of the result of `fill` in bytes, more than a connection takes without a reader.
+/// Size in bytes of the result of `fill`: more than the sockets of a connection can buffer.
 const LARGE: usize = 16 << 20;
 
 impl Skeleton for Stepper {
@@ -153,13 +153,13 @@ impl Skeleton for Stepper {
     }
 }
 
-/// Uses processor time until `done` returns true. The limit of 2 s ends a test that fails.
+/// The limit of 2 s ends a test that fails.
 fn spin_until(done: impl Fn() -> bool) {
     let end = thread_time() + Duration::from_secs(2);
     while !done() && thread_time() < end {}
 }
 
-/// Calls an operation.
+/// Calls `operation` with the argument `number`. Returns the thread that served the request.
 ///
 /// # Errors
 /// The exceptions of the call.
@@ -179,21 +179,21 @@ pub fn step(object: &ObjectRef, operation: &Operation<'_>, number: u32) -> Resul
     })
 }
 
-/// A server with a core pool, and its objects `task-1`, `task-2` and `plain`.
+/// A server with a core pool and the objects `task-1`, `task-2` and `plain`.
 #[derive(Debug)]
 pub struct Scene {
     /// The server's ORB.
     pub orb: Orb,
     /// The core pool.
     pub pool: CorePool,
-    /// The POA of the objects.
+    /// The objects' POA.
     pub poa: Poa,
-    /// The state of the servants.
+    /// The servants' state.
     pub state: Arc<State>,
 }
 
 impl Scene {
-    /// Creates the core pool and the objects in an ORB.
+    /// Creates the core pool, a POA that uses it, and the three objects.
     ///
     /// # Panics
     /// Panics if the ORB refuses a step.
@@ -217,8 +217,7 @@ impl Scene {
         Scene { orb, pool, poa, state }
     }
 
-    /// Returns a client's reference to an object. Each reference of a new ORB has a connection of
-    /// its own.
+    /// Returns a reference of the ORB `client` to the object with this id.
     ///
     /// # Panics
     /// Panics if the reference cannot be used.
@@ -237,7 +236,7 @@ impl Scene {
     }
 }
 
-/// Makes the binding of a task without rules.
+/// Makes a binding without rules of `task` to a core and a native priority.
 #[must_use]
 pub fn task(task: u64, core: usize, priority: u8) -> TaskBinding {
     TaskBinding::new(task, core, priority)

@@ -1,4 +1,4 @@
-//! Shared code of the integration tests: the probe servant, and two ORBs on loopback.
+//! Shared code of the integration tests.
 #![forbid(unsafe_code)]
 
 pub mod any;
@@ -21,11 +21,11 @@ pub mod stream_wrapper;
 corelane::include_idl!("probe");
 
 pub mod shared {
-    //! Types that `mapping/external_types.rs` refers to from another crate.
+    //! Code generated from shared.types.idl, to which `mapping/external_types.rs` refers from
+    //! another crate.
     corelane::include_idl!("shared.types");
 }
 
-/// Tests the examples of documentation pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../docs/real-time-io.md")]
@@ -34,7 +34,7 @@ mod pages {
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
-/// Policies of a POA with a servant locator and object ids of the program.
+/// Policies of a POA with a servant locator and with object ids that the program assigns.
 pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
     id_assignment: IdAssignment::User,
@@ -47,7 +47,7 @@ pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
-/// The probe: the servant that the tests call.
+/// The servant of [`Probe`].
 #[derive(Debug, Default)]
 pub struct TestProbe {
     level: AtomicI32,
@@ -200,7 +200,7 @@ pub fn serve(dispatch: Dispatch) -> Server {
     serve_at("127.0.0.1", dispatch)
 }
 
-/// Makes a server on a free port of the address `host` in 127.0.0.0/8.
+/// Makes a server on a free port of `host`, an address in 127.0.0.0/8.
 ///
 /// If no other test uses the address, the port stays free after the end of the server.
 ///
@@ -211,7 +211,7 @@ pub fn serve_at(host: &str, dispatch: Dispatch) -> Server {
     serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(format!("tcp:{host}:0")))
 }
 
-/// Makes a server from this builder.
+/// Builds an ORB and activates a probe in its root POA.
 ///
 /// # Panics
 /// Panics if the server cannot be made.
@@ -227,7 +227,7 @@ pub fn serve_with(builder: OrbBuilder) -> Server {
     Server { probe, orb, ior }
 }
 
-/// Makes a client ORB and its reference to the object of `ior`.
+/// Makes a client ORB and its reference to the object with this stringified reference.
 ///
 /// # Panics
 /// Panics if the ORB or the reference cannot be made.
@@ -238,7 +238,7 @@ pub fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Every dispatch architecture, with few threads but enough for nested callbacks.
+/// Every dispatch architecture, with enough threads for the tests of nested callbacks.
 pub const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::Reactive,
     Dispatch::ThreadPerConnection { max_threads: 16 },

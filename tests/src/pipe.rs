@@ -1,6 +1,5 @@
-//! An example of a transport with addresses of its own: Unix sockets by name.
-//!
-//! The address `pipe:NAME` names the socket `NAME` in the folder of the [`PipeTransport`].
+//! A transport with an address scheme of its own: `pipe:NAME` is the Unix socket `NAME` in a
+//! folder.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +10,7 @@ use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, 
 
 const SCHEME: &str = "pipe";
 
-/// A transport over Unix sockets in one folder. Its addresses omit the folder.
+/// A transport over the Unix sockets in one folder.
 #[derive(Debug)]
 pub struct PipeTransport {
     folder: PathBuf,
@@ -19,13 +18,13 @@ pub struct PipeTransport {
 }
 
 impl PipeTransport {
-    /// Makes the transport of the sockets in `folder`, which must exist.
+    /// Makes a transport over the sockets in `folder`, which must exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         PipeTransport { folder: folder.to_owned(), attempts: AtomicUsize::new(0) }
     }
 
-    /// Returns the number of attempts to connect.
+    /// Returns the number of attempts to connect with this transport.
     #[must_use]
     pub fn connect_attempts(&self) -> usize {
         self.attempts.load(Ordering::SeqCst)

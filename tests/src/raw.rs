@@ -1,4 +1,4 @@
-//! A client that consists of a socket, over which the test sends arbitrary octets.
+//! Requests and replies of GIOP 1.2 on a plain TCP socket.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use corelane_wire::{Encoder, Version};
 
 use crate::Server;
 
-/// The GIOP message type of a Reply.
+/// Message type Reply.
 pub const REPLY: u8 = 1;
 
-/// Connects to a server on the loopback interface. Reads fail after ten seconds.
+/// Connects to 127.0.0.1, at the port of the server's first endpoint. Reads fail after ten seconds.
 ///
 /// # Panics
-/// Panics if the client cannot connect.
+/// Panics if the endpoint is not TCP, or if connecting fails.
 #[must_use]
 pub fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -35,7 +35,7 @@ pub fn probe_key(server: &Server) -> Vec<u8> {
     profile.object_key.to_vec()
 }
 
-/// Returns the octets of a GIOP 1.2 request.
+/// Returns the octets of a GIOP 1.2 Request that expects a reply.
 ///
 /// # Panics
 /// Panics if the arguments cannot be encoded.
@@ -56,7 +56,8 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Reads the header of the next message. Returns the message's type and the size of its body.
+/// Reads the header of the next message. Returns the message type and the size of the body in
+/// octets.
 ///
 /// # Panics
 /// Panics if no header arrives within ten seconds.

@@ -1,5 +1,5 @@
-//! Shared code of the real-time tests: a servant that reports its lane and thread, and a client
-//! that writes its own messages.
+//! Shared code of the real-time tests: a servant that reports the thread of each upcall, and a
+//! client that writes its GIOP messages itself.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,52 +23,53 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 pub struct UpcallReport {
     /// RTCurrent's priority; -1 if it is unset.
     pub priority: i16,
-    /// The number of the pool; 0 for the pools of the builder.
+    /// The number of the Real-time CORBA thread pool that served the call; 0 if there is none.
     pub pool: u32,
-    /// The index of the lane.
+    /// Index of the lane.
     pub lane: u32,
     /// The kernel's thread id.
     pub tid: i32,
     /// The thread's fixed priority; 0 in the ordinary class.
     pub native: u8,
-    /// The connection's number; 0 for a call within the process.
+    /// The id of the connection within the server's ORB; 0 for a collocated call.
     pub connection: u64,
-    /// True if the request arrived at another lane.
+    /// True if the request arrived at another lane than the lane that served it.
     pub handed_over: bool,
     /// The thread's name.
     pub thread: String,
 }
 
-/// A servant that reports the lane and thread of each request, and whose operations can wait.
+/// A servant whose operations return an [`UpcallReport`].
 ///
-/// `who` reports at once, and `wait` after [`release`](Self::release). `hold` waits without giving
-/// up the core. `spin` works for a number of microseconds. `pass` calls `who` of another object.
+/// `who` returns at once, and `wait` sleeps until [`release`](Self::release). `hold` spins until
+/// `release`, for at most 10 s, and `spin` for as many microseconds as its argument says. `pass`
+/// returns the report of `who` of another object.
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
-    /// The number of operations that have begun.
+    /// Number of begun operations.
     pub begun: AtomicUsize,
-    /// The number of threads in `wait`.
+    /// Threads in `wait`.
     pub waiting: AtomicUsize,
     /// 0 until `wait` and `hold` may return, then 1.
     pub released: AtomicUsize,
-    /// The priorities of the operations, in the order in which they ran.
+    /// The priorities of the operations except `pass`, in the order in which the operations ended.
     pub priorities_run: corelane_sys::lock::Mutex<Vec<i16>>,
-    /// The object that `pass` calls.
+    /// Target of `pass`.
     pub pass_target: OnceLock<ObjectRef>,
-    /// The priority that every operation sets in RTCurrent before it runs.
+    /// The priority that each operation sets in RTCurrent when it begins.
     pub priority_to_set: Option<i16>,
 }
 
 impl Reporter {
-    /// Makes the state of servants of `orb`.
+    /// Makes the state of servants in `orb`.
     #[must_use]
     pub fn new(orb: &Orb) -> Arc<Self> {
         Self::with_priority(orb, None)
     }
 
-    /// Makes the state of servants of `orb`. If `priority_to_set` is present, they set it in RTCurrent
-    /// at each upcall.
+    /// Makes the state of servants in `orb`. If `priority_to_set` is present, each operation sets
+    /// it in RTCurrent when it begins.
     #[must_use]
     pub fn with_priority(orb: &Orb, priority_to_set: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
@@ -82,13 +83,13 @@ impl Reporter {
         })
     }
 
-    /// Makes a servant that uses this state.
+    /// Makes a servant.
     #[must_use]
     pub fn servant(self: &Arc<Self>) -> Servant {
         Servant::new(Shared(Arc::clone(self)))
     }
 
-    /// Waits until `threads` threads are in `wait`.
+    /// Waits until at least `threads` threads run `wait`.
     ///
     /// # Panics
     /// Panics after 10 seconds.
@@ -165,7 +166,7 @@ impl Skeleton for Shared {
     }
 }
 
-/// Asks `object` which lane and thread serve it, through the ORB's own client.
+/// Calls `who` of `object` through the ORB of the reference.
 pub fn call_who(object: &ObjectRef) -> Result<UpcallReport, SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| Ok(read_who(decoder)))
@@ -199,7 +200,7 @@ fn read_who(d: &mut Decoder<'_>) -> UpcallReport {
     read(d).expect("the results of the reporter")
 }
 
-/// Waits until `come` returns true.
+/// Waits until `come` returns true, which is checked every 200 µs.
 ///
 /// # Panics
 /// Panics after 10 seconds.
@@ -211,17 +212,17 @@ pub fn wait_until(mut come: impl FnMut() -> bool) {
     }
 }
 
-/// The outcome of a call.
+/// A call's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawReply {
-    /// The results of `who` and similar operations.
+    /// The report of a call that returned.
     Served(UpcallReport),
-    /// A system exception: kind and minor code.
+    /// The kind and minor code of a system exception.
     Raised(SystemExceptionKind, u32),
 }
 
 impl RawReply {
-    /// Returns the lane, thread and connection that served the call.
+    /// Returns the report of a call that returned. Panics if the call raised an exception.
     #[must_use]
     pub fn who(self) -> UpcallReport {
         match self {
@@ -231,7 +232,7 @@ impl RawReply {
     }
 }
 
-/// A client that writes its own messages over TCP.
+/// A client that writes its GIOP messages itself, to a TCP connection.
 #[derive(Debug)]
 pub struct RawClient {
     stream: TcpStream,
@@ -242,22 +243,22 @@ pub struct RawClient {
 /// The contents of a reference to an object of a real-time POA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceContents {
-    /// Ports and priorities of the TCP profile's lanes.
+    /// The port and the priority of each lane in the TCP profile.
     pub lanes: Vec<(u16, i16)>,
     /// The priority model and the server priority.
     pub model: Option<(u32, i16)>,
     /// The priority bands.
     pub bands: Vec<(i16, i16)>,
-    /// The tags of the profiles.
+    /// Tags of the profiles.
     pub profiles: Vec<u32>,
-    /// The policy types, in their order.
+    /// The policy types in the order of the reference.
     pub policies: Vec<u32>,
 }
 
-/// Decodes the reference of an object.
+/// Decodes a reference.
 ///
 /// # Panics
-/// Panics if the reference has a profile or component that this ORB does not write.
+/// Panics if a profile, lane list or policy cannot be decoded.
 #[must_use]
 pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
     let mut said = ReferenceContents::default();
@@ -288,10 +289,10 @@ pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
 }
 
 impl RawClient {
-    /// Connects to `port` of loopback for calls to `object`.
+    /// Connects to `port` of 127.0.0.1 for calls to `object`.
     ///
     /// # Panics
-    /// Panics if the client cannot connect.
+    /// Panics if the client cannot connect, or if the reference has no TCP profile.
     #[must_use]
     pub fn connect(object: &ObjectRef, port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -301,7 +302,7 @@ impl RawClient {
         client
     }
 
-    /// Directs the following requests to this object, on the same connection.
+    /// Directs later requests to `object`, on the same connection.
     ///
     /// # Panics
     /// Panics if the object's reference has no TCP profile.
@@ -342,10 +343,12 @@ impl RawClient {
         }
     }
 
-    /// Connects to the address in the object's reference, for calls to the object.
+    /// Connects to 127.0.0.1, at the port of the first IP endpoint in the object's reference, for
+    /// calls to the object.
     ///
     /// # Panics
-    /// Panics if the client cannot connect.
+    /// Panics if the reference has no such endpoint or no TCP profile, or if the client cannot
+    /// connect.
     #[must_use]
     pub fn for_object(object: &ObjectRef) -> Self {
         let port =
@@ -356,7 +359,8 @@ impl RawClient {
         Self::connect(object, port.expect("a port"))
     }
 
-    /// Sends a request with these octets as the data of an RTCorbaPriority context. Returns its id.
+    /// Sends a request. `context` is the data of its service context RTCorbaPriority. Returns the
+    /// request id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
@@ -364,7 +368,7 @@ impl RawClient {
         self.send_with_context(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
     }
 
-    /// Sends a request with this service context. Returns its id.
+    /// Sends a request, with this service context if there is one. Returns the request id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
@@ -372,7 +376,7 @@ impl RawClient {
         self.send_with_contexts(operation, context.as_slice(), argument)
     }
 
-    /// Sends a request with these service contexts. Returns its id.
+    /// Sends a request with these service contexts. Returns the request id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
@@ -397,10 +401,11 @@ impl RawClient {
         self.next - 1
     }
 
-    /// Reads the next reply: its id, the priority in its context, and its outcome.
+    /// Reads the next reply. Returns the request id, the priority in the service context
+    /// RTCorbaPriority, and the outcome.
     ///
     /// # Panics
-    /// Panics if no reply arrives.
+    /// Panics if no reply arrives, or if the reply has neither a report nor a system exception.
     pub fn receive_reply(&mut self) -> (u32, Option<i16>, RawReply) {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
@@ -420,7 +425,8 @@ impl RawClient {
         (reply.request_id, echo, answer)
     }
 
-    /// Reads the next reply of an operation without results. Returns its exception, if any.
+    /// Reads the next reply of an operation without results. Returns the system exception, if there
+    /// is one.
     ///
     /// # Panics
     /// Panics if no reply arrives.
@@ -436,7 +442,7 @@ impl RawClient {
         }
     }
 
-    /// Reads the next reply and returns its id.
+    /// Reads the next reply and returns its request id.
     ///
     /// # Panics
     /// Panics if no reply arrives.
@@ -454,19 +460,19 @@ impl RawClient {
         (header, message)
     }
 
-    /// Reads messages up to CloseConnection, then closes the connection, as a client must.
+    /// Reads messages up to CloseConnection, then closes the connection.
     pub fn read_until_close(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
 
-    /// Calls `who` at `priority`.
+    /// Calls `who`, with the service context RTCorbaPriority if `priority` is present.
     pub fn who(&mut self, priority: Option<i16>) -> RawReply {
         let data = priority.map(rt::encode_priority_context);
         self.send("who", data.as_ref().map(<[u8; 4]>::as_slice), None);
         self.receive_reply().2
     }
 
-    /// Sends a request at `priority`. Returns its id.
+    /// Sends a request with the service context RTCorbaPriority. Returns the request id.
     pub fn send_at_priority(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
         self.send(operation, Some(&rt::encode_priority_context(priority)), argument)
     }
@@ -487,8 +493,7 @@ pub fn fair_orb() -> Orb {
 /// Makes an ORB that serves CORBA priorities with SCHED_FIFO.
 ///
 /// # Panics
-/// Panics if the ORB cannot be made, or if SCHED_FIFO is not permitted: a test must not pass
-/// without SCHED_FIFO.
+/// Panics if the ORB cannot be made, or if SCHED_FIFO is not permitted.
 #[must_use]
 pub fn fifo_orb() -> Orb {
     require_fifo();
@@ -497,7 +502,7 @@ pub fn fifo_orb() -> Orb {
     orb
 }
 
-/// Checks that SCHED_FIFO is permitted, because a test must not pass without it.
+/// Asserts that SCHED_FIFO is permitted, because a test must not pass without it.
 ///
 /// # Panics
 /// Panics if SCHED_FIFO is not permitted.

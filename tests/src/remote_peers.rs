@@ -1,4 +1,4 @@
-//! A transport whose accepted connections seem to come from another machine.
+//! TCP transports whose accepted connections seem to come from another machine.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -30,15 +30,16 @@ pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
     })
 }
 
-/// Makes a TCP transport whose listeners are on loopback and report the requested address, and whose peers seem to be
-/// remote.
+/// Makes a TCP transport whose listeners are on 127.0.0.1, but report the address that was
+/// requested. Accepted connections seem to come from 192.0.2.7.
 #[must_use]
 pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
     let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", LockScope::Orb, Vec::new())));
     (Arc::new(Named(tcp_with_remote_peers(), Arc::clone(&listeners))), listeners)
 }
 
-/// The real addresses of listeners, and the threads that accepted connections there.
+/// The listeners of a transport, with their real addresses and the threads that accepted their
+/// connections.
 #[derive(Debug)]
 pub struct RemoteListeners(Mutex<Vec<RemoteListener>>);
 
@@ -59,7 +60,8 @@ impl RemoteListeners {
         self.0.lock().iter().find(|listener| listener.named == *named).expect("a listener").local.clone()
     }
 
-    /// Returns the names of the threads that accepted connections of the listener at `named`.
+    /// Returns the name of the accepting thread for each connection of the listener that reports
+    /// the address `named`.
     #[must_use]
     pub fn accepting_threads(&self, named: &Endpoint) -> Vec<String> {
         self.0

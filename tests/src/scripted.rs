@@ -1,21 +1,21 @@
-//! A server whose messages the test writes octet by octet.
+//! A server whose replies the test writes octet by octet.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The GIOP message type of a Request.
+/// Message type Request.
 pub const REQUEST: u8 = 0;
-/// The GIOP message type of a Reply.
+/// Message type Reply.
 pub const REPLY: u8 = 1;
-/// The GIOP message type of a LocateRequest.
+/// Message type LocateRequest.
 pub const LOCATE_REQUEST: u8 = 3;
-/// The GIOP message type of a LocateReply.
+/// Message type LocateReply.
 pub const LOCATE_REPLY: u8 = 4;
-/// The GIOP message type of a CloseConnection.
+/// Message type CloseConnection.
 pub const CLOSE_CONNECTION: u8 = 5;
-/// The GIOP message type of a MessageError.
+/// Message type MessageError.
 pub const MESSAGE_ERROR: u8 = 6;
 
 /// Returns a GIOP 1.2 message in little-endian order.
@@ -28,16 +28,17 @@ pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Returns the start of a Reply's body: request id, status, and an empty list of service contexts.
+/// Returns the start of a Reply's body in little-endian order: request id, status, and an empty
+/// list of service contexts.
 #[must_use]
 pub fn reply_start(id: u32, status: u32) -> Vec<u8> {
     [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Returns a successful Reply with the result 27.
+/// Returns a Reply whose result is the `long` 27.
 #[must_use]
 pub fn successful_reply(id: u32) -> Vec<u8> {
-    // The reply header ends at a multiple of 8 octets, as GIOP 1.2 requires.
+    // The reply header ends at a multiple of 8 octets, where GIOP 1.2 requires the result to begin.
     message(REPLY, false, &[reply_start(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 
@@ -54,14 +55,14 @@ fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
 pub struct ScriptedServer {
     /// The server's address.
     pub address: SocketAddr,
-    /// The number of connections that it has accepted.
+    /// Number of accepted connections.
     pub connections: Arc<AtomicUsize>,
 }
 
 /// Starts a server that answers the first `times` requests of each connection with
 /// [`successful_reply`].
 ///
-/// `answer` answers all other requests and LocateRequests, until it fails or the client closes.
+/// `answer` answers later requests, and every LocateRequest. A connection ends when `answer` fails.
 ///
 /// # Panics
 /// Panics if the kernel has no free port.

@@ -1,4 +1,4 @@
-//! A transport whose streams a test wraps.
+//! A transport whose streams are wrapped by a function of the test.
 
 use std::fmt;
 use std::io;
@@ -8,8 +8,6 @@ use std::sync::Arc;
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// A function that wraps a stream. The second argument is the endpoint to which the stream connected, or `None` for an
-/// accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
 struct Through {
@@ -17,7 +15,8 @@ struct Through {
     pass: Pass,
 }
 
-/// Makes a transport like `inner`, whose connected and accepted streams are wrapped by `pass`.
+/// Makes a transport like `inner`, whose streams are passed through `pass`. The second argument of
+/// `pass` is the endpoint to which the stream connected, or `None` for an accepted stream.
 pub fn wrap_streams(
     inner: Arc<dyn Transport>,
     pass: impl Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync + 'static,

@@ -13,7 +13,8 @@ fn orb_of_the_parent_refuses_calls_in_a_forked_child() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
-    // The parent's ORB and reference remain, because parent and child do not share memory.
+    // The fork copies the ORB, so the parent's ORB and reference remain valid when the child drops
+    // its copies.
     let mut of_child = Some((orb, probe));
     let told = run_in_child(|| {
         let Some((orb, probe)) = of_child.take() else { return false };

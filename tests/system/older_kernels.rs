@@ -1,6 +1,7 @@
 //! Fall-backs for kernels without a feature, and the errors of features without a fall-back.
 //!
-//! A seccomp filter refuses newer features to the threads of a test (docs/kernels.md).
+//! A seccomp filter makes system calls of a test's threads fail as on an older kernel
+//! (docs/kernels.md).
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
 
-/// Runs `body` on a thread that gets the answers of an older kernel, as do the threads that it starts.
+/// Runs `body` on a thread that gets the answers of an older kernel, as do the threads that it
+/// starts.
 fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce() -> T + Send + 'static) -> T {
     let pretending = thread::spawn(move || {
         emulate(release).expect("the kernel filters system calls (CONFIG_SECCOMP_FILTER)");
@@ -24,7 +26,6 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A release that is older than every emulated feature.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]

@@ -1,4 +1,4 @@
-//! The scheduling class and the cores of the ORB's threads, which depend on the thread's role and not on its starter.
+//! The scheduling class and the cores of the ORB's threads.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ fn threads_are_scheduled_by_their_role() {
     assert_all("pool/l", Scheduling::Other, all);
     drop((client, server));
 
-    // A pool without a priority inherits the scheduling of the thread that makes it.
+    // A pool without a priority inherits the scheduling of the thread that builds the ORB.
     let fair = RtConfig::default().scheduling(SchedulingClass::Fair);
     let directory = std::env::temp_dir().join(format!("corelane-classes-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -124,7 +124,8 @@ fn threads_are_scheduled_by_their_role() {
     let client = Orb::builder().build().unwrap();
     let ender = client.string_to_object(&over_memory).unwrap().unwrap();
     ender.validate_connection().unwrap();
-    // A monitor starts with the priority of its maker, and lowers its priority when it runs.
+    // A monitor starts with the priority of the thread that starts it, and lowers its priority when
+    // it runs.
     let settled = || {
         let ends = named("net/peers");
         ends.len() == 2 && ends.iter().all(|thread| thread.scheduling == Scheduling::Other)

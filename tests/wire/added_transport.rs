@@ -1,4 +1,4 @@
-//! A transport with addresses of its own, which the program adds.
+//! A transport that the program adds, with its own address scheme.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,7 +34,6 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A remaining folder of temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Generated code and TypeCodes marshal random values of every type to the same octets.
+//! Generated code and TypeCodes marshal random values to the same octets.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -51,7 +51,7 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// Returns a random value of a type. `depth` bounds values of recursive types.
+/// `depth` bounds the nesting of recursive types.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.unaliased();
     let number = random.bits();
@@ -153,7 +153,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     Value::List((0..count).map(made).collect())
 }
 
-/// Returns the key of the entry `at` of a map. Keys must be in order and unique.
+/// The keys of a map must be unique and in order, so they are computed from the index `at`.
 fn key(like: &Value, at: usize) -> Value {
     let number = i16::try_from(at).unwrap() * 3 - 4;
     match like {
@@ -165,7 +165,8 @@ fn key(like: &Value, at: usize) -> Value {
     }
 }
 
-/// Returns null, an earlier instance or a new instance. Its type is the given type or inherits from it.
+/// Returns null, an earlier instance or a new instance, whose type is the given type or inherits
+/// from it.
 fn instance(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let heirs: Vec<TypeCode> = match type_code.id() {
         "IDL:corelane.test/Values/Described:1.0" | "IDL:corelane.test/Values/Shape:1.0" => vec![CIRCLE(), RING()],
@@ -246,8 +247,8 @@ fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Checks a type as [`same`] does, but without a comparison of the values, because instances of valuetypes in two
-/// messages are never equal.
+/// Like [`same`], but does not compare the values: instances of valuetypes in two messages are
+/// never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());
 }
@@ -283,7 +284,6 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
     }
 }
 
-/// Tests each type, sequences of it, and arrays of it.
 macro_rules! types {
     ($($name:ident: $($type:ty),+;)+) => {$(
         #[test]

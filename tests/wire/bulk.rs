@@ -75,7 +75,7 @@ fn is_colour(octets: &[u8], at: usize) -> bool {
 
 #[test]
 fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-    // A fragment has the second element, which begins at offset 12.
+    // The second fragment begins with the second element.
     let mut message = vec![0; 12];
     let mut e = encoder(Endian::Big, 12);
     e.write_len(2).unwrap();

@@ -70,7 +70,6 @@ fn octets(write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     e.to_vec()
 }
 
-/// Writes a reply, in which the caller chooses members that may be wrong.
 fn write_wanted(e: &mut Encoder<'_>, items: u32, second: &[u8], words: &[&str]) {
     e.write_i32(1);
     e.write_u32(items);
@@ -151,7 +150,7 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// Returns an ORB and its own object. Calls are collocated, so that the server's exception arrives unchanged.
+/// Calls to the returned object are collocated, so that the server's exception arrives unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
@@ -229,7 +228,6 @@ fn event_names_the_unreadable_argument_of_a_remote_client() {
     };
     let exception = object.invoke(&Operation::new("take"), &arguments).unwrap_err();
     assert_eq!((exception.kind(), exception.minor()), (Kind::Marshal, CdrError::StringNotTerminated.minor()));
-    // The ORB may report the event after it has sent the reply.
     let end = Instant::now() + Duration::from_secs(60);
     while refused.lock().is_empty() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));

@@ -7,7 +7,7 @@ use corelane::{SystemExceptionKind as Kind, minor};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
 const LIMIT: u32 = 1 << 20;
-/// A size in bytes that exceeds the kernel's buffers between two sockets, and the amount that a draining server reads.
+/// Size in bytes, which exceeds the kernel's buffers between two sockets.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {
@@ -59,7 +59,7 @@ fn request_above_the_limit_is_sent_once_and_refused_clearly() {
     }
 }
 
-/// Most clients read after they have sent the whole request.
+/// Most clients read only after they have sent the whole request.
 #[test]
 fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
     for dispatch in EVERY_DISPATCH {
@@ -74,7 +74,8 @@ fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
         let mut body = vec![0; size];
         stream.read_exact(&mut body).unwrap();
         assert!(body.windows(9).any(|octets| octets == b"IMP_LIMIT"), "{dispatch:?}");
-        // Other requests on the connection may have run, so the server sends MessageError.
+        // Earlier requests on the connection may have run, so the server sends MessageError, not
+        // CloseConnection.
         assert_eq!(raw::read_header(&mut stream), (6, 0), "{dispatch:?}");
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{dispatch:?}");
     }

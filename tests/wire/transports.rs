@@ -1,4 +1,4 @@
-//! Calls over every transport and address family, and the profile that a client chooses.
+//! Calls over several transports and address families, and the profile that a client chooses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,6 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     assert!(!path.exists(), "the socket's file remains after its server");
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
     check(&both);
-    // A client on this host uses the Unix socket.
     let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = tcp_connections_to(port);
     let (_orb, probe) = client(&both.ior);
@@ -63,7 +62,7 @@ fn calls_work_in_every_giop_version_and_in_fragments() {
     }
 }
 
-/// Checks calls with text of ISO 8859-1, the only code set of GIOP 1.0.
+/// The text has only characters of ISO 8859-1, the code set of GIOP 1.0.
 fn check_latin1(server: &Server) {
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
@@ -86,7 +85,8 @@ fn references_carry_the_published_address() {
 /// Streams of polled network cards, for example, have no descriptor.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
-    // A client notices the end of a stream without a descriptor when it uses the stream.
+    // The drain time-out is short, because a client notices the end of such a stream when it uses
+    // the stream.
     let time = Duration::from_millis(50);
     for dispatch in EVERY_DISPATCH {
         let network: Arc<dyn Transport> = Arc::new(MockTransport::default());

@@ -1,9 +1,8 @@
-//! `corelane-interop-client REFERENCE` with the options of the other ORBs' clients and of
-//! `corelane_interop::suite::options::OrbOptions`.
+//! `corelane-interop-client REFERENCE` with the options of
+//! `corelane_interop::suite::options::ClientOptions`: checks the results of the operations of
+//! interop.idl.
 //!
-//! Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
-//! an `IOR:` or `corbaloc:`), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for
-//! each check, and finally `N passed, M failed`.
+//! Prints `ok NAME` or `FAIL NAME ...` for each check, and finally `N passed, M failed`.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,13 +1,9 @@
-//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]` and the options of
-//! `corelane_interop::suite::options::OrbOptions`.
+//! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]` with the options of
+//! `corelane_interop::suite::options::OrbOptions`: serves an object of `Interop::Suite` with the
+//! plain key `Interop`.
 //!
-//! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
-//! FILE. With `--task` the object and its object of type Bench are the targets of two tasks, on two
-//! cores. Clients get the task references. The server then fails at its end if no connection was
-//! bound to a task, if no request of the second task ran, or if one ran without being bound to its
-//! core.
-//! The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at the
-//! end of standard input.
+//! With `--task`, the server fails at its end if no connection was bound to a task, if the second
+//! task ran no request, or if a request of the second task did not run on its bound thread.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -96,10 +92,9 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Number of requests of the second task, by the thread that ran them.
+/// Number of calls of the second task's operation `nothing`, by the thread that ran them.
 #[derive(Debug, Default)]
 struct SecondTask {
-    /// The thread that reads the connection, on core 1.
     bound: AtomicU32,
     /// Any other thread.
     elsewhere: AtomicU32,
@@ -113,14 +108,12 @@ impl SecondTask {
     }
 }
 
-/// Adds an admission object for the tasks of cores 0 and 1 to the server.
 fn admission(orb: &Orb) -> Result<AdmissionService, Box<dyn Error>> {
-    // Nested callbacks use a thread without a task for each nested upcall.
+    // A nested callback occupies a thread without a task in each nested upcall.
     let pool = CorePoolConfig::default().cores([0, 1]).best_effort_threads(40);
     Ok(AdmissionConfig::new(Machine::with_cores(2)).core_pool(pool).serve(orb)?)
 }
 
-/// Returns the reference of a task that calls `target`.
 fn admit(service: &AdmissionService, name: &str, core: i32, target: &ObjectRef) -> Result<ObjectRef, Box<dyn Error>> {
     let timing =
         TaskTiming { execution: 1_000_000, period: 100_000_000, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 };

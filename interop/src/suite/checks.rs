@@ -1,4 +1,4 @@
-//! The client's checks, with the names and the order of interop/peers/omniorb/client.cc.
+//! The client's checks, with the names that interop/peers/omniorb/client.cc uses.
 
 mod dynamics;
 mod echoes;
@@ -16,7 +16,7 @@ use super::servants::BouncerServant;
 use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
-/// The text of a failed check, or an exception. An empty text means success.
+/// The text of a failed check, which is empty after success, or an exception.
 pub(crate) type CheckOutcome = Result<String, SystemException>;
 
 #[derive(Debug, Default)]
@@ -27,7 +27,6 @@ pub(crate) struct CheckRunner {
 }
 
 impl CheckRunner {
-    /// Runs a check and prints its line. The check fails if `work` returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;
@@ -64,11 +63,11 @@ impl Client {
     }
 }
 
-/// Runs all checks. Returns true if all of them passed.
+/// Runs all checks and prints a report. Returns true if all of them passed.
 ///
 /// # Errors
 ///
-/// The client could not start.
+/// The client could not start or shut down.
 pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     let orb = options.orb_options.orb()?;
     let client = match Client::new(&orb, options) {
@@ -101,7 +100,7 @@ pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Runs only the checks of the echo operations. Returns the numbers of passed and failed checks.
+/// Runs the checks of the echo operations. Returns the numbers of passed and failed checks.
 ///
 /// # Errors
 ///
@@ -130,7 +129,8 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Returns a text if the values differ. Compares their texts too, because -0 and 0 compare equal.
+/// Returns a text if the values or their texts differ. The texts of -0 and 0 differ, although the
+/// values compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {

@@ -1,4 +1,5 @@
-//! The echo operations of the suite's servant: the result is a, b becomes a, and c becomes the old value of b.
+//! The echo operations of the suite's servant: the result is `a`, `b` becomes `a`, and `c` becomes
+//! the former `b`.
 
 use corelane::{Any, Context, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 

@@ -1,4 +1,4 @@
-//! Corelane's servants and checks for interop.idl, matching the programs of the other ORBs.
+//! Corelane's servants and checks for interop.idl, which match the programs of the other ORBs.
 
 pub mod checks;
 mod echoes;

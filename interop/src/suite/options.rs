@@ -1,5 +1,4 @@
-//! The command lines of Corelane's two programs, compatible with the command lines of the peers'
-//! programs.
+//! The command lines of Corelane's two programs, compatible with those of the other ORBs' programs.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,22 +6,21 @@ use std::time::Duration;
 
 use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Version};
 
-/// The characters of narrow strings.
+/// Characters of narrow strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Characters {
-    /// ASCII, which is equal in all native code sets: ISO 8859-1 of the other ORBs and UTF-8 of
-    /// Corelane.
+    /// ASCII, whose octets are the same in ISO 8859-1 and UTF-8.
     Ascii,
-    /// ISO 8859-1, with ISO 8859-1 as the native code set.
+    /// ISO 8859-1, which is also the native code set of the programs.
     Latin1,
     /// ISO 8859-1 in strings, and ASCII in single characters.
     Latin1Strings,
-    /// All of Unicode, with UTF-8 as the native code set.
+    /// All of Unicode, with UTF-8 as the native code set of the programs.
     Unicode,
 }
 
 impl Characters {
-    /// Returns the name on command lines.
+    /// Returns the command-line name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,23 +32,23 @@ impl Characters {
     }
 }
 
-/// The configuration of the ORB of a program.
+/// A program's ORB configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrbOptions {
     /// `--listen ADDRESS`, repeatable. Default: a free port of the loopback interface.
     pub listen: Vec<String>,
-    /// `--giop 1.N`: the highest version used and published.
+    /// `--giop 1.N`: the highest version that the program uses and publishes.
     pub version: Version,
     /// `--native latin1|utf8`: the native code set.
     pub native_char_set: CharSet,
-    /// `--fragment OCTETS`: larger messages are sent in fragments of that size.
+    /// `--fragment OCTETS`: larger messages are sent in fragments of this size.
     pub fragment_size: Option<usize>,
     /// `--dispatch reactive|thread-per-connection|leader-followers|half-sync`.
     pub dispatch: String,
-    /// `--pool N`: the threads of the pool, or the connections with their own thread.
+    /// `--pool N`: the threads of the pool, or the connections that have their own thread.
     pub threads: usize,
-    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply. With
-    /// 0, the thread runs no upcall while it waits. Default: the choice of the dispatch.
+    /// `--nested DEPTH`: maximum of nested upcalls on a thread whose servant waits for a reply; 0
+    /// for none. Default: the choice of the dispatch.
     pub max_nested_upcalls: Option<u8>,
 }
 
@@ -72,7 +70,6 @@ impl Default for OrbOptions {
 }
 
 impl OrbOptions {
-    /// Returns false if `word` is not an option of the ORB.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
         match word {
             "--listen" => self.listen.push(words.value(word)?),
@@ -123,7 +120,7 @@ impl OrbOptions {
         });
         let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native_char_set);
-        // Each nested call of each thread needs a connection, and a busy machine is slow.
+        // Each nested call of a thread needs a connection, and calls take long on a busy machine.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment_size {
             builder = builder.fragment_size(octets);
@@ -135,20 +132,19 @@ impl OrbOptions {
     }
 }
 
-/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]`,
-/// and the options of [`OrbOptions`].
+/// The command line of `corelane-interop-server`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// The file to which the server writes its reference.
+    /// `--ior FILE`: the file to which the server writes its reference.
     pub ior: String,
-    /// Seconds until the server ends by itself.
+    /// `--life SECONDS`: time until the server ends. Default: 300.
     pub life_seconds: u64,
-    /// True if the server ends when its standard input ends.
+    /// `--until-eof`: true if the server ends when its standard input ends.
     pub until_eof: bool,
-    /// `--task`: the server admits two tasks, which call its object and its object of type Bench, and
-    /// clients get the task references.
+    /// `--task`: true if clients get references of tasks, which call the server's object and its
+    /// object of type Bench.
     pub task: bool,
-    /// The configuration of the server's ORB.
+    /// Configuration of the ORB.
     pub orb_options: OrbOptions,
 }
 
@@ -175,34 +171,33 @@ impl ServerOptions {
     }
 }
 
-/// The command line of `corelane-interop-client REFERENCE`, with the options of
-/// interop/peers/omniorb/client.cc and of [`OrbOptions`].
+/// The command line of `corelane-interop-client`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// The server's reference, an `IOR:` or `corbaloc:` text, or the name of a file with such a text.
+    /// The server's reference, an `IOR:` or `corbaloc:` text. On the command line, it may be the
+    /// name of a file with such a text.
     pub reference: String,
     /// True if the client sends wide characters.
     pub wide_characters: bool,
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
-    /// True if unions may only have discriminators with a label.
+    /// True if unions have no discriminators without a label.
     pub only_labelled_discriminators: bool,
-    /// The checks to leave out.
+    /// Names of skipped checks.
     pub skipped: HashSet<String>,
-    /// Number of values for each operation.
+    /// Number of rounds with different values for each operation.
     pub rounds: u64,
-    /// Size of the largest message in octets; 0 leaves large messages out.
+    /// Maximum size of large messages in octets; 0 leaves them out.
     pub max_message_octets: usize,
     /// Number of concurrent callers.
     pub threads: u32,
-    /// Duration of the slow operation of concurrent callers, in milliseconds.
+    /// Duration in milliseconds of the slow operation that concurrent callers call.
     pub slow_call_ms: u32,
-    /// Number of callers that must be inside the server at the same time. With 0 the client does
-    /// not check this.
+    /// Number of callers that must be inside the server at the same time; 0 leaves the check out.
     pub min_callers_at_once: u32,
     /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
-    /// The configuration of the client's ORB.
+    /// Configuration of the ORB.
     pub orb_options: OrbOptions,
 }
 

@@ -1,4 +1,4 @@
-//! The servants of interop.idl: the suite for the server, and the bouncer for server and client.
+//! The servants of interop.idl.
 
 use std::fmt;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub struct BouncerServant {
 }
 
 impl BouncerServant {
-    /// Waits until `count` values have been received, at most for `time`. Returns the received
+    /// Waits until `count` values have been received, for at most `time`. Returns the received
     /// values, sorted.
     #[must_use]
     pub fn wait_for(&self, count: usize, time: Duration) -> Vec<i32> {
@@ -183,7 +183,6 @@ impl Bottom for BottomServant {
 
 #[derive(Debug)]
 struct BenchServant {
-    /// A function that the operation `nothing` runs.
     watch: Watch,
 }
 
@@ -234,7 +233,7 @@ struct State {
     paint: Option<Colour>,
 }
 
-/// The suite: every interface of interop.idl in one object.
+/// The servant of `Suite`.
 #[derive(Debug)]
 pub struct SuiteServant {
     poa: Poa,
@@ -255,8 +254,8 @@ impl fmt::Debug for Watch {
 }
 
 impl SuiteServant {
-    /// Creates a suite whose other objects are in `poa`. The suite's shutdown operation calls
-    /// `stop`.
+    /// Creates a suite, whose other objects are activated in `poa`. The suite's operation
+    /// `shutdown` calls `stop`.
     ///
     /// # Errors
     ///
@@ -276,14 +275,14 @@ impl SuiteServant {
         })
     }
 
-    /// Sets a callback, which the serving thread runs in some operations that every client calls.
+    /// Sets a function that the serving thread runs in some operations of the suite.
     #[must_use]
     pub fn with_call_hook(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
         Self { watch: Watch(Box::new(watch)), ..self }
     }
 
-    /// Replaces the object of type Bench, whose operation `nothing` runs `watch`. `publish` gets
-    /// the reference of the new object, and returns the reference that clients get.
+    /// Replaces the object of type Bench by an object whose operation `nothing` runs `watch`.
+    /// `publish` gets the reference of the new object, and returns the reference that clients get.
     ///
     /// # Errors
     ///
@@ -321,8 +320,6 @@ impl SuiteServant {
     }
 }
 
-/// Returns a servant of `Bottom`. The type is written out, because four traits of the diamond have a function
-/// `servant`.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }
@@ -474,7 +471,7 @@ pub fn prescribed_constants() -> Constants {
     }
 }
 
-/// Returns the servant for `suite`, ready for activation.
+/// Makes the suite's servant.
 #[must_use]
 pub fn suite_servant(suite: SuiteServant) -> Servant {
     Suite::servant_of(Arc::new(suite))

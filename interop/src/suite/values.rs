@@ -7,17 +7,18 @@ use corelane::{LongDouble, Octets};
 use super::options::Characters;
 use crate::interop::*;
 
-/// The values that this run may send.
+/// Restrictions of the test values of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleOptions {
-    /// The characters of narrow strings.
+    /// Characters of narrow strings.
     pub characters: Characters,
-    /// True if the peer loses union discriminators without a label (JacORB).
+    /// True if unions have no discriminators without a label, which JacORB loses.
     pub only_labelled_discriminators: bool,
 }
 
-/// A reproducible source of values. In round 0, numbers are the minimum of their type, and sequences and strings are
-/// empty. In round 1, numbers are the maximum, and sequences and strings have their maximum length.
+/// A reproducible source of test values. Numbers are the minimum of their type in round 0, and the
+/// maximum in round 1. Sequences and strings are empty in round 0, and have their maximum length in
+/// round 1.
 #[derive(Debug)]
 pub struct Random {
     round: u64,
@@ -28,7 +29,7 @@ pub struct Random {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Creates the source for a round.
+    /// Creates a round's source.
     #[must_use]
     pub fn new(round: u64, repertoire: SampleOptions) -> Self {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }
@@ -42,13 +43,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns true if unions may only have discriminators with a label.
+    /// Returns true if unions have no discriminators without a label.
     #[must_use]
     pub fn only_labelled_discriminators(&self) -> bool {
         self.repertoire.only_labelled_discriminators
     }
 
-    /// Returns a number below `n`.
+    /// Returns a number below `n`, in every round.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -81,7 +82,7 @@ impl Random {
         array::from_fn(|_| value(self))
     }
 
-    /// Returns a narrow character.
+    /// Returns an ASCII character, or U+00FF in round 1 with [`Characters::Latin1`].
     pub fn narrow_char(&mut self) -> char {
         match self.round {
             0 => '\0',
@@ -91,13 +92,13 @@ impl Random {
         }
     }
 
-    /// Returns a wide character of the basic plane.
+    /// Returns a character of the Basic Multilingual Plane.
     pub fn wide_char(&mut self) -> char {
         const SOME: [char; 8] = ['a', '\u{e9}', '\u{20ac}', '\u{65e5}', '\u{672c}', '\u{fffd}', '\u{7f}', '\u{100}'];
         if self.round == 0 { '\u{1}' } else { self.one_of(&SOME) }
     }
 
-    /// Returns a string of at most `longest` characters or short texts, some of several octets.
+    /// Returns a string of at most `longest` pieces, each of one or two characters.
     pub fn text(&mut self, longest: u64) -> String {
         const ASCII: &[&str] = &["a", "Z", "7", " ", "~", "\u{1}", "\t", "\""];
         const LATIN1: &[&str] = &["a", "\u{e9}", "\u{ff}", "\u{a0}", "\u{df}", "Z"];
@@ -139,7 +140,7 @@ macro_rules! integers {
             match random.round {
                 0 => Self::MIN,
                 1 => Self::MAX,
-                // All bits of the number are equally random.
+                // All bits of the number are random.
                 _ => random.next() as Self,
             }
         }

@@ -1,4 +1,5 @@
-//! Holds idle connections to a server: `idle-peer PORT COUNT`. Ends when its standard input ends.
+//! Keeps COUNT connections to 127.0.0.1:PORT open until its standard input ends: `idle-peer PORT
+//! COUNT`.
 #![forbid(unsafe_code)]
 
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! Checks of the echo operations: the result is a, inout b becomes a, and out c becomes the old b.
+//! Checks of the echo operations: the result is the former `a`, inout `b` becomes `a`, and out `c`
+//! becomes the former `b`.
 
 use std::fmt::Debug;
 
@@ -47,8 +48,6 @@ impl Client {
     }
 }
 
-/// Defines a group of echo operations. `by value` passes copies, `by reference` passes references,
-/// and `of words` passes slices of strings.
 macro_rules! group {
     ($group:ident, by $how:ident: $($operation:ident($value:expr);)*) => { group!($group: $how($($operation, $value;)*)); };
     ($group:ident: value($($operation:ident, $value:expr;)*)) => {

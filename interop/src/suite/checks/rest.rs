@@ -1,4 +1,4 @@
-//! References, exceptions, constants, attributes, oneways, inheritance and concurrency.
+//! Checks of references, exceptions, constants, attributes, oneways, inheritance and concurrency.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
