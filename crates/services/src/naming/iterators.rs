@@ -1,17 +1,14 @@
-//! Binding iterators: positions in lists that clients have not read to their ends. Their number is bounded for each
-//! client and in total.
+//! Binding iterators: the positions of clients in lists of bindings. At a maximum, for a client or
+//! in total, a new iterator ends the least recently used one.
 //!
-//! At a maximum, a new iterator ends the least recently used iterator. An iterator that has been idle for some time
-//! also ends.
-//!
-//! Time is an argument: a duration since any fixed instant. An iterator has a position and no bindings.
+//! Times are durations since any fixed instant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::state::{ContextId, ListCursor};
 
-/// The number of an iterator, and the secret with which it was opened.
+/// The upper 64 bits are a number, the lower 64 bits a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
@@ -22,7 +19,6 @@ pub(super) struct ClientId(pub(super) u64);
 pub(super) struct IteratorLimits {
     pub(super) max_iterators: usize,
     pub(super) max_per_client: usize,
-    /// Time without use after which an iterator ends.
     pub(super) idle_timeout: Duration,
 }
 
@@ -50,7 +46,6 @@ pub(super) struct Iterators {
 }
 
 impl Iterators {
-    /// Creates an empty table of iterators, whose ids are counted from `first_id`.
     pub(super) fn new(limits: IteratorLimits, first_id: u64) -> Self {
         Iterators {
             limits,
@@ -67,8 +62,8 @@ impl Iterators {
         self.entries.len()
     }
 
-    /// Adds an iterator; returns `None` if the limits allow no iterator. `secret` becomes part of the id, so that other
-    /// clients cannot guess it.
+    /// Adds an iterator; at a maximum, the least recently used iterator ends. Returns `None` if a
+    /// maximum is 0. `secret` becomes part of the id.
     pub(super) fn open(
         &mut self,
         client: ClientId,

@@ -2,7 +2,8 @@
 //!
 //! `/` separates components, `.` separates id and kind.
 //!
-//! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that [`to_string`] produces.
+//! Invariant: each name with components has exactly one text. [`to_name`] accepts exactly the texts
+//! that [`to_string`] produces.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +28,7 @@ impl Error for InvalidName {}
 /// The reason why a corbaname URL cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidUrl {
-    /// The address is empty or malformed.
+    /// The address is not valid in a corbaname URL.
     Address,
     /// The text does not have the form of a name.
     Name,
@@ -90,8 +91,8 @@ fn is_special(character: char) -> bool {
 /// Returns the name that a text represents.
 ///
 /// # Errors
-/// [`InvalidName`] if the text or a component is empty, if a component has a second dot or a dot
-/// without a kind after it, or if a backslash precedes a character that does not need it.
+/// [`InvalidName`] if the text or a component is empty, if a component has two unescaped dots, if a
+/// dot follows an id without a kind after it, or if a backslash does not precede `/`, `.` or `\`.
 ///
 /// # Examples
 /// ```
@@ -124,8 +125,8 @@ pub fn to_url(address: &str, text: &str) -> Result<String, InvalidUrl> {
     Ok(format!("corbaname:{address}#{}", escape_key(text.as_bytes())))
 }
 
-/// Checks the address in a corbaname URL. If Corelane does not know the protocol of an address, only the form of the
-/// protocol's name is checked.
+/// Checks the address part of a corbaname URL. Addresses with a protocol that Corelane does not
+/// know are not parsed.
 fn check_address(address: &str) -> Result<(), InvalidUrl> {
     let is_url_text = |character: char| character.is_ascii_graphic() && character != '#';
     if address.is_empty() || !address.chars().all(is_url_text) {

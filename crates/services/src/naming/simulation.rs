@@ -1,7 +1,4 @@
-//! A simulation of the pure core against plain maps, in virtual time.
-//!
-//! A failing seed is printed, and `CORELANE_SEED=n cargo test -p corelane-services simulation` runs it alone;
-//! `CORELANE_SEEDS=n` sets the number of seeds.
+//! A simulation that compares contexts and iterators with plain maps, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,8 +33,8 @@ impl SplitMix {
     }
 }
 
-/// Runs `work` with the seed in `CORELANE_SEED`, or without it with the seeds from 0 on;
-/// `CORELANE_SEEDS` sets their number.
+/// Runs `work` with the seed in `CORELANE_SEED`, or, if it is not set, with each seed below
+/// `CORELANE_SEEDS` (default: `usual`).
 pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
@@ -190,7 +187,6 @@ struct NamingSimulation {
     listings: BTreeMap<IteratorId, Listing>,
     ended: Vec<IteratorId>,
     step: usize,
-    /// Number of occurrences of each kind of step.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -359,7 +355,6 @@ impl NamingSimulation {
         }
     }
 
-    /// Restarts the server from its records, with another hash seed and without iterators.
     fn restart(&mut self) {
         let mut state = State::empty(self.random.next());
         for change in self.records.iter().cloned() {

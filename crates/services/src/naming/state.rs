@@ -154,7 +154,7 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// One binding is included even if its name is larger.
+    /// In bytes of names. One binding is included even if its name is larger.
     pub(super) max_size: usize,
 }
 

@@ -1,16 +1,14 @@
-//! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
+//! A persistent map whose versions share nodes: a trie over 64-bit hashes. A change copies the path
+//! from the root to the item, unless no other version shares it.
 //!
-//! A change copies the path from the root to the item, so readers of a version never wait for a writer. A path that no
-//! other version shares is changed in place.
-//!
-//! Items have a fixed order, by hash and then by key, in all versions. A [`Cursor`] can continue in a later version: an
-//! item that is present all the time is visited once.
+//! Items are in the same order, by hash and then by key, in all versions. A [`Cursor`] can continue
+//! in a later version: an item that is present all the time is visited once.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of items of a leaf. A larger leaf is split, unless no bits of the hash are left.
+/// An insertion splits a leaf with more items, unless no bits of the hash are left.
 const LEAF_SIZE: usize = 16;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
@@ -69,8 +67,8 @@ impl<T> Default for Trie<T> {
     }
 }
 
-/// Returns the child for a hash in a branch at `depth`. Branches near the root use the higher bits, so
-/// that children are in the order of hashes.
+/// Returns the index of the child for a hash in a branch at `depth`. Branches near the root use the
+/// higher bits, so that children are in the order of hashes.
 fn child_index(hash: u64, depth: u32) -> usize {
     let shift = u64::BITS - BITS * (depth + 1);
     (hash >> shift) as usize % WIDTH
@@ -80,7 +78,6 @@ fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// Returns the position of an item; the error is the position for the insertion of the item.
 fn search<T: TrieItem>(items: &[(u64, Arc<T>)], hash: u64, key: &T::Key) -> Result<usize, usize> {
     items.binary_search_by(|(other, item)| other.cmp(&hash).then_with(|| item.compare(key)))
 }
@@ -128,7 +125,6 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// Returns the item that is replaced.
     pub(super) fn insert(&mut self, hash: u64, key: &T::Key, item: T) -> Option<Arc<T>> {
         let item = Arc::new(item);
         let replaced = match &mut self.root {
@@ -151,7 +147,8 @@ impl<T: TrieItem> Trie<T> {
         Some(removed)
     }
 
-    /// Visits all items if `cursor` is `None`; a break of `visit` ends the visit.
+    /// Visits the items after `cursor`, or all items, in their order. A break of `visit` ends the
+    /// visit.
     pub(super) fn visit_after<'t, B>(
         &'t self,
         cursor: Option<Cursor<'_, T::Key>>,
@@ -164,8 +161,8 @@ impl<T: TrieItem> Trie<T> {
     }
 }
 
-/// Inserts an item, and returns the item that it replaces. The recursion has at most one level for every
-/// four bits of the hash.
+/// Inserts an item, and returns the item that it replaces. The bits of the hash bound the depth of
+/// the recursion.
 fn insert_into<T: TrieItem>(
     node: &mut Arc<Node<T>>,
     depth: u32,
@@ -195,8 +192,8 @@ fn insert_into<T: TrieItem>(
     }
 }
 
-/// Returns a branch with the items of a leaf that is too long. All items may end up in one child, which
-/// the next insertion splits.
+/// Returns a branch with the items of a leaf that is too long. All items may end up in one child,
+/// which the next insertion into it splits.
 fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
     for (hash, item) in items {
@@ -289,7 +286,8 @@ mod tests {
         }
     }
 
-    /// Returns a hash that, depending on the key, equals other hashes in all, in many or in few bits.
+    /// Returns a hash that equals other hashes in all, in many or in few bits, depending on the
+    /// key.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,

@@ -1,8 +1,7 @@
 //! A store in one file, with the embedded database redb.
 //!
-//! Each synced commit saves the allocator's state (quick repair), so opening a file never scans the whole file.
-//!
-//! After a disk error, the next use of the store reopens the file and writes lost relaxed commits again.
+//! After a failed commit, the next use reopens the file and repeats the relaxed commits that were
+//! lost.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -21,26 +20,26 @@ use super::preview::Preview;
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Version of the set of tables, which is independent of the records' format.
+/// Version of the layout of the tables. The version of the records is [`RecordKind::format`].
 const FILE_FORMAT: u64 = 1;
-/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
+/// In bytes. Services answer from memory, so a small cache suffices.
 const CACHE_SIZE: usize = 16 << 20;
-/// A relaxed commit that would exceed this number of bytes is synced.
+/// In bytes. A relaxed commit that raises the unsynced commits above this size is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
+/// Makes temporary names unique in this process.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
-/// The service that records belong to, and their latest format.
+/// The service to which a store's records belong, and their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordKind {
     /// Name of the service.
     pub service: &'static str,
-    /// Format in which the service writes records. The service also reads all earlier formats.
+    /// Format in which the service writes records. A file with a later format is refused.
     pub format: u64,
 }
 
@@ -48,23 +47,21 @@ pub struct RecordKind {
 pub struct FileStore {
     source: StoreSource,
     kind: RecordKind,
-    /// The open database; `None` after an error. The lock is taken for writing only while the file is closed or
-    /// reopened.
+    /// `None` after a failed commit, until the file is reopened.
     database: RwLock<Option<OpenDatabase>>,
-    /// The lock is held during a commit.
     commits: Mutex<Commits>,
 }
 
 struct Commits {
     revision: Revision,
-    /// Relaxed commits, the oldest first, to write again if an error closes the file before they are synced.
+    /// Unsynced commits, the oldest first. They are repeated if a failed commit closes the file.
     relaxed: Vec<RelaxedCommit>,
     relaxed_size: usize,
 }
 
 struct RelaxedCommit {
     revision: Revision,
-    /// `None` if the key was deleted.
+    /// Keys and their new values; `None` deletes the key.
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -132,7 +129,7 @@ impl StoreSource {
 }
 
 impl FileStore {
-    /// Opens a file, which is created if it does not exist.
+    /// Opens a store file. A file that does not exist or is empty becomes a new store.
     ///
     /// # Errors
     /// The reason why the file cannot be used. A file that is not a store of this kind is left
@@ -141,7 +138,8 @@ impl FileStore {
         Self::open_with(path.into(), kind, USUAL)
     }
 
-    /// Opens a file as [`open`](Self::open) does. Only the owner can read a file that is created.
+    /// Opens a store file like [`open`](Self::open). Only the owner can read and write a file that
+    /// this creates.
     ///
     /// # Errors
     /// The errors of `open`.
@@ -158,8 +156,8 @@ impl FileStore {
         Self::of_source(StoreSource::Path(path), kind)
     }
 
-    /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
-    /// creates the backend. The store calls it again after each error.
+    /// Opens a store over a storage backend of redb. `backend` creates the backend, and creates it
+    /// anew when the store reopens after a failed commit.
     ///
     /// # Errors
     /// The reason why the contents cannot be used.
@@ -213,10 +211,9 @@ impl FileStore {
         transaction.commit().map_err(|error| of_commit(error, path))
     }
 
-    /// Returns the revision of the reopened file.
     fn reopen(&self) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
-        // The drop releases the lock on the file.
+        // Dropping the database releases its lock on the file.
         *database = None;
         let opened = self.source.open()?;
         let path = self.source.path();
@@ -233,7 +230,8 @@ impl FileStore {
         commits.relaxed.retain(|commit| commit.revision > found);
         let first = commits.relaxed.first().map(|commit| commit.revision);
         let last = commits.relaxed.last().map(|commit| commit.revision);
-        // If the commits do not follow the file's revision, another process has changed the file.
+        // If the commits do not follow the file's revision, another process has changed the file,
+        // and the commits are dropped.
         if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
             let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
             let batch: Vec<RecordChange<'_>> = changes
@@ -331,10 +329,8 @@ impl Store for FileStore {
 }
 
 const USUAL: u32 = 0o666;
-/// Permissions of a copy, whose folder may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
-/// Writes records to a new store file that only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
@@ -361,8 +357,9 @@ fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), StoreError> {
     create_with(path, kind, mode, |_| Ok(())).map(drop)
 }
 
-/// Creates a store file under a temporary name and then gives it its final name, so that no process sees it half
-/// written. Returns false if a file with the final name exists, unless that file is empty.
+/// Creates a store file under a temporary name and then gives it its final name, so that no process
+/// sees it half written. Returns false if a file that is not empty has the final name. An empty
+/// file is replaced.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -371,11 +368,10 @@ fn create_with(
 ) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let mut name = path.as_os_str().to_owned();
-    // Several threads may create the same file.
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // An earlier process with the same process id was killed.
+        // A killed process with the same process id may have left the file.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -399,7 +395,6 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Removes the temporary name; the hard link keeps the file under its final name.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -410,10 +405,11 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if redb wrote the file, and false if the file does not exist or is empty.
+/// Returns true if the file begins like a database of redb, and false if it does not exist or is
+/// empty.
 ///
 /// # Errors
-/// [`StoreError::NotAStore`] for other files.
+/// [`StoreError::NotAStore`] for any other file; errors of reading.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = match File::open(path) {
@@ -458,7 +454,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Checks the kind of the records, or writes it into an empty file. Returns the revision.
+/// Checks the kind of the records, or writes it into an empty database. Returns the revision.
 fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<Revision, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
@@ -578,12 +574,12 @@ fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     }
 }
 
-/// Returns the id of the process that has locked the file, if `/proc/locks` shows it.
+/// Returns the id of a process that has locked the file, by the inode numbers in `/proc/locks`.
 fn lock_holder(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
-        // `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`
+        // A line is, for example, `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`.
         let mut fields = line.split_whitespace().skip(4);
         let (process, file) = (fields.next()?, fields.next()?);
         if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
@@ -596,7 +592,7 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// The first of two copies to one file must fail, and must not change the other copy.
+    /// The outer copy begins first and ends last: it must fail and leave the inner copy unchanged.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));
