@@ -24,7 +24,6 @@ const SECOND: Nanos = 1_000_000_000;
 /// bounded search under the lock decides.
 const MAX_SEARCHES: u32 = 3;
 
-/// The state of a task, with fields that [`TaskState`] does not show to clients.
 #[derive(Clone, Debug)]
 enum EntryState {
     Reserved { chain: ChainId, until: Nanos },
@@ -40,10 +39,9 @@ struct Entry {
     client: ClientName,
     token: Token,
     state: EntryState,
-    /// The core of the task; `None` before the decision, after a rejection, and while the task is
-    /// demoted.
+    /// `None` before the decision, after a rejection, and while the task is demoted.
     core: Option<CoreId>,
-    /// The lost core that the task had, if it lost a core.
+    /// The lost core to which the task returns.
     home: Option<CoreId>,
     starts_at: Nanos,
     /// The longest lease that the task has got.
@@ -68,7 +66,6 @@ impl Entry {
         }
     }
 
-    /// Returns true if the entry counts for quotas.
     fn is_counted(&self) -> bool {
         !matches!(self.state, EntryState::Rejected { .. })
     }
@@ -371,7 +368,6 @@ impl MemoryBooks {
         tasks.iter().filter_map(promise).collect()
     }
 
-    /// Applies a plan to the books, and adds the entry of the plan's task.
     fn enter(&mut self, plan: &AdmissionPlan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
@@ -387,7 +383,6 @@ impl MemoryBooks {
         Entry { request, client, token, state, core: None, home: None, starts_at: 0, lease, attachment }
     }
 
-    /// Returns the stages of a chain, in their order.
     fn stages(&self, chain: ChainId, token: Token) -> Result<Vec<TaskId>, BooksRefusal> {
         let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
         let stages: Vec<TaskId> =

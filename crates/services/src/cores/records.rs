@@ -1,7 +1,7 @@
 //! Records of the admission object in a store, format 1.
 //!
 //! ```text
-//! 01 "number"   -> u64: a number above the numbers of all tasks
+//! 01 "number"   -> u64: no task has a larger number
 //! 01 "server"   -> octets that the server keeps for itself
 //! 02 | u64 task -> token, 16 octets | u64 lease | core | home | timing, 6 u64
 //!                  | criticality, 1 octet | pinned core | action on an overrun, 1 octet
@@ -19,7 +19,6 @@ use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 use super::books::{ClientName, TaskRequest, Token};
 use crate::store::RecordKind;
 
-/// The kind of the records of an admission object.
 pub(super) const KIND: RecordKind = RecordKind { service: "cores", format: 1 };
 
 pub(super) const NUMBER_KEY: &[u8] = b"\x01number";
@@ -35,12 +34,11 @@ pub(super) struct SavedPromise {
     pub(super) token: Token,
     /// `None` while the task is demoted.
     pub(super) core: Option<CoreId>,
-    /// The lost core that the task had, if it lost a core.
+    /// The lost core to which the task returns.
     pub(super) home: Option<CoreId>,
     pub(super) attachment: Arc<[u8]>,
 }
 
-/// A record of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CoresRecord {
     Number(u64),
@@ -55,9 +53,8 @@ pub(super) fn promise_key(task: TaskId) -> Vec<u8> {
     [&[PROMISE][..], &task.0.to_be_bytes()].concat()
 }
 
-/// Appends octets behind their length.
 pub(super) fn push_octets(out: &mut Vec<u8>, octets: &[u8]) {
-    // Each part of a record arrived in a message shorter than 2^32 octets.
+    // The parts of a record are shorter than 2^32 octets.
     out.extend((octets.len() as u32).to_be_bytes());
     out.extend(octets);
 }
@@ -138,7 +135,6 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Returns `value` if all octets have been read.
     pub(super) fn end<T>(self, value: T) -> Result<T, BadRecord> {
         if self.0.is_empty() { Ok(value) } else { Err(BadRecord) }
     }
@@ -176,7 +172,7 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
-/// Reads a number of a task. Larger numbers than 2^63 would leave none for further tasks.
+/// Refuses numbers from 2^63 on, because no task id of the books has the highest bit.
 fn number(octets: [u8; 8]) -> Result<u64, BadRecord> {
     let number = u64::from_be_bytes(octets);
     if number < 1 << 63 { Ok(number) } else { Err(BadRecord) }

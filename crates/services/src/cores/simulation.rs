@@ -1,9 +1,6 @@
-//! A simulation of books in virtual time, against a model that knows only the answers to clients.
-//!
-//! From each promise the model derives the core on which jobs of the task may run, and the time at
-//! which the last job ends. At every instant the jobs of each core must meet their deadlines,
-//! according to an analysis that uses no earlier result. A seed determines the whole run;
-//! `naming/simulation.rs` describes the environment variables.
+//! A simulation of books in virtual time. A model derives from snapshots of the books on which
+//! cores jobs of each task may run, and until when. At every instant the jobs of each core must
+//! meet their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,12 +39,10 @@ struct BooksSimulation {
     books: Box<dyn Books>,
     machine: Machine,
     limits: BooksLimits,
-    /// Times of all decisions, for the maximum rate.
     decisions: Vec<Nanos>,
     tokens: BTreeMap<TaskId, Token>,
     chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
     uses: Vec<CoreUse>,
-    /// The end of each lease, as the books last reported it.
     leases: BTreeMap<TaskId, Nanos>,
     /// Tasks whose decisions were pending when the books were observed last.
     pending: BTreeSet<TaskId>,
@@ -154,8 +149,8 @@ impl BooksSimulation {
             .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
 
-    /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
-    /// also count the rejections that they keep.
+    /// The books may refuse with `Full` a little below the maximum, because they count retained
+    /// rejections.
     fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
         match refusal {
             BooksRefusal::Full(most) => {
@@ -280,7 +275,6 @@ impl BooksSimulation {
         self.chains.remove(&chain);
     }
 
-    /// Renews, changes or withdraws a random task that was once promised.
     fn work_on_task(&mut self) {
         let index = self.random.below(self.tokens.len());
         let Some((&task, &token)) = self.tokens.iter().nth(index) else { return };
@@ -360,7 +354,6 @@ impl BooksSimulation {
         }
     }
 
-    /// Updates the model from a snapshot of the books.
     fn observe(&mut self) {
         let snapshot = self.books.snapshot(self.now);
         let ended = self.books.take_ended_tasks(self.now);
@@ -485,7 +478,6 @@ impl BooksSimulation {
     }
 }
 
-/// Runs the simulation under many seeds.
 pub(super) fn check(make: &MakeBooks) {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
     under_seeds(SEEDS, |seed| {

@@ -1,10 +1,6 @@
-//! A simulation of books with a store: saves that fail or overlap with requests, and processes that
-//! end at any time.
-//!
-//! The model knows which promises clients were told of, and which batches the store has. After each
-//! restart the books must have exactly the promises of the store, and these must include every
-//! acknowledged promise. A seed determines the whole run; `naming/simulation.rs` describes the
-//! environment variables.
+//! A simulation of books with a store: saves fail or overlap with requests, and processes end at
+//! any time. After each restart the books must have exactly the promises of the store, and these
+//! must include every acknowledged promise that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +26,6 @@ const STEPS: usize = 400;
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
 
-/// The next failure of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     None,
@@ -41,7 +36,6 @@ enum Failure {
     Read,
 }
 
-/// A store that fails when the simulation says so. All clones are one store.
 #[derive(Clone)]
 struct FlakyStore {
     store: MemoryStore,
@@ -104,7 +98,6 @@ struct StoredSimulation {
     /// The promises of the steps since the last one that succeeded. A step that failed may have
     /// reached the store.
     attempted: Vec<Promises>,
-    /// The promises of the store.
     stored: Promises,
     /// Changes of timings that were refused because a step failed.
     refused: Vec<(TaskId, Timing)>,
@@ -280,7 +273,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Runs the step that has begun. Returns the result for the books.
     fn run_step(&mut self) -> Option<CompletedSave> {
         let step = self.step.take()?;
         let failure = [Failure::None, Failure::None, Failure::None, Failure::Before, Failure::After, Failure::Read]
@@ -322,7 +314,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Forgets the promises whose leases have ended.
     fn observe(&mut self) {
         let records = self.records();
         self.wanted.retain(|task, _| records.contains_key(task));
@@ -354,7 +345,6 @@ impl StoredSimulation {
         assert!(is_schedulable(&set, &self.machine), "{records:?}");
     }
 
-    /// Ends the process at any time, and starts the next one.
     fn restart(&mut self) {
         if self.random.below(2) == 0 {
             // The process ends between the commit and its application.
@@ -425,7 +415,6 @@ fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
     assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 10, "{seen:?}");
 }
 
-/// Books with a store, and a request of a task.
 fn saved_books() -> (StoredBooks, TaskRequest) {
     let (machine, limits) = (Machine::with_cores(1), BooksLimits::default());
     let mut books = StoredBooks::open(MemoryStore::new(KIND), machine, limits).unwrap();
