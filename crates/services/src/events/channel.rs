@@ -1,7 +1,7 @@
-//! An event channel in operation: the router behind a lock, a thread that sends for each queue of a
-//! consumer, and the thread that delivers timeouts.
+//! An event channel in operation: the router behind a lock, and the threads that send, pull,
+//! deliver timeouts and call back.
 //!
-//! The lock is never held during a call, an activation or a deactivation.
+//! The lock is not held during calls, activations and deactivations.
 
 mod builder;
 mod callbacks;
@@ -58,10 +58,9 @@ thread_local! {
 
 pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
 
-/// A disconnected consumer, with the object of its removed proxy.
+/// A disconnected consumer, with the object id of its removed proxy.
 type Removed = (Option<ObjectId>, Disconnected<Arc<Peer>>);
 
-/// Settings of a channel that the router does not need.
 #[derive(Clone, Debug)]
 pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
@@ -79,37 +78,33 @@ pub(super) struct ChannelConfig {
     pub(super) misses: MissPolicy,
     /// The time from one question for events to the next, if the supplier had none.
     pub(super) pull_interval: Duration,
-    /// The time for which `pull` waits for an event.
     pub(super) pull_timeout: Duration,
-    /// Maximum number of threads that wait in `pull`.
     pub(super) max_waiting_pulls: usize,
 }
 
 struct ChannelState {
     router: ChannelRouter,
-    /// The objects of the proxies.
     objects: HashMap<ProxyId, ObjectId>,
     /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
     /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
-    /// True if the plain keys of the channel are bound. They are unbound when the channel ends.
+    /// True once the plain keys of the channel are bound.
     has_keys: bool,
     has_ended: bool,
 }
 
-/// A channel, as its servants and threads share it.
 pub(super) struct SharedChannel {
     name: String,
-    /// Suppliers, senders and clients of any priority take the lock, each for the routing of one
-    /// event at most. It lends the holder the priority of the threads that wait.
+    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting
+    /// threads.
     state: PiMutex<ChannelState>,
-    /// Notified when a timeout is added, or the channel ends.
+    /// Wakes the thread `events/time`.
     timeout_added: PiCondvar,
-    /// Notified when a callback is due, or the channel ends.
+    /// Wakes the thread `events/admin`.
     callback_due: PiCondvar,
-    /// True if a consumer has, or had, a queue. The sizes of events are then computed before the lock
+    /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
     pub(super) config: ChannelConfig,
@@ -120,12 +115,10 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
     SystemException::new(kind, 0, Completion::No).because(why.into())
 }
 
-/// The exception for a proxy that was disconnected, or a channel that was destroyed.
 pub(super) fn disconnected() -> SystemException {
     system(Kind::ObjectNotExist, "the proxy is disconnected, or the channel destroyed")
 }
 
-/// The reason why an operation that connects fails.
 pub(super) enum ConnectFailure {
     AlreadyConnected,
     InvalidFilter(FilterError),
@@ -176,12 +169,11 @@ impl SharedChannel {
         }
     }
 
-    /// Returns the present time of the monotonic clock.
     pub(super) fn now() -> Nanos {
         Monotonic::now().as_nanos()
     }
 
-    /// Makes a proxy of a consumer, and activates the servant that `servant` returns for it.
+    /// Adds a proxy for a consumer, and activates the servant that `servant` returns for it.
     pub(super) fn obtain_consumer<R: Reference>(
         &self,
         servant: impl FnOnce(ProxyId) -> Servant,
@@ -189,7 +181,6 @@ impl SharedChannel {
         self.obtain(ChannelRouter::add_consumer, servant)
     }
 
-    /// Makes a proxy of a supplier, and activates the servant that `servant` returns for it.
     pub(super) fn obtain_supplier<R: Reference>(
         &self,
         servant: impl FnOnce(ProxyId) -> Servant,
@@ -229,14 +220,13 @@ impl SharedChannel {
         Ok(R::from_object(reference))
     }
 
-    /// Builds the filter of a consumer.
     pub(super) fn filter(&self, dependencies: &[EventHeader]) -> Result<EventFilter, FilterError> {
         EventFilter::build(self.config.filter_builder, dependencies, &self.config.filter_limits)
     }
 
-    /// Connects a consumer. `peer` makes the peer of each queue, and `rt_infos` are the numbers by
-    /// which the consumer names lanes. A consumer in this process is called directly if the channel
-    /// has no lanes.
+    /// Connects a consumer. `peer` makes a peer for each queue; the queues of a pull consumer share
+    /// one. `rt_infos` are the numbers by which the consumer names lanes. A push consumer in this
+    /// process is called directly if the channel has no lanes.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -260,7 +250,7 @@ impl SharedChannel {
         };
         let mut queues = vec![(lanes.start, first)];
         for lane in lanes.skip(1) {
-            // A consumer that pulls waits for all its queues at once.
+            // A pull consumer waits for all its queues at once.
             let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
             queues.push((lane, peer));
         }
@@ -274,7 +264,6 @@ impl SharedChannel {
         if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
     }
 
-    /// Starts a sender for each queue of a consumer.
     fn start_senders(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -291,7 +280,7 @@ impl SharedChannel {
                 .spawn(move || shared.run_sender(SenderId { consumer, queue }, lane, &peer));
             if let Err(error) = spawned {
                 self.disconnect_consumer(proxy, false);
-                // The queues without a sender have nothing else that ends them.
+                // Without a sender, nothing else ends these queues.
                 let mut state = self.state.lock();
                 for queue in queue..count {
                     state.router.next_step(SenderId { consumer, queue }, Self::now());
@@ -302,7 +291,6 @@ impl SharedChannel {
         Ok(())
     }
 
-    /// Connects a supplier.
     pub(super) fn connect_supplier(
         &self,
         proxy: ProxyId,
@@ -336,8 +324,6 @@ impl SharedChannel {
         true
     }
 
-    /// Removes the proxy of a supplier. Returns false if there is no such proxy. `is_own` is true if
-    /// the supplier itself asks for it.
     pub(super) fn disconnect_supplier(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
         let Some(peer) = state.router.remove_supplier(proxy) else { return false };
@@ -350,7 +336,6 @@ impl SharedChannel {
         true
     }
 
-    /// Suspends or resumes the connection of a consumer.
     pub(super) fn set_suspended(&self, proxy: ProxyId, is_suspended: bool) -> Result<(), SystemException> {
         match self.state.lock().router.set_suspended(proxy, is_suspended) {
             None => Err(disconnected()),
@@ -360,7 +345,7 @@ impl SharedChannel {
     }
 
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
-    /// first refusal; the other events are routed all the same.
+    /// first refusal, which does not stop the later events.
     pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
         let mut result = Ok(());
         for event in events {
@@ -387,8 +372,8 @@ impl SharedChannel {
         result
     }
 
-    /// Removes the objects of the consumers that routing has disconnected. Returns these consumers with
-    /// the objects.
+    /// Removes the object ids of the consumers that routing has disconnected, and returns these
+    /// consumers with them.
     fn remove_disconnected(
         &self,
         state: &mut PiMutexGuard<'_, ChannelState>,
@@ -450,9 +435,9 @@ impl SharedChannel {
         self.deactivate(object);
     }
 
-    /// Returns the next set for a consumer that pulls, and waits for it at most until `deadline`;
-    /// without a deadline it does not wait. Returns `Ok(None)` if no set came, or at once if the
-    /// maximum number of threads wait already.
+    /// Returns the next set for a pull consumer. Waits for it until `deadline`, or not at all if
+    /// there is no deadline or if the maximum number of threads wait. Returns `Ok(None)` if there
+    /// is no set.
     pub(super) fn pull(
         &self,
         proxy: ProxyId,
@@ -565,7 +550,6 @@ impl SharedChannel {
         }
     }
 
-    /// Sends the sets of a consumer's queue until the connection ends.
     fn run_sender(&self, sender: SenderId, lane: usize, peer: &Peer) {
         self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
@@ -609,7 +593,6 @@ impl SharedChannel {
         }
     }
 
-    /// Delivers timeouts until the channel ends.
     fn run_timeouts(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
@@ -630,7 +613,7 @@ impl SharedChannel {
     }
 }
 
-/// Returns the event, in the memory of an earlier one if the thread has a spare.
+/// Stores the event in the memory of the thread's spare event, if there is one.
 fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
     let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
     match Arc::get_mut(&mut spare) {
@@ -642,13 +625,13 @@ fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
     }
 }
 
-/// Returns the memory of an event that nothing else refers to, without its content.
+/// Empties an event, so that its memory can be used again; `None` if there are other references to
+/// it.
 fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
     *Arc::get_mut(&mut event)? = StoredEvent::default();
     Some(event)
 }
 
-/// The reason why there is no event to pull.
 #[derive(Debug)]
 pub(super) enum PullRefusal {
     NoProxy,
@@ -672,7 +655,7 @@ impl Drop for NestedPush {
     }
 }
 
-/// Ends a channel with its POA: the servants of the channel's own objects hold it.
+/// Ends the channel when its servants, which have this value, are dropped.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {
@@ -697,13 +680,13 @@ impl EventChannel {
         EventChannelBuilder::default()
     }
 
-    /// Returns the reference of TAO's Real-time Event Service.
+    /// Returns the channel's reference for TAO's Real-time Event Service.
     #[must_use]
     pub fn reference(&self) -> &rtec_admin::EventChannelRef {
         &self.rtec
     }
 
-    /// Returns the reference of CORBA's Event Service.
+    /// Returns the channel's reference for CORBA's Event Service.
     #[must_use]
     pub fn cos_reference(&self) -> &cos_admin::EventChannelRef {
         &self.cos
@@ -725,7 +708,6 @@ impl EventChannel {
         &self.shared
     }
 
-    /// Returns true if the channel was destroyed, or has ended with its ORB.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.state.lock().has_ended
     }
@@ -743,7 +725,6 @@ impl fmt::Debug for EventChannel {
     }
 }
 
-/// Destroys a channel for a client.
 pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemException> {
     if !shared.config.is_destroyed_by_clients {
         return Err(system(Kind::NoPermission, "clients of this channel may not destroy it"));
@@ -752,9 +733,7 @@ pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemExc
     Ok(())
 }
 
-/// Destroys a channel.
 fn destroy(shared: &SharedChannel) {
     shared.end(true);
-    // Destroying a POA fails only after the ORB's shutdown.
     let _ = shared.poa.destroy(false, false);
 }

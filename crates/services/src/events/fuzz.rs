@@ -6,15 +6,11 @@ use super::{
     Subscriptions,
 };
 
-/// Maximum number of events that are pushed for one input.
 const MAX_EVENTS: usize = 64;
 
-/// Reads settings in one byte and a set of dependencies of four bytes each, and builds a filter.
-/// Then pushes an event for each dependency and lets time pass.
-///
-/// A filter that is built, written as dependencies or as an expression, and read again must equal the
-/// first filter. The index must find each consumer whose filter accepts an event, and groups must
-/// hold no more than a filter has nodes.
+/// Builds a filter from the input, and reads it again from its dependencies and from its
+/// expression: each must give the same filter. The index must find each consumer whose filter
+/// accepts an event, and groups must hold no more occurrences than the filter has nodes.
 ///
 /// # Panics
 /// If a property is violated.

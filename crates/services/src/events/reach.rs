@@ -19,10 +19,10 @@ pub struct PublishedEvent {
     pub period: Option<Nanos>,
 }
 
-/// The part of a set whose arrival completes the set.
+/// The part of a set that bounds the rate of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTrigger {
-    /// The published event with this number.
+    /// The published event with this index.
     Event(usize),
     /// A timeout with this delay or period in nanoseconds.
     Timeout(TimeoutKind, Nanos),
@@ -61,7 +61,7 @@ pub struct DeadPart {
 pub struct FilterReach {
     /// For each published event: true if the filter accepts it.
     pub accepted: Vec<bool>,
-    /// The sets that can arise; none if the consumer never gets an event.
+    /// The sets that can arise; none if the consumer never gets a set.
     pub sets: Vec<SetArrival>,
     /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier part
     /// gets.
@@ -100,7 +100,6 @@ impl EventFilter {
     }
 }
 
-/// An input of a filter.
 #[derive(Clone, Copy)]
 enum Offer {
     /// The published event with this number.
@@ -113,7 +112,6 @@ struct Search<'f> {
     filter: &'f EventFilter,
     published: &'f [PublishedEvent],
     names: &'f EventNames,
-    /// All events and timeouts.
     offers: &'f [Offer],
     dead: Vec<DeadPart>,
 }
@@ -240,7 +238,7 @@ fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
 fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
     match sets {
         [one] => one.groups.clone(),
-        // A timeout among them has no event.
+        // A timeout among the sets has no event.
         sets if sets.iter().any(|set| set.groups.is_empty()) => Vec::new(),
         sets => {
             let mut events: Vec<usize> = sets.iter().flat_map(|set| set.groups.concat()).collect();
@@ -333,7 +331,6 @@ mod tests {
         assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (SetTrigger::Event(2), Some(40 * MS), vec![2])]);
     }
 
-    /// An expression over the types 16 to 18 and the sources 1 and 2.
     fn expressions() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             (16..19, 0..3).prop_map(|(event_type, source)| format!("type {event_type} source {source}")),
@@ -350,7 +347,6 @@ mod tests {
     }
 
     proptest! {
-        /// A consumer gets only sets that the reach of its filter names.
         #[test]
         fn consumer_gets_only_sets_within_the_reach_of_its_filter(
             expression in expressions(),

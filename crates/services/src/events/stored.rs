@@ -1,4 +1,4 @@
-//! An event as a channel keeps it, and the forms in which consumers get it.
+//! An event in a channel, and the forms in which consumers get it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,6 @@ pub(super) struct CosEvents {
     pub(super) types: HashMap<String, EventType>,
 }
 
-/// The data of an event in CDR.
 #[derive(Debug)]
 struct EncodedData {
     version: Version,
@@ -40,12 +39,10 @@ struct EncodedData {
     octets: Vec<u8>,
 }
 
-/// An event of a supplier.
 #[derive(Debug, Default)]
 pub(super) struct StoredEvent {
     /// The event with the time at which the channel received it.
     event: rtec::Event,
-    /// The lane of the event.
     lane: usize,
     bytes: OnceLock<usize>,
     /// The data in the form of the first connection on which it was sent.
@@ -114,7 +111,6 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data: event.data.clone() })
     }
 
-    /// Makes an event of a value that a supplier of CORBA's Event Service has pushed.
     pub(super) fn of_value(value: Any, events: &CosEvents, now: Nanos) -> Self {
         let of_id = || events.types.get(value.type_code().id());
         let event_type = if events.types.is_empty() { None } else { of_id() };
@@ -139,7 +135,6 @@ impl StoredEvent {
         event_header(&self.event.header)
     }
 
-    /// Returns a copy of the event that is sent now.
     fn sent(&self, now: Nanos) -> rtec::Event {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         rtec::Event { header, data: self.event.data.clone() }
@@ -153,8 +148,8 @@ impl StoredEvent {
         self.value.get_or_init(|| Any::new(&self.event)).as_ref().map_err(Clone::clone)
     }
 
-    /// Writes the event that is sent now. The data are encoded once for all connections of one
-    /// form.
+    /// The data are encoded once for all connections that have the version and code sets of the
+    /// first one.
     fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
@@ -200,7 +195,6 @@ fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option
     Some(EncodedData { version, code_sets, octets })
 }
 
-/// Returns the size of a value in CDR.
 fn encoded_size(value: &Any) -> usize {
     let mut encoder = Encoder::new();
     encoder.set_code_sets(CodeSets::UTF8_UTF16);
@@ -209,7 +203,6 @@ fn encoded_size(value: &Any) -> usize {
     encoder.len()
 }
 
-/// Returns the event of a timeout.
 fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     let header = rtec::EventHeader {
         r#type: expiry.kind.event_type().0,
@@ -238,7 +231,6 @@ pub(super) fn with_events<R>(
     }
 }
 
-/// Writes the events of a set.
 pub(super) fn write_events(
     set: &DeliverySet<Arc<StoredEvent>>,
     now: Nanos,

@@ -1,8 +1,7 @@
 //! The timeouts of all consumers, in the order of their next expiry.
 //!
 //! The order is a binary heap. Each timer knows its position in the heap, so that a timer is moved
-//! and removed without a search. Times are nanoseconds of a monotonic clock and are always
-//! arguments.
+//! and removed without a search.
 //!
 //! Invariant: `heap[timers[t].position] == t` for each armed timer `t`.
 
@@ -14,17 +13,14 @@ use super::designator::TimeoutKind;
 /// time, the timer with the smaller owner expires first.
 pub(super) type TimerOwner = (u32, usize);
 
-/// A timer's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerKey(usize);
 
-/// An expiry of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpiredTimer {
     pub(super) key: TimerKey,
     pub(super) owner: TimerOwner,
     pub(super) kind: TimeoutKind,
-    /// The time at which the timer was due.
     pub(super) due_at: Nanos,
     /// The number of further expiries that were due by now and are not reported.
     pub(super) missed: u64,
@@ -44,11 +40,9 @@ struct Timer {
     position: usize,
 }
 
-/// The timers of all consumers.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
-    /// Free entries of `timers`.
     free: Vec<usize>,
     heap: Vec<usize>,
 }
@@ -75,13 +69,11 @@ impl Timers {
         self.free.push(key.0);
     }
 
-    /// Starts a timer's delay again.
     pub(super) fn restart(&mut self, key: TimerKey, now: Nanos) {
         let due_at = now.checked_add(self.timers[key.0].delay);
         self.arm(key.0, due_at);
     }
 
-    /// Returns the time of the next expiry.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.heap.first().map(|key| self.timers[*key].due_at)
     }

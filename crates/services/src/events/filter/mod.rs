@@ -52,7 +52,6 @@ pub struct EventFilter {
     conjunctions: u32,
 }
 
-/// A node of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
@@ -60,7 +59,6 @@ pub(super) struct Node {
     pub(super) end: usize,
 }
 
-/// The condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Type {
@@ -91,7 +89,6 @@ pub(super) enum NodeKind {
     },
 }
 
-/// The input of a filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilterInput<'a> {
     /// The header of an event that a supplier pushed.
@@ -127,7 +124,6 @@ impl EventFilter {
     pub fn dependencies(&self) -> DependencySet {
         let mut set = DependencySet::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            // A set of dependencies declares counts as CORBA's long, so no filter has more nodes.
             let children = i32::try_from(self.children(at).count()).unwrap_or(i32::MAX);
             set = match node.kind {
                 NodeKind::Type { event_type, source } => set.event(EventType(event_type), EventSource(source)),
@@ -190,7 +186,6 @@ impl EventFilter {
         &self.nodes
     }
 
-    /// Returns the indexes of a node's children.
     pub(super) fn children(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.nodes[at].end;
         let first = (at + 1 < end).then_some(at + 1);

@@ -7,7 +7,6 @@ use super::*;
 
 const BOTH: &[FilterBuilder] = &[Basic, Prefix];
 
-/// The application types and the source that the tables use.
 const A: EventType = EventType(16);
 const B: EventType = EventType(17);
 const C: EventType = EventType(18);
@@ -265,7 +264,7 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
     ];
     let no = [
         (BOTH, set()),
-        // A filter of every type, or of a source alone, gets application events only.
+        // A filter of every type, or of a source alone, does not ask for gap events.
         (BOTH, set().event(EventType::ANY, ANY)),
         (BOTH, set().event(EventType::ANY, EventSource(7))),
         (BOTH, set().null()),
@@ -273,7 +272,6 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
         (BOTH, set().masked_type(0, 0xf, 0, GAP.0)),
         (BOTH, set().event(GAP, EventSource(7))),
         (BOTH, set().masked_type(-1, -1, 7, GAP.0)),
-        // A gap event has the source 0, which shares no bit with a mask.
         (BOTH, set().bitmask(-1, -1).event(GAP, ANY)),
         (BOTH, set().negation().event(GAP, ANY)),
         (BOTH, set().negation().event(A, ANY)),

@@ -1,4 +1,4 @@
-//! From the queues to the consumers: the steps of senders, and the questions of pullers.
+//! From the queues to the consumers: the steps of senders, and pulls.
 
 use corelane_sched::task::Nanos;
 
@@ -18,34 +18,32 @@ pub(in crate::events) struct SenderId {
     pub(in crate::events) queue: usize,
 }
 
-/// The next step of a sender.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) enum SenderStep<E> {
-    /// Sends the set, then reports.
+    /// Send the set, then call [`Router::called`].
     Send(DeliverySet<E>),
-    /// Asks the consumer if it exists, then reports.
+    /// Ask the consumer if it exists, then call [`Router::called`].
     Ask,
-    /// Waits until it is woken, or until this time.
+    /// Wait until woken, or until this time.
     Wait(Option<Nanos>),
-    /// Ends. If the flag is true, the sender first calls the consumer's disconnect operation.
+    /// End. If the flag is true, first call the consumer's disconnect operation.
     End(bool),
 }
 
-/// The result of a call of a queued consumer.
+/// The result of a call of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum CallResult {
-    /// The consumer has the set, or exists.
+    /// The call has succeeded.
     Done,
-    /// The consumer answered with an exception.
+    /// The peer has answered with an exception.
     Refused,
-    /// The consumer did not answer.
+    /// The peer has not answered.
     Missed,
-    /// The consumer does not exist, or does not want further events.
+    /// The peer does not exist, or wants no further calls.
     Gone,
 }
 
 impl<E: RoutedEvent, P: Clone> Router<E, P> {
-    /// Returns the next step of a sender.
     pub(in crate::events) fn next_step(&mut self, sender: SenderId, now: Nanos) -> SenderStep<E> {
         let Some(connection) = self.connections.get_mut(&sender.consumer) else { return SenderStep::End(false) };
         let Connection { queues, counts, drops_by_type, ending, .. } = connection;

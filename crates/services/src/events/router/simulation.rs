@@ -54,10 +54,8 @@ impl RoutedEvent for TestEvent {
     }
 }
 
-/// The lifetime of events of the type 17.
 const LIFETIME_OF_17: Duration = Duration::from_nanos(100);
 
-/// A generator of pseudo-random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -78,7 +76,6 @@ struct SimulatedConsumer {
     event_type: i32,
     /// The last event of each source that the consumer got.
     last: HashMap<i32, u64>,
-    /// The lane of each queue.
     lanes: Vec<usize>,
     /// By queue: the drops of which the set tells that is being sent; `None` if none is.
     sending: Vec<Option<u64>>,
@@ -351,8 +348,8 @@ impl Simulation {
         assert_eq!(statistics.consumers.len(), connected.count());
     }
 
-    /// Lets every connected consumer take its sets without a failure, with an event of each type and
-    /// source behind them. Each drop has then been told exactly once.
+    /// Lets each sender send its sets without a failure, then an event of each type and source.
+    /// Each drop must then have been reported exactly once.
     fn settle(&mut self) {
         // The suspensions of silent consumers are over.
         self.now += 1_000;
@@ -450,7 +447,6 @@ impl Simulation {
         }
     }
 
-    /// Ends the channel and all senders.
     fn end(&mut self) {
         for Disconnected { peers, is_called_back } in self.router.remove_all(true) {
             if peers[0] != usize::MAX {

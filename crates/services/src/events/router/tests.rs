@@ -25,7 +25,6 @@ enum Got {
 }
 
 impl GapScene {
-    /// Creates a router whose consumer's queue has room for `max_sets` sets.
     fn new(transfer: Transfer, max_sets: usize) -> Self {
         let queue = QueueLimits { max_sets, ..QueueLimits::default() };
         let mut router = Router::new(RouterConfig { queue, ..RouterConfig::default() });
@@ -41,7 +40,6 @@ impl GapScene {
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
 
-    /// Pushes an event, and returns the calls of a direct consumer.
     fn push(&mut self) -> Vec<DirectDelivery<TestEvent, ()>> {
         self.pushed += 1;
         let event = TestEvent { number: self.pushed, key: (A.0, 1), bytes: 1, lane: 0, gap: 0, total: 0 };
