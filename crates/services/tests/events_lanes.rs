@@ -22,7 +22,7 @@ use corelane_services::events::{
 
 use self::events_scene::*;
 
-/// The numbers of the urgent and of the other lane.
+/// `rt_info` of the lanes.
 const FAST: i32 = 20;
 const SLOW: i32 = 5;
 
@@ -34,7 +34,6 @@ fn both() -> DependencySet {
     DependencySet::new().disjunction(2).event(A, ANY).event(B, ANY)
 }
 
-/// Connects a consumer that names a lane by each dependency.
 fn connect_in_lane(
     orb: &Orb,
     channel: &EventChannelRef,
@@ -49,7 +48,6 @@ fn connect_in_lane(
     Ok(proxy)
 }
 
-/// Connects a supplier of events that are in these lanes.
 fn supplier(
     channel: &EventChannelRef,
     published: &[(EventType, i32)],
@@ -101,7 +99,7 @@ fn urgent_events_pass_a_consumer_that_is_stuck_in_a_slow_one() {
 #[test]
 fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_own() {
     let scene = Scene::with(two_lanes());
-    // Several threads serve the consumer, which waits in one of them.
+    // Further threads can serve the consumer while one waits at the gate.
     let consumers = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     consumers.root_poa().manager().activate().unwrap();
     let gate = Gate::new();
@@ -199,7 +197,7 @@ fn lanes_that_do_not_exist_are_refused() {
     assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
     let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
     assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
-    // A channel without lanes does not read the numbers.
+    // A channel without lanes ignores the numbers.
     let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
     connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
     supplier(plain.reference(), &[(A, 7)]).unwrap();
@@ -210,7 +208,8 @@ fn lanes_that_do_not_exist_are_refused() {
     assert_eq!(serve(vec![EventLane::new(1).priority(-1)]).unwrap_err().kind(), Kind::BadParam);
 }
 
-/// A consumer in a thread of its own that waits at a gate in each push, with a short queue.
+/// Returns a channel whose consumer waits at a gate in each push and has room for `max_sets` sets
+/// in its queue.
 fn stuck(
     builder: EventChannelBuilder,
     set: &DependencySet,

@@ -354,7 +354,6 @@ fn synced_commits_survive_power_failures_whole() {
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// Returns the number of octets that a start reads from a store that was not closed.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backend(image.opener(), KIND).unwrap();

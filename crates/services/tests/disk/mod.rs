@@ -44,7 +44,6 @@ struct Contents {
     read: usize,
 }
 
-/// A simulated disk. All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
@@ -64,7 +63,7 @@ impl Disk {
         move || disk.clone()
     }
 
-    /// Begins a new log of operations. All earlier operations count as on the disk permanently.
+    /// Begins a new log of operations. Earlier operations are never lost.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.base = contents.image.clone();
