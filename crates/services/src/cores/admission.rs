@@ -25,7 +25,6 @@ use super::saving::{CompletedSave, SaveOutcome};
 use super::task_id::Secrets;
 use crate::store::StoreError;
 
-/// Time between two checks for lost cores.
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
 /// Time from the end of a lease or reservation until the thread `cores/decide` acts on it.
@@ -52,7 +51,6 @@ struct SaveQueue {
     waiting: BTreeMap<u64, WaitingSave>,
     last_waiting: u64,
     max_waiting: usize,
-    /// True once the thread `cores/save` has ended.
     is_ended: bool,
 }
 
@@ -63,7 +61,6 @@ struct WaitingSave {
 }
 
 impl SaveQueue {
-    /// Ends the waits for steps up to `step`.
     fn complete(&mut self, step: u64, result: &Result<(), Arc<StoreError>>) {
         for waiting in self.waiting.values_mut().filter(|waiting| waiting.step <= step) {
             waiting.result.get_or_insert_with(|| result.clone());
@@ -234,13 +231,11 @@ impl SharedAdmission {
                     // The store has been read; the requests wait for the next commit.
                     SaveOutcome::Read => {}
                     SaveOutcome::Failed(error) => {
-                        // The books have taken back all changes that are not saved.
                         state.saves.complete(u64::MAX, &Err(error));
                         retry_at = Some(Monotonic::now() + SAVE_RETRY_INTERVAL);
                     }
                 }
                 if has_revocable || retry_at.is_some() {
-                    // The timings of tasks have been kept or taken back.
                     state.update_dispatch(now);
                     self.pending.notify_one();
                 }
@@ -290,7 +285,6 @@ fn thread_has_ended() -> StoreError {
     StoreError::Unusable { path: None, reason: "the thread that saves has ended".to_owned() }
 }
 
-/// The reason why a promise is not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
     /// As many requests as permitted, this number, wait for the store.
@@ -319,7 +313,6 @@ pub(super) struct SharedBooks {
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
         let has_store = books.has_store();
-        // Without a store no request waits.
         let max_waiting = if has_store { max_waiting.max(1) } else { usize::MAX };
         let state = AdmissionState {
             books,
@@ -436,7 +429,6 @@ impl SharedBooks {
             }
             None => length,
         };
-        // The new lease may end earlier than the old one.
         self.decide();
         Ok(renewed)
     }
@@ -470,7 +462,6 @@ impl SharedBooks {
         }
     }
 
-    /// Waits until the store has all changes of the books. Does nothing for books without a store.
     pub(super) fn save(&self) -> Result<(), Arc<StoreError>> {
         if self.saving.is_some() { self.wait_for_step(self.shared.state.lock()) } else { Ok(()) }
     }
@@ -519,7 +510,6 @@ impl SharedBooks {
         Ok(restored)
     }
 
-    /// Begins the time of the books.
     pub(super) fn begin_time(&self) {
         // A second call has no effect.
         let _ = self.shared.started_at.set(Monotonic::now());

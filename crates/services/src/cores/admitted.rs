@@ -14,10 +14,8 @@ use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 use super::idl::cores::tasks::AdmitError;
 use super::idl::cores::{Promise, TaskSpec, TaskTiming, TasksRef};
 
-/// Pause between two requests for a pending decision.
 const PAUSE: Duration = Duration::from_millis(10);
 const MAX_QUESTIONS: u32 = 1_000;
-/// Time-out of the call that withdraws a task when its handle is dropped.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
 const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -103,7 +101,6 @@ impl Lease {
                     self.has_lapsed.store(true, Ordering::Release);
                     return;
                 }
-                // The next renewal may succeed within the lease.
                 Err(_) => {}
             }
         }
@@ -212,7 +209,6 @@ impl<R> AdmittedTask<R> {
         self.lease.must_stop.store(true, Ordering::Release);
         self.lease.stop.notify_all();
         self.lease.canceller.cancel();
-        // An error means that the thread panicked. The panic hook has reported the panic.
         let _ = renewing.join();
         true
     }

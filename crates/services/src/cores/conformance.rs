@@ -64,7 +64,6 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
     assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
     assert_eq!(books.next_expiry(), Some(2 + limits.default_lease));
-    // If a caller passes an earlier time, the books use the latest time that a caller has passed.
     assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
     assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
@@ -124,7 +123,6 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let core = |core| CoreId { core, ..CoreId::default() };
     let pinned = |execution, on| TaskRequest { pinned: Some(core(on)), ..request(execution * MS, 100 * MS) };
     let lease = 3_600_000 * MS;
-    // Core 0 has no room for the next two tasks.
     let filler = promised(books.admit(&pinned(90, 0), &client(), OWN, 0));
     let low = TaskRequest { criticality: Criticality::Low, lease, ..request(30 * MS, 100 * MS) };
     let low = promised(books.admit(&low, &client(), OWN, 0));
@@ -153,13 +151,11 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     assert!(
         snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
     );
-    // A demoted task can be renewed, but it has no promise.
     books.renew(low.task, OWN, lease, now).unwrap();
     assert_eq!(books.outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
     assert_eq!(books.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(BooksRefusal::CoreLost));
     assert!(matches!(books.admit(&pinned(1, 1), &client(), OWN, now), Err(BooksRefusal::NoSuchCore(..))));
     assert_eq!(books.set_lost_cores(&[core(1)], now), CoreChange::default());
-    // A demoted task gets the room that another task leaves.
     books.withdraw(resident.task, OWN, now + MS).unwrap();
     assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), CoreChange::default());
     let now = 301 * MS;

@@ -7,10 +7,8 @@
 use corelane_sched::task::CoreId;
 use corelane_sys::thread::{self, CpuSet};
 
-/// A watch over the cores of a machine, by the affinity mask of the thread that made it.
 #[derive(Debug)]
 pub(super) struct CoreWatch {
-    /// The cores that were usable at the start.
     cores: Vec<CoreId>,
 }
 

@@ -20,13 +20,11 @@ const HIGHEST_PRIORITY: u32 = 98;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DispatchRules {
     pub(super) enforces_rates: bool,
-    /// True if the jobs of a core run in the order of their deadlines.
     pub(super) by_deadline: bool,
 }
 
 pub(super) struct TaskDispatch {
     secrets: Secrets,
-    /// The POA of task references.
     poa: Poa,
     pool: Option<CorePool>,
     rules: DispatchRules,
@@ -118,10 +116,8 @@ fn object_id(secrets: &Secrets, task: TaskId) -> ObjectId {
     ObjectId::from(&secrets.object_id(task)[..])
 }
 
-/// Recognizes the object keys of task references.
 pub(super) struct TaskKeys {
     secrets: Secrets,
-    /// The part of the keys before the object id.
     prefix: OnceLock<Box<[u8]>>,
 }
 

@@ -44,7 +44,6 @@ struct Entry {
     /// The lost core to which the task returns.
     home: Option<CoreId>,
     starts_at: Nanos,
-    /// The longest lease that the task has got.
     lease: Nanos,
     attachment: Arc<[u8]>,
 }
@@ -55,7 +54,6 @@ impl Entry {
         Task { id, timing, criticality, pinned }
     }
 
-    /// Returns the time at which the state ends without a request.
     fn end(&self) -> Option<Nanos> {
         match self.state {
             EntryState::Reserved { until, .. }
@@ -88,19 +86,16 @@ pub struct MemoryBooks {
     inline: Machine,
     /// All tasks that have a share of a core, and the shares of `left_shares` and `revocable`.
     set: TaskSet,
-    /// Increases with each change of `set`.
     revision: u64,
     /// The revision at which cores were last searched for demoted tasks.
     searched: u64,
     entries: BTreeMap<TaskId, Entry>,
-    /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
     /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
     /// Changes of timings that can be taken back, because the store does not have them yet.
     revocable: BTreeMap<TaskId, RevocableChange>,
-    /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
     /// The times of the latest decisions. Decisions within the last second count towards the
     /// maximum rate.
@@ -256,7 +251,6 @@ impl MemoryBooks {
         }
     }
 
-    /// Counts `count` decisions. Refuses them if the last second would have too many decisions.
     fn count_decisions(&mut self, count: usize) -> Result<(), BooksRefusal> {
         while self.decisions.front().is_some_and(|at| self.now - at >= SECOND) {
             self.decisions.pop_front();
@@ -302,7 +296,6 @@ impl MemoryBooks {
         Err(refusal)
     }
 
-    /// Returns the number that [`BooksLimits::max_tasks`] bounds.
     fn count_with_shares(&self) -> usize {
         self.entries.len() + self.left_shares.len() + self.revocable.len()
     }
@@ -429,7 +422,6 @@ impl Books for MemoryBooks {
             EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
-                // A task that has no core is demoted.
                 let promise = self.promises(&[task]).pop();
                 promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::CoreLost)
             }

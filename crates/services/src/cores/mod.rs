@@ -76,7 +76,6 @@ pub const RECORD_KIND: RecordKind = records::KIND;
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";
 
-/// Name of the POA of task references.
 const TASK_POA: &str = "CorelaneTasks";
 const OBJECT_POA: &str = "CorelaneAdmission";
 

@@ -25,7 +25,6 @@ pub(super) const NUMBER_KEY: &[u8] = b"\x01number";
 pub(super) const SERVER_KEY: &[u8] = b"\x01server";
 const PROMISE: u8 = 2;
 
-/// The part of a promise that outlives the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedPromise {
     /// The request as it is now. Its `lease` is the longest lease that the task has got.
@@ -94,7 +93,6 @@ pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
     out
 }
 
-/// The octets of a record that have not been read.
 pub(super) struct Fields<'r>(pub(super) &'r [u8]);
 
 impl<'r> Fields<'r> {

@@ -37,25 +37,19 @@ pub(super) struct ServerData {
     pub(super) tags: TagKey,
     /// The addresses of the core pool; without a pool, the addresses of the ORB.
     pub(super) pool: Vec<String>,
-    /// A list of addresses for each endpoint of tasks.
     pub(super) endpoints: Vec<Vec<String>>,
 }
 
-/// The addresses of a task's references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReferenceAddress {
-    /// The task has no reference yet.
     #[default]
     None,
-    /// The addresses of the pool.
     Pool,
-    /// The addresses of the task's endpoint.
     Endpoint(Vec<String>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskAttachment {
-    /// The stringified reference of the target.
     pub(super) target: String,
     pub(super) address: ReferenceAddress,
 }
@@ -74,7 +68,6 @@ impl From<BadRecord> for SystemException {
     }
 }
 
-/// Returns the server data of an earlier process; `None` if the books have none.
 pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRecord> {
     match books.server_data() {
         [] => Ok(None),

@@ -10,7 +10,6 @@ use corelane_sched::task::TaskId;
 use super::records::{self, CoresRecord, NUMBER_KEY, SERVER_KEY, SavedPromise};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// The content of a store of books.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedBooks {
     pub(super) revision: Revision,
@@ -55,7 +54,6 @@ impl SavedBooks {
     }
 }
 
-/// The changes that the store does not have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedChanges {
     /// `None` for a task that has ended.

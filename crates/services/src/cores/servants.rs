@@ -18,16 +18,13 @@ use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 use super::monitoring;
 
-/// The time-out of the call that checks that a target exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of records of jobs in a reply.
 const MAX_BATCH: u32 = 1_000;
 /// The longest span for which a client can have jobs recorded: 1 h.
 const MAX_RECORDING: Nanos = 3_600_000_000_000;
 
 pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
-    /// The POA of task references.
     pub(super) poa: Poa,
     pub(super) pool: Option<CorePool>,
     /// The references of the admission object and of a task. Targets must have one of their
@@ -192,7 +189,6 @@ impl TasksServant {
         promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
     }
 
-    /// Makes promises, and returns them when the store has them.
     fn saved_promises<E: From<SystemException>>(
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<Vec<idl::Promise>, E>,

@@ -44,11 +44,8 @@ struct BooksSimulation {
     chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
     uses: Vec<CoreUse>,
     leases: BTreeMap<TaskId, Nanos>,
-    /// Tasks whose decisions were pending when the books were observed last.
     pending: BTreeSet<TaskId>,
-    /// Tasks that have ended according to the model.
     ended: BTreeSet<TaskId>,
-    /// Tasks whose end the books have reported.
     told_ended: BTreeSet<TaskId>,
     seen: BTreeMap<&'static str, usize>,
 }
@@ -339,7 +336,6 @@ impl BooksSimulation {
         let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
-        // In half of the cases the books change during the search.
         if self.random.below(2) == 0 {
             self.admit();
             self.observe();
@@ -462,7 +458,6 @@ impl BooksSimulation {
             }
             self.observe();
         }
-        // Without further requests, all tasks must end.
         for _ in 0..1_000 {
             while let Some(undecided) = self.books.next_pending_decision(self.now) {
                 self.books.apply_decision(undecided.decide(), self.now);

@@ -69,7 +69,6 @@ impl Store for FlakyStore {
     }
 }
 
-/// A promise as its client or the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPromise {
     token: Token,
@@ -234,7 +233,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Repeats a change that was refused, as a client does. The store may have it.
     fn repeat_change(&mut self) {
         let Some((task, timing)) = self.refused.pop() else { return };
         if let Some(token) = self.wanted.get(&task).map(|known| known.token) {
@@ -325,7 +323,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Checks that the books have exactly these promises, and that each core meets their deadlines.
     fn compare(&mut self, expected: &Promises) {
         let records = self.records();
         let timings = |promises: &Promises| -> BTreeMap<TaskId, Timing> {

@@ -43,7 +43,6 @@ impl TagKey {
     }
 }
 
-/// The secrets of a server, from which it computes tags and tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: TagKey,

@@ -42,7 +42,6 @@ use self::callbacks::Callbacks;
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
-/// Maximum number of events without content that a channel keeps for later pushes.
 const MAX_SPARE_EVENTS: usize = 64;
 
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
@@ -52,7 +51,6 @@ thread_local! {
     static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
-    /// Number of pushes to direct consumers that the thread is in.
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -68,15 +66,12 @@ pub(super) struct ChannelConfig {
     pub(super) cos_events: CosEvents,
     /// The lanes; none if the supplier's thread calls the consumers of this process.
     pub(super) lanes: LaneTable,
-    /// Sets the priority of the lanes' threads.
     pub(super) current: Option<RtCurrent>,
-    /// True if clients may destroy the channel.
     pub(super) is_destroyed_by_clients: bool,
     /// True if a peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
     /// The deadline of each call to a peer, and the reaction to peers that do not answer.
     pub(super) misses: MissPolicy,
-    /// The time from one question for events to the next, if the supplier had none.
     pub(super) pull_interval: Duration,
     pub(super) pull_timeout: Duration,
     pub(super) max_waiting_pulls: usize,
@@ -85,7 +80,6 @@ pub(super) struct ChannelConfig {
 struct ChannelState {
     router: ChannelRouter,
     objects: HashMap<ProxyId, ObjectId>,
-    /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
     /// Events without content that senders have left, for later pushes.
@@ -173,7 +167,6 @@ impl SharedChannel {
         Monotonic::now().as_nanos()
     }
 
-    /// Adds a proxy for a consumer, and activates the servant that `servant` returns for it.
     pub(super) fn obtain_consumer<R: Reference>(
         &self,
         servant: impl FnOnce(ProxyId) -> Servant,
@@ -638,11 +631,9 @@ pub(super) enum PullRefusal {
     NotConnected,
 }
 
-/// A push to direct consumers, perhaps during another push of the same thread.
 struct NestedPush;
 
 impl NestedPush {
-    /// Returns `None` if the thread is in too many pushes.
     fn enter() -> Option<Self> {
         let depth = NESTED_PUSHES.get();
         (depth < MAX_NESTED_PUSHES).then(|| NESTED_PUSHES.set(depth + 1)).map(|()| NestedPush)

@@ -23,20 +23,14 @@ pub(super) struct Correlation<E> {
 
 #[derive(Debug)]
 struct Group<E> {
-    /// For each child: true if the child has contributed since the last delivery.
     arrived: Box<[bool]>,
-    /// Number of children that have not contributed.
     missing: usize,
-    /// The contributions in the order in which they arrived.
     held: Vec<Occurrence<E>>,
 }
 
-/// The result of offering an input to a subtree.
 enum Outcome {
     Rejected,
-    /// The subtree accepts the input, and passes nothing to its parent.
     Absorbed,
-    /// The subtree accepts the input, and passes the occurrence to its parent.
     Passed,
     /// The conjunction with this ordinal is complete, and passes the occurrences that it holds to
     /// its parent.
@@ -69,7 +63,6 @@ impl<E: Clone> Correlation<E> {
         }
     }
 
-    /// Empties all groups, and keeps their memory.
     pub(super) fn clear(&mut self) {
         if !mem::take(&mut self.is_dirty) {
             return;
@@ -106,7 +99,6 @@ impl<E: Clone> Correlation<E> {
         }
     }
 
-    /// Returns the number of the first child that accepts the input, and the outcome of this child.
     fn first_taker(
         &mut self,
         filter: &EventFilter,

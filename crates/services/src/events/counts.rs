@@ -94,7 +94,8 @@ pub struct DeliveryCounts {
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,
-    /// Sets whose call is running.
+    /// Sets whose call is running. A set that the supplier's thread delivers counts as delivered
+    /// until its call fails.
     pub in_flight: u64,
     /// Sets that the consumer did not get.
     pub dropped: DropCounts,
@@ -166,7 +167,6 @@ pub(super) struct ChannelSummary {
     pub(super) unpublished: u64,
     pub(super) suppliers: usize,
     pub(super) consumers: usize,
-    /// The sum over all consumers, connected or not.
     pub(super) sets: DeliveryCounts,
 }
 

@@ -263,7 +263,6 @@ enum TokenKind<'t> {
     Word(&'t str),
     /// A text that begins with a digit or `-`.
     Number(&'t str),
-    /// One of `( ) , & =`.
     Sign(char),
 }
 
@@ -329,9 +328,7 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterExpressionError> {
 struct Parser<'t> {
     tokens: Vec<Token<'t>>,
     next: usize,
-    /// The column behind the text.
     end: usize,
-    /// Number of expressions around the present one.
     depth: usize,
     names: &'t EventNames,
 }
@@ -362,12 +359,10 @@ impl<'t> Parser<'t> {
         if self.take_if(TokenKind::Sign(sign)) { Ok(()) } else { self.refuse(&format!("`{sign}`")) }
     }
 
-    /// Reads filters with `or` between them.
     fn alternatives(&mut self) -> Parsed {
         self.chain("or", Designator::Disjunction, Self::conditions)
     }
 
-    /// Reads filters with `and` between them.
     fn conditions(&mut self) -> Parsed {
         self.chain("and", Designator::LogicalAnd, Self::operand)
     }

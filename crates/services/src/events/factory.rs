@@ -103,7 +103,6 @@ impl EventChannelFactory {
 #[derive(Default)]
 struct CreatedChannels {
     by_name: HashMap<String, EventChannel>,
-    /// Number of channels that clients created without a name.
     unnamed: u64,
 }
 
@@ -127,7 +126,6 @@ fn is_supported(key: &[NameComponent]) -> bool {
     matches!(key, [only] if only.id == "EventChannel" && only.kind == "object interface")
 }
 
-/// Returns the value of a criterion, or InvalidCriteria if it has another type.
 fn value<T: Typed>(criterion: &NameValuePair) -> Result<T, CreateObjectError> {
     criterion.value.extract().map_err(|_| InvalidCriteria { invalid_criteria: vec![criterion.clone()] }.into())
 }

@@ -53,7 +53,6 @@ pub fn event_filters(input: &[u8]) {
 /// Reads a dependency: its type, its source, and its time as a factor and a power of two.
 fn header(octets: &[u8]) -> EventHeader {
     let octet = |index: usize| octets.get(index).copied().unwrap_or_default();
-    // Types from 0 to 127 and all values of few bits; sources from -128 to 127.
     let event_type = if octet(0) < 128 { i32::from(octet(0)) } else { i32::from(octet(0)) << (octet(0) & 31) };
     let creation_time = u64::from(octet(2)).checked_shl(u32::from(octet(3))).unwrap_or(u64::MAX);
     EventHeader {

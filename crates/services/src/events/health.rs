@@ -39,13 +39,10 @@ impl Default for MissPolicy {
 pub(super) enum NextCall {
     /// The next event.
     Event,
-    /// The question if the consumer exists.
     Question,
-    /// No call before this time.
     WaitUntil(Nanos),
 }
 
-/// The misses of one consumer since its last answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConsumerHealth {
     misses: u32,

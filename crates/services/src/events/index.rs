@@ -13,7 +13,6 @@ use super::header::EventHeader;
 /// of 0 means every source.
 type Key = (i32, i32);
 
-/// The key of all events.
 const EVERYTHING: Key = (0, 0);
 
 /// A list of the index: the consumers whose filters have a key of the described form. There are

@@ -115,7 +115,6 @@ impl LaneTable {
         Ok(most_urgent)
     }
 
-    /// Gives the calling thread the priority of a lane.
     pub(super) fn enter(&self, lane: usize, current: Option<&RtCurrent>) {
         let priority = self.0.get(lane).and_then(|lane| lane.priority);
         if let (Some(priority), Some(current)) = (priority, current) {

@@ -51,7 +51,6 @@ impl Peer {
         self.reference().is_some_and(ObjectRef::is_collocated)
     }
 
-    /// Pushes a set to a consumer, with the time-out of the consumer's reference.
     pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
@@ -60,7 +59,6 @@ impl Peer {
         }
     }
 
-    /// Asks a consumer if it exists.
     pub(super) fn ask(&self) -> CallResult {
         match self.reference().map(ObjectRef::non_existent) {
             None | Some(Ok(true)) => CallResult::Gone,

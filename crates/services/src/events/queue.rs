@@ -52,7 +52,6 @@ pub(super) type LatestKey = (i32, i32);
 pub(super) struct QueuedSet<S> {
     pub(super) set: S,
     pub(super) bytes: usize,
-    /// The type of the first event.
     pub(super) event_type: i32,
     /// The type and source of the only event; `None` for sets of several events.
     pub(super) key: Option<LatestKey>,

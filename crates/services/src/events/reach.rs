@@ -102,9 +102,7 @@ impl EventFilter {
 
 #[derive(Clone, Copy)]
 enum Offer {
-    /// The published event with this number.
     Event(usize),
-    /// The timeout of this node, with its kind and its delay or period.
     Timeout(usize, TimeoutKind, Nanos),
 }
 
@@ -234,7 +232,6 @@ fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
     sets
 }
 
-/// Returns the groups of which any of these sets has an event.
 fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
     match sets {
         [one] => one.groups.clone(),

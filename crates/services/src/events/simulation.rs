@@ -160,7 +160,6 @@ impl Naive {
         None
     }
 
-    /// Empties the groups and starts the deadlines again, except the deadline that expired.
     fn clear(&mut self, now: u64, expired: Option<usize>) {
         self.arrived.fill(false);
         self.held.clear();
@@ -280,7 +279,6 @@ fn limits() -> FilterLimits {
     FilterLimits { min_period: UNIT, ..FilterLimits::default() }
 }
 
-/// Sorts by consumer and keeps the order of each consumer's sets.
 fn by_consumer(mut log: Log) -> Log {
     log.sort_by_key(|(consumer, _)| *consumer);
     log

@@ -41,7 +41,6 @@ struct EncodedData {
 
 #[derive(Debug, Default)]
 pub(super) struct StoredEvent {
-    /// The event with the time at which the channel received it.
     event: rtec::Event,
     lane: usize,
     bytes: OnceLock<usize>,
@@ -170,7 +169,6 @@ impl StoredEvent {
     }
 }
 
-/// Returns the part of a header that filters and routing use.
 pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
     EventHeader {
         event_type: EventType(header.r#type),
@@ -215,7 +213,6 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Calls `push` with the events of a set, for a consumer in this process.
 pub(super) fn with_events<R>(
     set: &DeliverySet<Arc<StoredEvent>>,
     now: Nanos,

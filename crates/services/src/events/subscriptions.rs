@@ -119,7 +119,6 @@ pub struct Subscriptions<E> {
     /// Number of pushes so far. `Consumer::last_push` records it for the consumers to which the
     /// present event was offered.
     pushes: u64,
-    /// The latest time of any call.
     now: Nanos,
 }
 
@@ -139,7 +138,6 @@ struct Consumer<E> {
     timers: Box<[TimerKey]>,
     /// The deadlines among `timers`. Each delivery to the consumer starts them again.
     deadlines: Box<[TimerKey]>,
-    /// The number of the last push that was offered to the consumer.
     last_push: u64,
 }
 

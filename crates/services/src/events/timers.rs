@@ -90,7 +90,6 @@ impl Timers {
         Some(ExpiredTimer { key: TimerKey(key), owner, kind, due_at, missed })
     }
 
-    /// Sets the next expiry of a timer; `None` if it has none.
     fn arm(&mut self, key: usize, due_at: Option<Nanos>) {
         let position = self.timers[key].position;
         match (due_at, position) {

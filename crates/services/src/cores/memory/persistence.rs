@@ -34,7 +34,6 @@ impl Entry {
         SavedPromise { request, client, token, core: self.core, home: self.home, attachment }
     }
 
-    /// Returns true if the saved promise has the entry's timing and attachment.
     fn is_saved_as(&self, saved: &SavedPromise) -> bool {
         self.request.timing == saved.request.timing && self.attachment == saved.attachment
     }
@@ -207,7 +206,6 @@ impl MemoryBooks {
         }
     }
 
-    /// Makes the changes final whose timings are saved.
     pub(in crate::cores) fn keep_changes(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
         let is_saved = |task: &&TaskId| {
             let timing = self.entries.get(task).map(|entry| entry.request.timing);
@@ -217,7 +215,6 @@ impl MemoryBooks {
         kept.into_iter().for_each(|task| self.keep_change(task));
     }
 
-    /// Returns the old timings of the changes that can be taken back.
     pub(in crate::cores) fn revocable_timings(&self) -> Vec<(TaskId, Timing)> {
         self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }

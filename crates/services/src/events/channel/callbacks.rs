@@ -106,7 +106,6 @@ impl SharedChannel {
         }
     }
 
-    /// Returns the reference with the time-out of the channel's calls.
     pub(in crate::events) fn timed<R: Reference>(&self, reference: &R) -> R {
         reference.with_timeout(self.config.misses.send_timeout)
     }

@@ -48,7 +48,6 @@ pub enum FilterBuilder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFilter {
     nodes: Box<[Node]>,
-    /// Number of conjunctions in the tree.
     conjunctions: u32,
 }
 
@@ -91,7 +90,6 @@ pub(super) enum NodeKind {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilterInput<'a> {
-    /// The header of an event that a supplier pushed.
     Event(&'a EventHeader),
     /// The index of the node of the timeout that expired.
     Timeout(usize),

@@ -24,7 +24,6 @@ pub(super) fn build(
 struct Place {
     /// Depth of the filter: 1 plus the number of filters that enclose it.
     depth: usize,
-    /// True if one of the enclosing filters is a group.
     is_in_group: bool,
 }
 
@@ -202,7 +201,6 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Returns the next dependency, which the designator at `parent` needs.
     fn take(&mut self, parent: usize) -> Result<EventHeader, FilterError> {
         let header = self.set.get(self.next).ok_or(FilterError::Cut { at: parent })?;
         self.next += 1;

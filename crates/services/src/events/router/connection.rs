@@ -56,7 +56,6 @@ pub(in crate::events) struct NewConsumer<P> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct Publication {
     pub(in crate::events) header: EventHeader,
-    /// The lane that the supplier names for these events.
     pub(in crate::events) lane: Option<usize>,
 }
 
@@ -69,7 +68,6 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
-/// A queue of a consumer, and the state of its sender.
 #[derive(Debug)]
 pub(super) struct SenderQueue<E, P> {
     pub(super) lane: usize,
@@ -97,7 +95,6 @@ pub(super) struct Connection<E, P> {
     pub(super) is_gateway: bool,
     /// The types and sources that observers are told.
     pub(super) wanted: Box<[EventHeader]>,
-    /// True while the consumer has suspended its connection.
     pub(super) is_suspended: bool,
     pub(super) wants_gaps: bool,
     pub(super) counts: DeliveryCounts,

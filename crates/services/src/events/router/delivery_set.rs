@@ -11,7 +11,6 @@ use crate::events::subscriptions::Occurrence;
 pub(in crate::events) trait RoutedEvent: Clone {
     /// Returns the number of bytes that the event counts in a queue.
     fn bytes(&self) -> usize;
-    /// Returns the event's type and source.
     fn key(&self) -> LatestKey;
     fn lane(&self) -> usize;
     /// Sets the event's lane. Must be called before the event is cloned.
@@ -52,7 +51,6 @@ impl<E: RoutedEvent> DeliverySet<E> {
         self.as_slice().iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Returns the event if the set has only one.
     pub(in crate::events) fn into_only_event(self) -> Option<E> {
         match self {
             Self::One(Occurrence::Event(event)) => Some(event),

@@ -182,7 +182,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Ok((id, replaced))
     }
 
-    /// Connects a supplier. Returns the peer that it replaces.
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
@@ -225,7 +224,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         peers
     }
 
-    /// Returns the peer of a supplier's proxy, if one is connected.
     pub(super) fn supplier(&self, proxy: ProxyId) -> Option<&P> {
         self.suppliers.get(&proxy)?.as_ref().map(|supplier| &supplier.peer)
     }

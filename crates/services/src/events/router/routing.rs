@@ -49,7 +49,6 @@ pub(in crate::events) enum PushRefusal {
 }
 
 impl<E: RoutedEvent, P: Clone> Router<E, P> {
-    /// Routes an event of a supplier, after the timeouts that are due.
     pub(in crate::events) fn push(
         &mut self,
         supplier: ProxyId,

@@ -30,7 +30,6 @@ pub(in crate::events) enum SenderStep<E> {
     End(bool),
 }
 
-/// The result of a call of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum CallResult {
     /// The call has succeeded.

@@ -21,7 +21,6 @@ use crate::events::subscriptions::{ConsumerId, Occurrence};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TestEvent {
-    /// The number of the push.
     pub(super) number: u64,
     pub(super) key: LatestKey,
     pub(super) bytes: usize,
@@ -74,7 +73,6 @@ struct SimulatedConsumer {
     id: ConsumerId,
     transfer: Transfer,
     event_type: i32,
-    /// The last event of each source that the consumer got.
     last: HashMap<i32, u64>,
     lanes: Vec<usize>,
     /// By queue: the drops of which the set tells that is being sent; `None` if none is.
@@ -289,7 +287,6 @@ impl Simulation {
         }
     }
 
-    /// Runs a step of a sender, or ends the call that is running.
     fn run_sender(&mut self) {
         let Some(at) = self.any_consumer() else { return };
         if self.consumers[at].transfer != Transfer::Queued {
@@ -424,7 +421,6 @@ impl Simulation {
         }
     }
 
-    /// Runs a sender without a failure until it has nothing to do.
     fn settle_sender(&mut self, at: usize, queue: usize) {
         if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {
             return;

@@ -9,7 +9,6 @@ use crate::events::subscriptions::Occurrence;
 
 const A: EventType = EventType(16);
 
-/// A router with a supplier, and a consumer of the type A that asks for gap events.
 struct GapScene {
     router: Router<TestEvent, ()>,
     supplier: ProxyId,

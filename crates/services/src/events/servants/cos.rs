@@ -214,7 +214,6 @@ impl PushConsumer for PushSupplierProxy {
 
 impl ProxyPushConsumer for PushSupplierProxy {
     fn connect_push_supplier(&self, push_supplier: Option<&PushSupplierRef>) -> Result<(), ConnectPushSupplierError> {
-        // A supplier without an object gets no disconnect callback.
         let object = match push_supplier {
             Some(supplier) => PeerObject::CosSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,

@@ -167,7 +167,6 @@ impl ProxyPushConsumer for SupplierProxy {
         push_supplier: Option<&PushSupplierRef>,
         qos: &SupplierQOS,
     ) -> Result<(), ConnectPushSupplierError> {
-        // A supplier without an object gets no disconnect callback.
         let object = match push_supplier {
             Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,
