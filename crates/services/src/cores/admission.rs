@@ -287,7 +287,7 @@ fn thread_has_ended() -> StoreError {
 
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
-    /// As many requests as permitted, this number, wait for the store.
+    /// This maximum number of requests wait for the store.
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,
@@ -522,7 +522,6 @@ impl SharedBooks {
         let now = self.shared.now();
         state.update_dispatch(now);
         drop(state);
-        // The thread `cores/decide` begins to watch the cores of the pool.
         self.decide();
     }
 

@@ -174,8 +174,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Ends a promise at time `at`. A task that has started keeps its share until the deadline of a
-    /// job that arrived just before `at`. Any other task is removed.
+    /// Ends a promise at time `at`. A task that has started on a core keeps its share until the
+    /// deadline of a job that arrived just before `at`. Any other task is removed.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
         self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return };

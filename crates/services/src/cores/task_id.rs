@@ -70,7 +70,7 @@ impl Secrets {
         octets
     }
 
-    /// Returns `None` if this server did not make the object id.
+    /// Returns `None` if the tag in the object id is wrong.
     pub(super) fn task(&self, object_id: &[u8]) -> Option<TaskId> {
         let task = TaskId(u64::from_be_bytes(*object_id.first_chunk()?));
         (object_id == self.object_id(task)).then_some(task)

@@ -646,7 +646,7 @@ impl Drop for NestedPush {
     }
 }
 
-/// Ends the channel when its servants, which have this value, are dropped.
+/// Ends the channel when the servant that owns this value is dropped.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {

@@ -206,7 +206,7 @@ impl Directory {
         log.after(start, limits)
     }
 
-    /// Runs an operation in a batch, and returns its result after the batch's commit.
+    /// Runs an operation in a batch, and waits for the result.
     pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);

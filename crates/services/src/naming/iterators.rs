@@ -25,7 +25,6 @@ pub(super) struct IteratorLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IteratorPosition {
     pub(super) context: ContextId,
-    /// `None` before the first binding is returned.
     pub(super) cursor: Option<ListCursor>,
 }
 
@@ -98,7 +97,6 @@ impl Iterators {
         self.entries.get_mut(&id).map(|entry| &mut entry.place)
     }
 
-    /// Returns false if the iterator had ended before.
     pub(super) fn close(&mut self, id: IteratorId) -> bool {
         let Some(entry) = self.entries.remove(&id) else { return false };
         self.forget_use(entry.client, entry.used);

@@ -168,10 +168,10 @@ impl NamingConfig {
         self
     }
 
-    /// Sets the maximum number of operations that change contexts at the same time; further
-    /// operations raise TRANSIENT. Each of them occupies a thread of the pool while it waits for
-    /// the store. Permit fewer than the pool has threads, so that names are resolved even while the
-    /// disk does not respond. Default: no maximum.
+    /// Sets the maximum number of requests that change contexts at the same time; further requests
+    /// raise TRANSIENT. Each of them occupies a thread of the pool while it waits for the store.
+    /// Permit fewer than the pool has threads, so that names are resolved even while the disk does
+    /// not respond. Default: no maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;

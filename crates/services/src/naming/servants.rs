@@ -188,7 +188,6 @@ impl ServiceState {
 struct WaitingThread<'c>(&'c Mutex<usize>);
 
 impl<'c> WaitingThread<'c> {
-    /// Returns `None` if `max` threads wait.
     fn begin(count: &'c Mutex<usize>, max: usize) -> Option<Self> {
         let mut waiting = count.lock();
         if *waiting >= max {
@@ -216,7 +215,6 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// The environment with which decoders create references.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }
@@ -592,7 +590,6 @@ impl ContextRequest<'_, '_, '_> {
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
-    /// Decodes a reference; `None` for a nil reference.
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {

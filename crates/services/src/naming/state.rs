@@ -167,7 +167,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without any context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -455,7 +454,6 @@ impl Loader {
     }
 }
 
-/// The error of a change in a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 

@@ -16,7 +16,6 @@ const WIDTH: usize = 1 << BITS;
 pub(super) trait TrieItem: Clone {
     type Key: ?Sized;
 
-    /// Compares the item's key with `key`, in any total order.
     fn compare(&self, key: &Self::Key) -> Ordering;
 }
 

@@ -101,10 +101,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the lanes, at most 16, the most urgent first. A separate thread calls a consumer for
-    /// each of its lanes, also in the channel's process. Default: none; the supplier's thread then
-    /// calls consumers in the channel's process, and a separate thread calls each consumer in
-    /// another process.
+    /// Sets the lanes, at most 16, the most urgent first. A push consumer has a separate thread for
+    /// each of its lanes, even in the channel's process. Default: none; the supplier's thread then
+    /// calls push consumers in the channel's process, and any other push consumer has one thread.
     ///
     /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes gets
     /// all its sets in the most urgent of these lanes. Any other consumer gets each event in the lane

@@ -116,10 +116,10 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         self.drops_by_type.count(event_type, reason);
     }
 
-    /// Returns a gap event if one is due, as a set that is counted as routed, and the drops of which
-    /// it tells. After a failed gap event, the next one waits until a set has been sent, or, if there
-    /// is none, for a further drop. Otherwise a consumer that refuses gap events would get them
-    /// without end, and never its sets.
+    /// Returns a gap event if one is due, with the drops that it reports, and counts it as routed.
+    /// After a failed gap event, the next one waits until a set has been sent, or, if no set is
+    /// queued, for a further drop. Otherwise a consumer that refuses gap events would never get a
+    /// set.
     pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
         if !self.wants_gaps || self.is_suspended || self.told == self.counts.dropped {
             return None;
