@@ -21,7 +21,7 @@ const SECOND: Nanos = 1_000 * MS;
 
 pub(super) type MakeBooks = dyn Fn(Machine, BooksLimits) -> Box<dyn Books>;
 
-/// A period in which jobs of a task may run on a core.
+/// A time span in which jobs of a task may run on a core.
 #[derive(Clone, Copy, Debug)]
 struct CoreUse {
     task: TaskId,

@@ -28,7 +28,7 @@ pub struct EventNames {
 }
 
 impl EventNames {
-    /// Returns names without an entry: types and sources are numbers.
+    /// Returns an empty set of names.
     #[must_use]
     pub const fn new() -> Self {
         Self { types: BTreeMap::new(), sources: BTreeMap::new() }

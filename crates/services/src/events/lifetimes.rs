@@ -13,7 +13,7 @@ use super::subscriptions::Occurrence;
 /// enters a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventLifetimes {
-    /// The lifetime of the types without an entry; without end if `None`.
+    /// The lifetime of the types that are not in `by_type`; `None` means without end.
     pub(super) default: Option<Duration>,
     pub(super) by_type: HashMap<EventType, Duration>,
 }

@@ -1,4 +1,4 @@
-//! The counts of a server's channels for clients, and the control object for permitted users.
+//! The counts of a server's channels for clients, and the control object that destroys channels.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

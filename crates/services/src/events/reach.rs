@@ -28,7 +28,7 @@ pub enum SetTrigger {
     Timeout(TimeoutKind, Nanos),
 }
 
-/// A kind of set that a filter delivers. Within any time, at most as many sets arrive as jobs of a
+/// A kind of set that a filter delivers. In any interval, at most as many sets arrive as jobs of a
 /// periodic task with this period and jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetArrival {
@@ -37,8 +37,8 @@ pub struct SetArrival {
     /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
     /// expires once.
     pub period: Option<Nanos>,
-    /// The time by which a set may be late in its period: a conjunction may hold an event for its
-    /// next set.
+    /// Jitter of the arrivals in nanoseconds. A conjunction has jitter, because it may hold an
+    /// event for its next set.
     pub jitter: Nanos,
     /// The published events that the set may contain. An event is there as often as the set may
     /// contain it.

@@ -147,8 +147,8 @@ impl StoredEvent {
         self.value.get_or_init(|| Any::new(&self.event)).as_ref().map_err(Clone::clone)
     }
 
-    /// The data are encoded once for all connections that have the version and code sets of the
-    /// first one.
+    /// Encodes small data once for all connections that have the version and code sets of the first
+    /// one.
     fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;

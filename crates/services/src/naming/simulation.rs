@@ -166,8 +166,8 @@ impl NamingModel {
     }
 }
 
-/// An iterator of a simulated client: the bindings that it has returned, and the bindings that lasted since it was
-/// opened, which it must return before its end.
+/// An iterator of a simulated client. It must return each of the bindings `lasting`, which have
+/// existed since it was opened.
 struct Listing {
     context: u64,
     client: ClientId,

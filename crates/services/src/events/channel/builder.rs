@@ -55,9 +55,9 @@ impl Default for EventChannelBuilder {
 }
 
 impl EventChannelBuilder {
-    /// Sets the name: 1 to 64 letters, digits and the characters `-_.`. The plain key `NAME`
-    /// reaches the channel by CORBA's Event Service, and `NAME.rtec` by TAO's Real-time Event Service.
-    /// Default: `EventChannel`.
+    /// Sets the name: 1 to 64 ASCII letters, digits and characters `-_.`. The plain key `NAME`
+    /// reaches the channel by CORBA's Event Service, and `NAME.rtec` by TAO's Real-time Event
+    /// Service. Default: `EventChannel`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();

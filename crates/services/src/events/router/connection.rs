@@ -83,7 +83,7 @@ pub(super) struct SenderQueue<E, P> {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) event_type: i32,
-    /// The drops of which the set tells, if it is a gap event.
+    /// The drops that a gap event reports; `None` for any other set.
     pub(super) gap: Option<Box<DropCounts>>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Connection<E, P> {
     pub(super) queues: Box<[SenderQueue<E, P>]>,
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
-    /// The types and sources that observers are told.
+    /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
     pub(super) is_suspended: bool,
     pub(super) wants_gaps: bool,
@@ -133,8 +133,8 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, &self.told, now))), Box::new(untold)))
     }
 
-    /// Counts a set whose call has failed. The next gap event tells of it, and of the drops of which
-    /// the set should have told.
+    /// Counts a set whose call has failed. The next gap event reports it, and the drops that the
+    /// set itself should have reported.
     pub(super) fn count_failed(&mut self, event_type: i32, reason: DropReason, gap: Option<&DropCounts>) {
         self.count_drop(event_type, reason);
         if let Some(gap) = gap {

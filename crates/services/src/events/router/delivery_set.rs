@@ -15,7 +15,7 @@ pub(in crate::events) trait RoutedEvent: Clone {
     fn lane(&self) -> usize;
     /// Sets the event's lane. Must be called before the event is cloned.
     fn in_lane(self, lane: usize) -> Self;
-    /// Returns the gap event that tells of the drops `untold`, and of all drops since the consumer was
+    /// Returns a gap event that reports the drops `untold`, and all drops since the consumer was
     /// connected.
     fn gap(untold: &DropCounts, total: &DropCounts, now: Nanos) -> Self;
 }

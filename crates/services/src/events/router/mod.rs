@@ -45,9 +45,9 @@ pub struct ChannelLimits {
     pub max_consumers: usize,
     /// Maximum number of proxies of suppliers, connected or not.
     pub max_suppliers: usize,
-    /// Maximum number of threads that send. In a channel without lanes, each consumer in another
-    /// process has one. In a channel with lanes, each consumer has one, or one for each lane if it
-    /// names no `rt_info`. Consumers that pull have none.
+    /// Maximum number of threads that send. In a channel without lanes, each push consumer in
+    /// another process has one. In a channel with lanes, each push consumer has one, or one for
+    /// each lane if it names no `rt_info`.
     pub max_senders: usize,
     /// Maximum number of suppliers from which the channel pulls. Each has a thread.
     pub max_pulled_suppliers: usize,

@@ -37,7 +37,7 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     pub(in crate::events) consumer: ConsumerId,
     pub(in crate::events) peer: P,
     pub(in crate::events) set: DeliverySet<E>,
-    /// The drops of which the set tells, if it is a gap event.
+    /// The drops that a gap event reports; `None` for any other set.
     gap: Option<Box<DropCounts>>,
 }
 

@@ -25,9 +25,9 @@ pub(super) struct TestEvent {
     pub(super) key: LatestKey,
     pub(super) bytes: usize,
     pub(super) lane: usize,
-    /// The drops of which a gap event tells.
+    /// The number of drops that a gap event reports.
     pub(super) gap: u64,
-    /// All drops since the consumer was connected, in a gap event.
+    /// The number of all drops since the consumer was connected, in a gap event.
     pub(super) total: u64,
 }
 
@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// A consumer as the simulation knows it. In the router, the peer of each of its queues is its number.
+/// The index of the consumer in `Simulation::consumers` is the peer of each of its queues.
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
@@ -75,10 +75,11 @@ struct SimulatedConsumer {
     event_type: i32,
     last: HashMap<i32, u64>,
     lanes: Vec<usize>,
-    /// By queue: the drops of which the set tells that is being sent; `None` if none is.
+    /// For each queue: the number of drops that the set in flight reports; `None` without a set in
+    /// flight.
     sending: Vec<Option<u64>>,
     wants_gaps: bool,
-    /// Number of drops told by the gap events that the consumer has got.
+    /// Number of drops that the gap events of the consumer have reported.
     told: u64,
     /// The total in the last gap event.
     told_total: u64,
@@ -248,8 +249,8 @@ impl Simulation {
         assert_eq!(refused, Err(PushRefusal::NoProxy));
     }
 
-    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has queues.
-    /// Returns the number of drops of which the set tells.
+    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has
+    /// queues. Returns the number of drops that the set reports.
     fn take(&mut self, at: usize, queue: Option<usize>, set: &DeliverySet<TestEvent>) -> u64 {
         let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
         let consumer = &mut self.consumers[at];
@@ -311,7 +312,8 @@ impl Simulation {
         }
     }
 
-    /// Ends a call at random: the push of a set that tells of `gap` drops, or a question.
+    /// Ends a running call with a random result. `gap` is the number of drops that the sent set
+    /// reports.
     fn end_call(&mut self, at: usize, sender: SenderId, gap: u64) {
         let results = [CallResult::Done, CallResult::Refused, CallResult::Missed, CallResult::Missed, CallResult::Gone];
         let result = results[self.random.below(5) as usize];

@@ -1,4 +1,4 @@
-//! Gap events: which drops they tell of, and when.
+//! Gap events: which drops they report, and when.
 
 use super::simulation::TestEvent;
 use super::*;
@@ -16,7 +16,7 @@ struct GapScene {
     pushed: u64,
 }
 
-/// The number of an event, or the drops of which a gap event tells.
+/// The number of an event, or the number of drops that a gap event reports.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
     Event(u64),
