@@ -65,7 +65,8 @@ fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     }
 }
 
-/// Checks the contract of a store. `open` opens the same store each time, and `folder` is for backups.
+/// Checks the contract of a store. `open` opens the same store each time, and `folder` is for
+/// backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);

@@ -55,7 +55,7 @@ struct SaveQueue {
 }
 
 struct WaitingSave {
-    /// Number of the first save step that began after the change.
+    /// Number of the first save step that begins after the change.
     step: u64,
     result: Option<Result<(), Arc<StoreError>>>,
 }

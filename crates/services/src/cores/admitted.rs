@@ -112,8 +112,8 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// ([`admit_task`]). `target` replaces the target in `spec`.
     ///
     /// # Errors
-    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for the
-    /// renewal of the lease. If it has no thread, the task is then withdrawn.
+    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for
+    /// the renewal of the lease. If it has no thread, the task is then withdrawn.
     pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
         let no_resources =
             |error: io::Error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string());
@@ -256,8 +256,8 @@ impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
         self.task.stop()
     }
 
-    /// Waits for the end of a task with a maximum number of jobs ([`PeriodicTask::wait`]), withdraws
-    /// it, and returns the statistics.
+    /// Waits for the end of a task with a maximum number of jobs ([`PeriodicTask::wait`]),
+    /// withdraws it, and returns the statistics.
     pub fn wait(self) -> PeriodicTaskStatistics {
         self.task.wait()
     }

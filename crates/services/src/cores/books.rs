@@ -83,7 +83,8 @@ pub struct TaskRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
     /// Maximum number of tasks of all clients, including pending and ending tasks, retained
-    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their timing.
+    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their
+    /// timing.
     pub max_tasks: usize,
     /// Maximum number of tasks of one client, including pending and ending tasks.
     pub max_tasks_per_client: usize,
@@ -254,8 +255,8 @@ pub struct TaskRecord {
     pub core: Option<CoreId>,
     /// The task's priority level on the core; 0 is the most urgent. 0 for a task without a core.
     pub level: u32,
-    /// The task's worst-case response time. `None` for a task without a core, and if the analysis of
-    /// the scheduling discipline computes none.
+    /// The task's worst-case response time. `None` for a task without a core, and if the analysis
+    /// of the scheduling discipline computes none.
     pub response: Option<Nanos>,
     /// The earliest arrival of the task's first job.
     pub starts_at: Nanos,
@@ -464,7 +465,8 @@ pub trait Books: Send {
     /// Returns the promised tasks with their attached octets, which may be empty.
     fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
-    /// Sets octets that the server needs after a restart. The books store them without reading them.
+    /// Sets octets that the server needs after a restart. The books store them without reading
+    /// them.
     fn set_server_data(&mut self, data: &[u8]);
 
     /// Returns the octets of [`set_server_data`](Self::set_server_data); empty if there are none.
@@ -500,7 +502,8 @@ pub trait Books: Send {
     }
 
     /// Applies the result of a step. After a failure the books take back what the store does not
-    /// have: new promises end, changed timings and longer leases return to those that the store has.
+    /// have: new promises end, changed timings and longer leases return to those that the store
+    /// has.
     fn apply_save(&mut self, _save: CompletedSave, _now: Nanos) -> SaveOutcome {
         SaveOutcome::Saved
     }

@@ -1,5 +1,5 @@
-//! The dispatch of admitted tasks: the targets of task references serve their requests, and the core
-//! pool runs the requests on the cores of their tasks.
+//! The dispatch of admitted tasks: the targets of task references serve their requests, and the
+//! core pool runs the requests on the cores of their tasks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;

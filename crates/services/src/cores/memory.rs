@@ -265,7 +265,8 @@ impl MemoryBooks {
     }
 
     /// Checks that the books have room for `count` more tasks, and that the client's quotas permit
-    /// them with a total utilization of `further`. The utilization of task `replaced` does not count.
+    /// them with a total utilization of `further`. The utilization of task `replaced` does not
+    /// count.
     fn check_quota(
         &mut self,
         client: &ClientName,

@@ -129,9 +129,10 @@ impl AdmissionConfig {
         self
     }
 
-    /// Bounds the requests of each task to the rate at which the task was admitted, its period and
-    /// jitter ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Needs a
-    /// [core pool](Self::core_pool). By default requests above the rate run as they arrive.
+    /// Sets whether the requests of each task are limited to the rate that its period and jitter
+    /// permit ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Has no
+    /// effect without a [core pool](Self::core_pool). Default: false; requests above the rate run
+    /// as they arrive.
     #[must_use]
     pub fn enforce_rates(mut self, enforces: bool) -> Self {
         self.rules.enforces_rates = enforces;

@@ -7,9 +7,9 @@
 //!                  | criticality, 1 octet | pinned core | action on an overrun, 1 octet
 //!                  | client | name | operation | attachment
 //! ```
-//! Numbers are big-endian. A core is 00, or 01 | u32 host | u32 core. A text or an attachment is its
-//! u32 length and its octets. Times are in nanoseconds. A store has the promises of tasks that are
-//! admitted and have not ended.
+//! Numbers are big-endian. A core is 00, or 01 | u32 host | u32 core. A text or an attachment is
+//! its u32 length and its octets. Times are in nanoseconds. A store has the promises of tasks that
+//! are admitted and have not ended.
 
 use std::sync::Arc;
 

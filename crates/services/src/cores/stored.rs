@@ -43,8 +43,8 @@ impl StoredBooks {
     /// Opens the books in a store. Leases begin at the time 0.
     ///
     /// A task whose core the machine does not have moves to another core, or is demoted. If a core
-    /// cannot meet the deadlines of its tasks, for example with another discipline, the most critical
-    /// tasks that fit keep the core, and the others move or are demoted.
+    /// cannot meet the deadlines of its tasks, for example with another discipline, the most
+    /// critical tasks that fit keep the core, and the others move or are demoted.
     ///
     /// # Errors
     /// Errors of reading, and [`StoreError::Damaged`] for malformed records.
@@ -52,8 +52,8 @@ impl StoredBooks {
         Self::of_store(Arc::new(store), machine, limits)
     }
 
-    /// Opens the books in a file, which is created if it does not exist. Only its owner can read the
-    /// new file, because it has the tokens of tasks.
+    /// Opens the books in a file, which is created if it does not exist. Only its owner can read
+    /// the new file, because it has the tokens of tasks.
     ///
     /// # Errors
     /// The reason why the file cannot be used, and the errors of [`open`](Self::open).

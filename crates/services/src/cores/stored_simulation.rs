@@ -262,7 +262,8 @@ impl StoredSimulation {
             }
             self.step = Some(step);
         } else if self.step.is_none() {
-            // The store has everything, so all requests are acknowledged, and no change can be taken back.
+            // The store has everything, so all requests are acknowledged, and no change can be
+            // taken back.
             self.compare(&self.wanted.clone());
             assert_eq!(self.books.timings_before_changes(), []);
             assert_eq!(self.stored.len(), self.wanted.len());

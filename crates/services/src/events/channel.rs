@@ -486,8 +486,8 @@ impl SharedChannel {
         }
     }
 
-    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With `is_called_back`, each
-    /// connected peer's disconnect operation is called once.
+    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With
+    /// `is_called_back`, each connected peer's disconnect operation is called once.
     pub(super) fn end(&self, is_called_back: bool) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.has_ended, true) {
@@ -703,8 +703,8 @@ impl EventChannel {
         self.shared.state.lock().has_ended
     }
 
-    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, unbinds
-    /// the plain keys, and ends the channel's objects.
+    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
+    /// unbinds the plain keys, and ends the channel's objects.
     pub fn destroy(&self) {
         destroy(&self.shared);
     }

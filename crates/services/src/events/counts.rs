@@ -89,8 +89,8 @@ impl DropCounts {
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer in
-    /// another process is oneway, and succeeds when the transport has the event.
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer
+    /// in another process is oneway, and succeeds when the transport has the event.
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,

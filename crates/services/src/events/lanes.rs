@@ -47,8 +47,8 @@ impl EventLane {
         self
     }
 
-    /// Puts the events of this type into the lane if their supplier names no `rt_info`. Suppliers of
-    /// CORBA's Event Service name none.
+    /// Puts the events of this type into the lane if their supplier names no `rt_info`. Suppliers
+    /// of CORBA's Event Service name none.
     #[must_use]
     pub fn event_type(mut self, event_type: EventType) -> Self {
         self.event_types.push(event_type);

@@ -1,7 +1,8 @@
 //! The sets that a filter can deliver if suppliers publish only certain events, and their rates.
 //!
 //! The module decides from the filter alone, without a channel. It follows the rules of
-//! [`correlation`](super::correlation): an event goes to the first child of a group that accepts it.
+//! [`correlation`](super::correlation): an event goes to the first child of a group that accepts
+//! it.
 
 use corelane_sched::task::Nanos;
 
@@ -32,7 +33,8 @@ pub enum SetTrigger {
 /// periodic task with this period and jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetArrival {
-    /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest rate.
+    /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest
+    /// rate.
     pub trigger: SetTrigger,
     /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
     /// expires once.
@@ -63,8 +65,8 @@ pub struct FilterReach {
     pub accepted: Vec<bool>,
     /// The sets that can arise; none if the consumer never gets a set.
     pub sets: Vec<SetArrival>,
-    /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier part
-    /// gets.
+    /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier
+    /// part gets.
     pub dead: Vec<DeadPart>,
 }
 
@@ -205,8 +207,9 @@ impl Search<'_> {
     }
 }
 
-/// Returns the sets of a conjunction of these children. Each set contains one contribution of each
-/// child since the set before. So at most one set more arrives than contributions of any child.
+/// Returns the sets of a conjunction of these children. A set needs a contribution of each child,
+/// so the child with the lowest rate bounds the rate. The conjunction may hold a contribution of
+/// this child, so the jitter is one period.
 fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
     let mut all = Vec::new();
     for child in children {

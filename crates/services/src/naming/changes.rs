@@ -58,8 +58,9 @@ impl ChangeLog {
         self.next += 1;
     }
 
-    /// Returns the changes from number `start` on, within `limits`, and the number after the last of them. Returns
-    /// `None` if the log no longer has all changes from `start` on, or has not reached `start`.
+    /// Returns the changes from number `start` on, within `limits`, and the number after the last
+    /// of them. Returns `None` if the log no longer has all changes from `start` on, or has not
+    /// reached `start`.
     pub(super) fn after(&self, start: u64, limits: LogLimits) -> Option<(Vec<Change>, u64)> {
         let first_kept = self.next - self.kept.len() as u64;
         let skipped = usize::try_from(start.checked_sub(first_kept)?).ok()?;

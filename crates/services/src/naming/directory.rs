@@ -69,7 +69,8 @@ struct Queue {
     results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
     submitters: usize,
-    /// Number of threads whose changes were in the last batch, plus the threads that submitted changes during it.
+    /// Number of threads whose changes were in the last batch, plus the threads that submitted
+    /// changes during it.
     expected: usize,
     last_commit: Duration,
     head: Option<Head>,
@@ -172,7 +173,8 @@ impl Directory {
         self.state.load()
     }
 
-    /// Returns the number that is part of the object ids of all contexts except the initial context.
+    /// Returns the number that is part of the object ids of all contexts except the initial
+    /// context.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -253,8 +255,9 @@ impl Directory {
         }
     }
 
-    /// Waits, before a synced commit, until the expected number of threads have submitted changes or a time has passed.
-    /// Without the wait, the first change would be committed alone, and the other threads would wait for two commits.
+    /// Waits, before a synced commit, until the expected number of threads have submitted changes
+    /// or a time has passed. Without the wait, the first change would be committed alone, and the
+    /// other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {

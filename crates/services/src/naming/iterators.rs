@@ -89,8 +89,8 @@ impl Iterators {
         Some(id)
     }
 
-    /// Returns the position of an iterator; `None` if the iterator has ended. The call counts as a use of
-    /// the iterator.
+    /// Returns the position of an iterator; `None` if the iterator has ended. The call counts as a
+    /// use of the iterator.
     pub(super) fn position_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);

@@ -1,4 +1,5 @@
-//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain further contexts.
+//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain
+//! further contexts.
 //!
 //! A server adds a name service with one line of code. Clients of any ORB reach the service as
 //! `corbaloc::HOST:PORT/NameService`:
@@ -13,7 +14,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings are lost when the process ends, unless the service has a [store](NamingConfig::store_file).
+//! Bindings are lost when the process ends, unless the service has a
+//! [store](NamingConfig::store_file).
 
 mod changes;
 mod control;
@@ -187,8 +189,8 @@ impl NamingConfig {
         self
     }
 
-    /// Refuses all changes: operations of contexts with NO_PERMISSION, [`NamingService::bind_all`] with
-    /// [`BindAllError::Failed`].
+    /// Refuses all changes: operations of contexts with NO_PERMISSION, [`NamingService::bind_all`]
+    /// with [`BindAllError::Failed`].
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.settings.is_read_only = true;

@@ -1,4 +1,5 @@
-//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and 2.5).
+//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and
+//! 2.5).
 //!
 //! `/` separates components, `.` separates id and kind.
 //!
@@ -138,7 +139,8 @@ fn check_address(address: &str) -> Result<(), InvalidUrl> {
         Err(_) => {}
     }
     let (addresses, key) = address.split_once('/').unwrap_or((address, ""));
-    // The client chooses the number of addresses and the size of the key, so each part is parsed once.
+    // The client chooses the number of addresses and the size of the key, so each part is parsed
+    // once.
     let is_key = Corbaloc::parse(&format!("corbaloc::h/{key}"), &Limits::DEFAULT).is_ok();
     if !is_key || addresses.split(',').count() > Limits::DEFAULT.max_profiles as usize {
         return Err(InvalidUrl::Address);

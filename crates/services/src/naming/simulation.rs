@@ -67,8 +67,8 @@ enum ModelStep<'m> {
 }
 
 impl NamingModel {
-    /// Finds the last component of a name by the OMG's rule: an operation on `<c1 .. cn>` is the operation on
-    /// `<c2 .. cn>` in the context `<c1>`.
+    /// Finds the last component of a name by the OMG's rule: an operation on `<c1 .. cn>` is the
+    /// operation on `<c2 .. cn>` in the context `<c1>`.
     fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,

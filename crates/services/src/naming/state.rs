@@ -1,7 +1,7 @@
 //! Contexts and their bindings, as one immutable value that is cheap to clone.
 //!
-//! Invariant: every binding belongs to an existing context, and no context id is used twice. A binding may lead to a
-//! destroyed context.
+//! Invariant: every binding belongs to an existing context, and no context id is used twice. A
+//! binding may lead to a destroyed context.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,8 +86,8 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// The reason why an operation fails. `at` is the index in the name at which the member `rest_of_name` of
-/// the exception begins.
+/// The reason why an operation fails. `at` is the index in the name at which the member
+/// `rest_of_name` of the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
     NotFound { why: NotFoundReason, at: usize },
@@ -227,8 +227,8 @@ impl State {
         Ok(batch)
     }
 
-    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that another
-    /// server has to run, changes nothing.
+    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that
+    /// another server has to run, changes nothing.
     pub(super) fn apply(
         &mut self,
         operation: &NamingOperation,
@@ -298,8 +298,8 @@ impl State {
         Ok(())
     }
 
-    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or `None` if the
-    /// name is not bound.
+    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or
+    /// `None` if the name is not bound.
     fn bind(
         &mut self,
         context: ContextId,

@@ -191,8 +191,8 @@ fn insert_into<T: TrieItem>(
     }
 }
 
-/// Returns a branch with the items of a leaf that is too long. All items may end up in one child,
-/// which the next insertion into it splits.
+/// Returns a branch with the items of a leaf that is too long. One child may get all items; the
+/// next insertion into this child splits it.
 fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     let mut leaves: [Vec<(u64, Arc<T>)>; WIDTH] = [const { Vec::new() }; WIDTH];
     for (hash, item) in items {
@@ -204,8 +204,8 @@ fn split<T>(items: Vec<(u64, Arc<T>)>, depth: u32) -> Node<T> {
     Node::Branch(leaves.map(child))
 }
 
-/// Builds the node at `depth` of sorted items, whose hashes agree in their highest `depth` groups of four
-/// bits.
+/// Builds the node at `depth` of sorted items, whose hashes agree in their highest `depth` groups
+/// of four bits.
 fn build<T>(items: &[(u64, Arc<T>)], depth: u32) -> Node<T> {
     if items.len() <= LEAF_SIZE || !can_split(depth) {
         return Node::Leaf(items.to_vec());

@@ -429,8 +429,8 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Checks the contents of a file without writing to it: redb would repair another program's database if the file were
-/// opened for writing.
+/// Checks the contents of a file without writing to it: redb would repair another program's
+/// database if the file were opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;

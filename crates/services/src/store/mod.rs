@@ -40,7 +40,8 @@ pub enum Durability {
     Relaxed,
 }
 
-/// A function that receives the key and the value of each record of a store. An error ends the visit.
+/// A function that receives the key and the value of each record of a store. An error ends the
+/// visit.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
 /// The records of a service, as a map from keys to values.

@@ -78,8 +78,8 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// Makes each write, sync and change of length after this number of operations fail. `None` ends
-    /// the failures.
+    /// Makes each write, sync and change of length after this number of operations fail. `None`
+    /// ends the failures.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }

@@ -11,8 +11,8 @@ use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, Token};
 use crate::cores::records::SavedPromise;
 use crate::cores::saving::SavedBooks;
 
-/// The state of a task before a change of its timing. The old timing keeps its share of the core, so
-/// that the change can be taken back.
+/// The state of a task before a change of its timing. The old timing keeps its share of the core,
+/// so that the change can be taken back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RevocableChange {
     share: TaskId,
@@ -50,8 +50,8 @@ impl MemoryBooks {
         self.last_number
     }
 
-    /// Returns true if the saved promise has the timing and attachment of the task's promise, or if neither promise
-    /// exists.
+    /// Returns true if the saved promise has the timing and attachment of the task's promise, or if
+    /// neither promise exists.
     pub(in crate::cores) fn is_saved_as(&self, task: TaskId, saved: Option<&SavedPromise>) -> bool {
         let entry = self.entries.get(&task).filter(|entry| entry.is_promised());
         match (entry, saved) {
@@ -60,7 +60,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Returns the promises that differ from the saved promises, and `None` for each saved task that has ended.
+    /// Returns the promises that differ from the saved promises, and `None` for each saved task
+    /// that has ended.
     pub(in crate::cores) fn changed_promises(
         &self,
         saved: &BTreeMap<TaskId, SavedPromise>,

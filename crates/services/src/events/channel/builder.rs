@@ -105,9 +105,9 @@ impl EventChannelBuilder {
     /// each of its lanes, even in the channel's process. Default: none; the supplier's thread then
     /// calls push consumers in the channel's process, and any other push consumer has one thread.
     ///
-    /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes gets
-    /// all its sets in the most urgent of these lanes. Any other consumer gets each event in the lane
-    /// that the supplier names, or else in the lane of the event's type
+    /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes
+    /// gets all its sets in the most urgent of these lanes. Any other consumer gets each event in
+    /// the lane that the supplier names, or else in the lane of the event's type
     /// ([`EventLane::event_type`]), or else in the least urgent lane. An `rt_info` that names no
     /// lane is refused with BAD_PARAM; 0 names none.
     #[must_use]
@@ -226,9 +226,9 @@ impl EventChannelBuilder {
     /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is already
-    /// bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses the
-    /// priority of a lane; other errors of the ORB.
+    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
+    /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
+    /// the priority of a lane; other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {

@@ -155,8 +155,8 @@ impl EventFilter {
         self.nodes.iter().filter_map(wanted).collect()
     }
 
-    /// Returns true if the consumer asks for gap events: the filter names their type and source, and
-    /// would deliver a gap event that it gets alone. A filter of every type, a negation and a
+    /// Returns true if the consumer asks for gap events: the filter names their type and source,
+    /// and would deliver a gap event that it gets alone. A filter of every type, a negation and a
     /// conjunction of several filters do not ask for them.
     pub(super) fn asks_for_gaps(&self) -> bool {
         !self.nodes.is_empty() && self.asks_for_gaps_at(0)

@@ -1,5 +1,5 @@
-//! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with its
-//! publications.
+//! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with
+//! its publications.
 
 use corelane_sched::task::Nanos;
 
@@ -102,8 +102,8 @@ pub(super) struct Connection<E, P> {
     /// The drops that gap events have reported, or that a gap event whose call is running reports.
     /// If the call of a gap event fails, its drops count as not reported.
     pub(super) told: DropCounts,
-    /// The total of `counts.dropped` when the call of a gap event last failed; `None` if a set has been
-    /// sent since then.
+    /// The total of `counts.dropped` when the call of a gap event last failed; `None` if a set has
+    /// been sent since then.
     pub(super) dropped_at_failed_gap: Option<u64>,
     /// `Some` if the connection has ended, but not all its senders: true if the last sender calls
     /// the consumer back.

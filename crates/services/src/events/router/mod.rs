@@ -303,7 +303,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         ProxyId(self.last_proxy)
     }
 
-    /// Ends a connection. Returns the peer, unless the connection ended before.
+    /// Ends a connection. Returns the peers of its queues, unless the connection has ended before.
     fn end_connection(&mut self, id: ConsumerId, is_called_back: bool) -> Option<Disconnected<P>> {
         self.subscriptions.remove(id);
         let connection = self.connections.get_mut(&id).filter(|connection| connection.ending.is_none())?;

@@ -125,9 +125,9 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     }
 }
 
-/// Returns the lane of an event of a supplier: the most urgent lane of the publications that match the
-/// event, or else the lane of the event's type, or else the least urgent lane. Returns `None` if the
-/// supplier does not publish the event. 0 matches everything on both sides.
+/// Returns the lane of an event of a supplier: the most urgent lane of the publications that match
+/// the event, or else the lane of the event's type, or else the least urgent lane. Returns `None`
+/// if the supplier does not publish the event. 0 matches everything on both sides.
 fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &RouterConfig) -> Option<usize> {
     let matches = |published: i32, found: i32| published == 0 || found == 0 || published == found;
     let mut matching = supplier.publications.iter().filter(|publication| {

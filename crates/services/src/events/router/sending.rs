@@ -121,8 +121,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some((proxy, disconnected))
     }
 
-    /// Removes the first set of a consumer that pulls, of the most urgent lane first. Returns `None`
-    /// if the connection has ended, and `Some(None)` if there is no set.
+    /// Removes the first set of a consumer that pulls, of the most urgent lane first. Returns
+    /// `None` if the connection has ended, and `Some(None)` if there is no set.
     pub(in crate::events) fn pull(&mut self, id: ConsumerId, now: Nanos) -> Option<Option<DeliverySet<E>>> {
         let Connection { queues, counts, drops_by_type, .. } = self.connections.get_mut(&id)?;
         let mut note = |event_type: i32, reason: DropReason| {

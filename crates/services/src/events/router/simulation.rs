@@ -388,8 +388,8 @@ impl Simulation {
         }
     }
 
-    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event before the
-    /// first set and one after each set.
+    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event
+    /// before the first set and one after each set.
     fn refuse(&mut self) {
         for at in 0..self.consumers.len() {
             if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {
