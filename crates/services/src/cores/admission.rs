@@ -87,7 +87,6 @@ impl AdmissionState {
         !ended.is_empty()
     }
 
-    /// Makes the task references and the core pool match the books.
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
@@ -96,7 +95,6 @@ impl AdmissionState {
         }
     }
 
-    /// Returns the time until the end of a task's lease; `None` for a task without a lease.
     fn remaining_lease(&mut self, task: TaskId, now: Nanos) -> Option<Nanos> {
         let record = self.books.snapshot(now).tasks.into_iter().find(|record| record.task.id == task)?;
         match record.state {
@@ -228,7 +226,6 @@ impl SharedAdmission {
                 retry_at = None;
                 match state.books.apply_save(save, now) {
                     SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
-                    // The store has been read; the requests wait for the next commit.
                     SaveOutcome::Read => {}
                     SaveOutcome::Failed(error) => {
                         state.saves.complete(u64::MAX, &Err(error));
@@ -291,7 +288,6 @@ pub(super) enum NotSaved {
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,
-    /// The change could not be saved.
     Failed(Arc<StoreError>),
 }
 
@@ -494,7 +490,6 @@ impl SharedBooks {
                 (ReferenceAddress::Endpoint(addresses), pool) => {
                     let endpoint = pool.and_then(|pool| pool.take_endpoint_at(addresses));
                     restored.moved_references += usize::from(endpoint.is_none());
-                    // The task gets another endpoint with its next reference.
                     endpoint.map(Some)
                 }
             };
@@ -546,7 +541,6 @@ impl Drop for SharedBooks {
         self.shared.pending.notify_one();
         self.shared.unsaved.notify_one();
         for ended in [self.deciding.take(), self.saving.take()].into_iter().flatten() {
-            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = ended.join();
         }
     }

@@ -53,7 +53,6 @@ pub struct AdmittedTask<R> {
     reference: R,
     timing: TaskTiming,
     name: String,
-    /// The earliest release of the first job.
     starts_at: Monotonic,
     lease: Arc<Lease>,
     renewing: Option<JoinHandle<()>>,
@@ -134,7 +133,6 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         });
         let reference = match &promise.target {
             Some(object) => R::from_object(object.clone()),
-            // Without a task reference in the promise, requests go to the object itself.
             None => target.clone(),
         };
         let (keeper, length) = (Arc::clone(&lease), Duration::from_nanos(promise.lease));
@@ -217,7 +215,6 @@ impl<R> AdmittedTask<R> {
 impl<R> Drop for AdmittedTask<R> {
     fn drop(&mut self) {
         if self.end_renewal() || !self.lease.must_stop.load(Ordering::Acquire) {
-            // If the call fails, the task ends with its lease.
             let _ = self.lease.tasks.with_timeout(WITHDRAW_TIMEOUT).withdraw(self.lease.task, &self.lease.token);
         }
     }

@@ -109,7 +109,6 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
     let changed = promised(books.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
-    // Until the new timing begins, both timings use the core.
     let further = request(50 * MS, 100 * MS);
     assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&further, &client(), OWN, 107 * MS));
@@ -162,8 +161,6 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let restored = CoreChange { restored: vec![low.task], ..CoreChange::default() };
     assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
     assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
-    // The core returns, and its tasks with it. The moved tasks keep their shares of core 0 until
-    // the deadlines of their last jobs there.
     let change = books.set_lost_cores(&[], now);
     let expected = CoreChange {
         returned: vec![core(1)],

@@ -331,7 +331,6 @@ impl MemoryBooks {
         id
     }
 
-    /// Applies a plan to the books. Returns the earliest start of the plan's task.
     fn apply(&mut self, plan: &AdmissionPlan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;

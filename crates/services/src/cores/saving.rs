@@ -56,7 +56,6 @@ impl SavedBooks {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedChanges {
-    /// `None` for a task that has ended.
     pub(super) promises: Vec<(TaskId, Option<SavedPromise>)>,
     pub(super) server_data: Option<Vec<u8>>,
     pub(super) number: Option<u64>,

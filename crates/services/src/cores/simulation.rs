@@ -417,7 +417,6 @@ impl BooksSimulation {
         let decided = self.pending.difference(&pending).copied();
         self.ended.extend(decided.filter(|task| !promised.contains(task)));
         self.pending = pending;
-        // A promise ends with its lease, so no remaining lease has ended.
         assert!(self.leases.values().all(|end| *end > self.now), "{:?} at {}", self.leases, self.now);
         assert_eq!(self.told_ended, self.ended);
     }

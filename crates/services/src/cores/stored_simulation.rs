@@ -98,7 +98,6 @@ struct StoredSimulation {
     /// reached the store.
     attempted: Vec<Promises>,
     stored: Promises,
-    /// Changes of timings that were refused because a step failed.
     refused: Vec<(TaskId, Timing)>,
     seen: BTreeMap<&'static str, usize>,
 }
@@ -319,7 +318,6 @@ impl StoredSimulation {
         let ended: BTreeSet<TaskId> = self.books.take_ended_tasks(self.now).into_iter().collect();
         assert!(records.keys().all(|task| !ended.contains(task)));
         for (task, known) in &mut self.wanted {
-            // Another admission may have moved the task.
             known.core = records[task].core.unwrap();
         }
     }

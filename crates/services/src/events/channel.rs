@@ -68,9 +68,7 @@ pub(super) struct ChannelConfig {
     pub(super) lanes: LaneTable,
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
-    /// True if a peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
-    /// The deadline of each call to a peer, and the reaction to peers that do not answer.
     pub(super) misses: MissPolicy,
     pub(super) pull_interval: Duration,
     pub(super) pull_timeout: Duration,
@@ -84,7 +82,6 @@ struct ChannelState {
     waiting_pulls: usize,
     /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
-    /// True once the plain keys of the channel are bound.
     has_keys: bool,
     has_ended: bool,
 }
@@ -365,8 +362,6 @@ impl SharedChannel {
         result
     }
 
-    /// Removes the object ids of the consumers that routing has disconnected, and returns these
-    /// consumers with them.
     fn remove_disconnected(
         &self,
         state: &mut PiMutexGuard<'_, ChannelState>,
@@ -470,7 +465,6 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
-    /// Notes that the plain keys are bound. If the channel has already ended, unbinds them.
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;
@@ -606,7 +600,6 @@ impl SharedChannel {
     }
 }
 
-/// Stores the event in the memory of the thread's spare event, if there is one.
 fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
     let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
     match Arc::get_mut(&mut spare) {

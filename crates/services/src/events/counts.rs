@@ -69,7 +69,6 @@ impl DropCounts {
         self.nested += other.nested;
     }
 
-    /// Returns the drops since `earlier`, which are counts of the same consumer.
     pub(super) const fn since(&self, earlier: &Self) -> Self {
         Self {
             queue_full: self.queue_full - earlier.queue_full,

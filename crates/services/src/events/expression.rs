@@ -261,7 +261,6 @@ fn write_type(out: &mut String, (event_type, source): (i32, i32), names: &EventN
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenKind<'t> {
     Word(&'t str),
-    /// A text that begins with a digit or `-`.
     Number(&'t str),
     Sign(char),
 }
@@ -510,7 +509,6 @@ impl<'t> Parser<'t> {
     fn number(&mut self, expected: &str) -> Result<i32, FilterExpressionError> {
         let Some(TokenKind::Number(text)) = self.peek() else { return self.refuse(expected) };
         let parsed = match text.strip_prefix("0x") {
-            // A mask may have all 32 bits.
             Some(digits) => u32::from_str_radix(digits, 16).ok().map(u32::cast_signed),
             None => text.parse().ok(),
         };

@@ -50,7 +50,6 @@ pub fn event_filters(input: &[u8]) {
     assert!(subscriptions.remove(consumer) && subscriptions.next_expiry().is_none());
 }
 
-/// Reads a dependency: its type, its source, and its time as a factor and a power of two.
 fn header(octets: &[u8]) -> EventHeader {
     let octet = |index: usize| octets.get(index).copied().unwrap_or_default();
     let event_type = if octet(0) < 128 { i32::from(octet(0)) } else { i32::from(octet(0)) << (octet(0) & 31) };

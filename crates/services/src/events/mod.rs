@@ -24,7 +24,7 @@
 //!   disjunction.
 //! - A filter of the type 0 and the source 0 does not accept the event of a timeout.
 //! - A supplier without publications may push every event. Any other supplier may push only events
-//! that it publishes; the channel drops others.
+//!   that it publishes; the channel drops others.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
 mod channel;

@@ -207,7 +207,6 @@ impl<S> DeliveryQueue<S> {
         if kept.0 >= limits.max_sets || kept.1 + new.bytes > limits.max_bytes {
             return false;
         }
-        // The excess of the present sets and the new one over the limits.
         let mut sets = (self.len() + 1).saturating_sub(limits.max_sets);
         let mut bytes = (self.bytes + new.bytes).saturating_sub(limits.max_bytes);
         let (mut freed_sets, mut freed_bytes) = (0, 0);

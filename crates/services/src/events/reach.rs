@@ -154,7 +154,6 @@ impl Search<'_> {
         }
     }
 
-    /// Offers the inputs to the children of a group, each to the first that takes it.
     fn children(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<Vec<SetArrival>> {
         let mut left = offers.to_vec();
         let children: Vec<usize> = self.filter.children(at).collect();

@@ -59,7 +59,6 @@ impl Condition {
 #[derive(Clone, Debug)]
 struct Offer {
     header: Option<EventHeader>,
-    /// The number of the timeout that expired, in the order of the set.
     timeout: Option<usize>,
     occurrence: Occurrence<u32>,
 }

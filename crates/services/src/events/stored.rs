@@ -139,7 +139,6 @@ impl StoredEvent {
         rtec::Event { header, data: self.event.data.clone() }
     }
 
-    /// Returns the event as a value: the value in its data, or else the whole event.
     pub(super) fn value(&self) -> Result<&Any, SystemException> {
         if !is_null(&self.event.data.any_value) {
             return Ok(&self.event.data.any_value);

@@ -300,7 +300,6 @@ impl<E: Clone> Subscriptions<E> {
         deliveries
     }
 
-    /// Records the time, and returns the latest time of any call.
     fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         self.now
@@ -324,7 +323,6 @@ fn occupied<E>(slots: &mut [Slot<E>], slot: u32) -> Option<(ConsumerId, &mut Con
 }
 
 impl<E: Clone> Consumer<E> {
-    /// Offers an occurrence to the filter. Returns true if it has led to a delivery.
     fn offer(
         &mut self,
         input: FilterInput<'_>,

@@ -22,7 +22,6 @@ pub(super) struct ExpiredTimer {
     pub(super) owner: TimerOwner,
     pub(super) kind: TimeoutKind,
     pub(super) due_at: Nanos,
-    /// The number of further expiries that were due by now and are not reported.
     pub(super) missed: u64,
 }
 
@@ -36,7 +35,6 @@ struct Timer {
     /// The delay until the first expiry, which is also the period of a periodic timer.
     delay: Nanos,
     due_at: Nanos,
-    /// Index in the heap, or [`UNARMED`].
     position: usize,
 }
 
@@ -115,7 +113,6 @@ impl Timers {
         }
     }
 
-    /// Restores the order of the heap after the time of the timer at `position` has changed.
     fn settle(&mut self, mut position: usize) {
         while position > 0 && self.is_before(position, (position - 1) / 2) {
             self.swap(position, (position - 1) / 2);

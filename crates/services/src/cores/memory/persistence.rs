@@ -38,7 +38,6 @@ impl Entry {
         self.request.timing == saved.request.timing && self.attachment == saved.attachment
     }
 
-    /// Returns true if the saved promise equals the entry in all fields that can change.
     fn equals(&self, saved: &SavedPromise) -> bool {
         let of_saved = (saved.request.lease, saved.core, saved.home);
         self.is_saved_as(saved) && (self.lease, self.core, self.home) == of_saved

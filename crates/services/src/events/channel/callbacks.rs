@@ -61,7 +61,6 @@ impl SharedChannel {
         }
     }
 
-    /// Makes the calls that are due, until the channel ends and the last peer is called back.
     pub(super) fn run_callbacks(&self) {
         let mut state = self.state.lock();
         loop {

@@ -75,7 +75,6 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) sets: DeliveryQueue<DeliverySet<E>>,
     pub(super) health: ConsumerHealth,
     pub(super) in_flight: Option<InFlight>,
-    /// True while the sender waits for a set.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }

@@ -7,9 +7,7 @@ use crate::events::header::EventType;
 use crate::events::queue::LatestKey;
 use crate::events::subscriptions::Occurrence;
 
-/// An event with its payload.
 pub(in crate::events) trait RoutedEvent: Clone {
-    /// Returns the number of bytes that the event counts in a queue.
     fn bytes(&self) -> usize;
     fn key(&self) -> LatestKey;
     fn lane(&self) -> usize;

@@ -320,7 +320,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some(Disconnected { peers, is_called_back })
     }
 
-    /// Removes a connection that has ended, and adds its counts to `departed`.
     fn forget(&mut self, id: ConsumerId) {
         let Some(connection) = self.connections.remove(&id) else { return };
         self.senders -= if connection.transfer == Transfer::Queued { connection.queues.len() } else { 0 };

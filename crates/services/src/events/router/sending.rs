@@ -85,8 +85,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         }
     }
 
-    /// Records the result of a sender's step. Returns the consumer's proxy, which is removed,
-    /// if the consumer is gone or has missed too many calls, and the peers to wake.
+    /// Records the result of a sender's step. If the consumer is gone or has missed too many calls,
+    /// removes its proxy, and returns the proxy and the peers to wake.
     pub(in crate::events) fn called(
         &mut self,
         sender: SenderId,
@@ -121,8 +121,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some((proxy, disconnected))
     }
 
-    /// Removes the first set of a consumer that pulls, of the most urgent lane first. Returns
-    /// `None` if the connection has ended, and `Some(None)` if there is no set.
+    /// Removes and returns the first set of a pull consumer, from the most urgent lane that has a
+    /// set. Returns `None` if the connection has ended, and `Some(None)` if there is no set.
     pub(in crate::events) fn pull(&mut self, id: ConsumerId, now: Nanos) -> Option<Option<DeliverySet<E>>> {
         let Connection { queues, counts, drops_by_type, .. } = self.connections.get_mut(&id)?;
         let mut note = |event_type: i32, reason: DropReason| {
