@@ -289,7 +289,6 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     let of_fast = fast.target.expect("a task reference");
     assert_eq!(report(&of_fast).unwrap().1, 98);
     assert_eq!(report(&of_slow).unwrap(), (1, 97, thread.clone()));
-    // The target's own reference has no task.
     let (_, native, plain) = report(&target).unwrap();
     assert!(native == 0 && !plain.starts_with("cores/b"), "{plain}");
     other_tasks.withdraw(fast.task, &fast.token).unwrap();
@@ -335,7 +334,6 @@ fn end_of_a_lease_frees_the_thread_of_the_task() {
     let object = promise.target.expect("a task reference");
     report(&object).unwrap();
     assert_eq!(scene.pool.counts().bound_now, 1);
-    // The new lease ends after 1 ms.
     tasks.renew(promise.task, &promise.token, MS).unwrap();
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
@@ -381,7 +379,6 @@ fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
         [&own, &shared, &also_shared].map(|promise| address(promise.target.as_ref().unwrap()));
     assert_eq!(at_shared, at_pool);
     assert_ne!(at_own, at_shared);
-    // A task reference cannot be the target of a task at any address.
     let again = TaskSpec { target: own.target.clone(), ..third.clone() };
     assert_eq!(kind(tasks.admit(&again)), Kind::BadParam);
     tasks.withdraw(own.task, &own.token).unwrap();

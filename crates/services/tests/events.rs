@@ -122,7 +122,6 @@ fn connection_is_suspended_resumed_and_refused() {
     assert_eq!(fresh.suspend_connection().unwrap_err().kind(), Kind::BadInvOrder);
     let nil = fresh.connect_push_consumer(None, &ConsumerQOS::default());
     assert!(matches!(nil, Err(ConnectPushConsumerError::System(exception)) if exception.kind() == Kind::BadParam));
-    // A channel cannot be connected to itself.
     let own = fresh.connect_push_consumer(Some(&supplier), &consumer_qos(&only(A)));
     assert!(matches!(own, Err(ConnectPushConsumerError::System(exception)) if exception.kind() == Kind::BadParam));
     connect(&fresh, &only(A)).unwrap();

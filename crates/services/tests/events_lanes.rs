@@ -62,7 +62,6 @@ fn supplier(
     Ok(proxy)
 }
 
-/// A recorder that waits at the gate in each push of an event of the type B.
 fn slow_for_b(gate: &Arc<Gate>) -> Arc<Recorder> {
     let (gate, recorder) = (Arc::clone(gate), Recorder::new());
     let sets = Arc::clone(&recorder.sets);
@@ -122,7 +121,6 @@ fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_o
     wait_until(|| scene.channel.statistics().total().delivered == 2);
 }
 
-/// A recorder that waits at the gate in each push of this value.
 fn slow_for_value(gate: &Arc<Gate>, value: i32) -> Arc<Recorder> {
     let (gate, recorder) = (Arc::clone(gate), Recorder::new());
     let values = Arc::clone(&recorder.values);
@@ -313,6 +311,5 @@ fn supplier_of_values_is_in_the_lane_of_their_type() {
     connect_cos_supplier(scene.channel.cos_reference()).push(&Any::new(&7_i32).unwrap()).unwrap();
     let queues = scene.channel.statistics().consumers[0].queues.clone();
     assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
-    // The most urgent event is pulled first.
     assert_eq!(puller.try_pull().unwrap().0.extract::<i32>(), Ok(7));
 }

@@ -92,7 +92,6 @@ struct Cpuset {
 }
 
 impl Cpuset {
-    /// Moves the process into a new cpuset with the cores 0 and 1.
     fn enter() -> io::Result<Self> {
         let v1 = Path::new("/sys/fs/cgroup/cpuset");
         let parent = if v1.join("cpuset.cpus").exists() { v1.to_owned() } else { PathBuf::from("/sys/fs/cgroup") };

@@ -349,10 +349,8 @@ fn options_that_cannot_be_are_refused() {
 /// An admission object that leaves the decision pending, and ends the task at its third renewal.
 #[derive(Default)]
 struct Undecided {
-    /// True while renewals get no reply.
     is_silent: AtomicBool,
     questions: AtomicU64,
-    /// 1 once a renewal waits.
     waiting: AtomicU64,
     renewals: AtomicU64,
     withdrawals: AtomicU64,

@@ -118,7 +118,6 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     assert_eq!(read(&*store), (fourth, records.clone()));
 
-    // A commit that does not name the newest revision is refused.
     let store: Arc<dyn Store> = store.into();
     let threads: Vec<_> = (0..4u8)
         .map(|thread| {

@@ -1,7 +1,6 @@
 //! Admission of periodic tasks to the cores of a server's machine.
 //!
-//! A server adds an admission object with one line of code. Clients of any ORB reach the object as
-//! `corbaloc::HOST:PORT/CorelaneTasks`:
+//! Clients of any ORB reach the admission object as `corbaloc::HOST:PORT/CorelaneTasks`:
 //!
 //! ```
 //! use corelane::Orb;

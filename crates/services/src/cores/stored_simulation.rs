@@ -91,7 +91,6 @@ struct StoredSimulation {
     wanted: Promises,
     /// The promises of which clients were told.
     acknowledged: Promises,
-    /// The step that has begun, and the promises at its begin.
     step: Option<PendingSave>,
     in_step: Promises,
     /// The promises of the steps since the last one that succeeded. A step that failed may have

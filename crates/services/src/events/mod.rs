@@ -1,7 +1,7 @@
 //! Event channels: TAO's Real-time Event Service and CORBA's Event Service.
 //!
-//! A server adds a channel with one line of code ([`EventChannel`]); docs/events.md shows how
-//! suppliers and consumers use it:
+//! A server adds a channel with one line of code; docs/events.md shows how suppliers and consumers
+//! use it:
 //!
 //! ```
 //! use corelane::Orb;

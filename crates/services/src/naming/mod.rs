@@ -1,8 +1,7 @@
 //! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain
 //! further contexts.
 //!
-//! A server adds a name service with one line of code. Clients of any ORB reach the service as
-//! `corbaloc::HOST:PORT/NameService`:
+//! Clients of any ORB reach the service as `corbaloc::HOST:PORT/NameService`:
 //!
 //! ```
 //! use corelane::Orb;

@@ -285,8 +285,6 @@ mod tests {
         }
     }
 
-    /// Returns a hash that equals other hashes in all, in many or in few bits, depending on the
-    /// key.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,

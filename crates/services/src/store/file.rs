@@ -61,7 +61,6 @@ struct Commits {
 
 struct RelaxedCommit {
     revision: Revision,
-    /// Keys and their new values; `None` deletes the key.
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 

@@ -180,7 +180,6 @@ impl Scene {
         Scene { server, channel, other: listening_orb() }
     }
 
-    /// Returns the channel's reference in the ORB `other`.
     pub(crate) fn remote(&self) -> EventChannelRef {
         self.other.string_to_reference(&self.channel.reference().to_string()).unwrap()
     }

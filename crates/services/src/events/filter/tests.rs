@@ -41,7 +41,6 @@ fn cases() -> Vec<Case> {
         (BOTH, set().event(EventType::ACT, ANY), &[(2, 3)], &[(1, 3), (3, 3)]),
         (BOTH, set().event(EventType::GAP, ANY), &[(3, 3)], &[(1, 3), (2, 3)]),
         (BOTH, set().event(EventType(-7), ANY), &[(-7, 3)], &[(7, 3)]),
-        // Null, and the empty set.
         (BOTH, set().null(), &[(16, 1), (0, 0), (14, 0)], &[]),
         (BOTH, set(), &[], &[(16, 1), (0, 0)]),
         // Timeouts accept no event of a supplier, whatever its type.
@@ -60,7 +59,6 @@ fn cases() -> Vec<Case> {
             &[(16, 2), (17, 1)],
         ),
         (BOTH, set().logical_and(1).null(), &[(16, 1)], &[]),
-        // A global group, and several filters without a group.
         (BOTH, set().global(), &[], &[(16, 1), (7, 0)]),
         (BOTH, set().global().event(A, ANY), &[(16, 1)], &[(17, 1)]),
         (BOTH, set().global().event(A, ANY).event(B, ANY), &[(16, 1), (17, 1)], &[(18, 1)]),
@@ -171,7 +169,6 @@ fn sets_that_are_no_filters_are_refused() {
         (&[Prefix], set().event(A, ANY).global().event(A, ANY), FilterError::MisplacedGlobal { at: 1 }),
         // Unknown designators.
         (BOTH, set().event(EventType(15), ANY), FilterError::UnknownDesignator { at: 0, value: 15 }),
-        // Periods and delays out of range.
         (BOTH, set().timeout(Interval, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Deadline, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Interval, 999), FilterError::PeriodTooShort { at: 0, min }),

@@ -14,7 +14,6 @@ use crate::events::subscriptions::ConsumerId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct SenderId {
     pub(in crate::events) consumer: ConsumerId,
-    /// The number of the queue in [`NewConsumer::queues`].
     pub(in crate::events) queue: usize,
 }
 

@@ -81,7 +81,6 @@ struct SimulatedConsumer {
     wants_gaps: bool,
     /// Number of drops that the gap events of the consumer have reported.
     told: u64,
-    /// The total in the last gap event.
     told_total: u64,
     is_disconnected: bool,
 }
@@ -350,7 +349,6 @@ impl Simulation {
     /// Lets each sender send its sets without a failure, then an event of each type and source.
     /// Each drop must then have been reported exactly once.
     fn settle(&mut self) {
-        // The suspensions of silent consumers are over.
         self.now += 1_000;
         for at in 0..self.consumers.len() {
             if let Some(id) = self.router.connection(self.consumers[at].proxy) {
