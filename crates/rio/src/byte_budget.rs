@@ -28,13 +28,8 @@ pub(crate) trait Throttled: Send + Sync {
 /// Result of [`ByteBudget::reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reservation {
-    Granted {
-        bytes: usize,
-        period: u64,
-    },
-    Exhausted {
-        next_period: Nanos,
-    },
+    Granted { bytes: usize, period: u64 },
+    Exhausted { next_period: Nanos },
 }
 
 struct State {

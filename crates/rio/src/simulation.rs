@@ -62,13 +62,8 @@ struct SimulatedSegment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SimulatedArrival {
     Segment(SimulatedSegment),
-    Acknowledgement {
-        connection: usize,
-        up_to: u64,
-    },
-    Timer {
-        connection: usize,
-    },
+    Acknowledgement { connection: usize, up_to: u64 },
+    Timer { connection: usize },
     Processed(SimulatedSegment),
     Wake,
 }

@@ -25,7 +25,6 @@ impl NameServer {
         port
     }
 
-    /// Binds a name to a reference whose object does not exist.
     fn bind(&self, text: &str, number: u16) {
         let object = self.orb.string_to_object(&target(number)).unwrap();
         self.root.rebind(&name::to_name(text).unwrap(), object.as_ref()).unwrap();

@@ -188,7 +188,7 @@ fn control_object_backs_up_and_ends_a_running_server() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A client knows the id of another client's iterator except its secret.
+/// Clients can predict the number in an id, so the secrets must differ.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
     let scene = Scene::new(NamingConfig::new().iterator_timeout(Duration::from_secs(600)));

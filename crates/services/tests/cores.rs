@@ -37,7 +37,6 @@ impl Scene {
         Self::new(Machine::with_cores(cores), BooksLimits::default())
     }
 
-    /// Returns the client's reference to an object of the server. The object is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = NamingConfig::new().serve(&self.server).unwrap();
         self.client.string_to_reference(&naming.reference().as_object().to_string()).unwrap()
@@ -194,7 +193,6 @@ fn one_server_has_one_admission_object() {
     assert!(!scene.tasks.as_object().non_existent().unwrap());
 }
 
-/// A servant that reports the core, the fixed priority and the name of its thread.
 struct Reporter;
 
 impl Skeleton for Reporter {
@@ -215,7 +213,6 @@ impl Skeleton for Reporter {
     }
 }
 
-/// Returns the addresses of a reference's first profile.
 fn address(object: &ObjectRef) -> Vec<String> {
     object.ior().known_profiles().next().map(|profile| format!("{:?}", profile.address)).into_iter().collect()
 }
@@ -227,7 +224,6 @@ fn report(object: &ObjectRef) -> Result<(u32, u8, String), SystemException> {
         .read(|decoder| Ok((decoder.read_u32()?, decoder.read_u8()?, decoder.read_string()?)))
 }
 
-/// A server with a core pool, and an object that is the target of tasks.
 struct PoolScene {
     pool: CorePool,
     target: String,
@@ -257,7 +253,6 @@ impl PoolScene {
         PoolScene { pool, target, reference: service.reference().to_string(), _server: server }
     }
 
-    /// Returns the admission object and the target, as a new client sees them.
     fn client(&self) -> (Orb, TasksRef, ObjectRef) {
         let client = Orb::new().unwrap();
         let tasks = client.string_to_reference(&self.reference).unwrap();
@@ -286,14 +281,14 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     let (core, native, thread) = report(&of_slow).unwrap();
     assert_eq!((core, native), (1, 98));
     assert!(thread.starts_with("cores/b"), "{thread}");
-    // A task with a shorter period lowers the first task, whose connection is bound already.
+    // A task with a shorter period lowers the priority of the first task, whose connection is
+    // already bound.
     let (_second, other_tasks, other_target) = scene.client();
     let fast = TaskSpec { target: Some(other_target), core: 1, ..task("fast", MS, 10 * MS) };
     let fast = other_tasks.admit(&fast).unwrap();
     let of_fast = fast.target.expect("a task reference");
     assert_eq!(report(&of_fast).unwrap().1, 98);
     assert_eq!(report(&of_slow).unwrap(), (1, 97, thread.clone()));
-    // The target's own reference has no task.
     let (_, native, plain) = report(&target).unwrap();
     assert!(native == 0 && !plain.starts_with("cores/b"), "{plain}");
     other_tasks.withdraw(fast.task, &fast.token).unwrap();
@@ -339,13 +334,11 @@ fn end_of_a_lease_frees_the_thread_of_the_task() {
     let object = promise.target.expect("a task reference");
     report(&object).unwrap();
     assert_eq!(scene.pool.counts().bound_now, 1);
-    // The shorter lease ends although the client is silent.
     tasks.renew(promise.task, &promise.token, MS).unwrap();
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
 }
 
-/// Admits two tasks of one client for the same object, on cores 0 and 1.
 fn two_tasks(tasks: &TasksRef, target: &ObjectRef) -> [Promise; 2] {
     [0, 1].map(|core| {
         let spec = TaskSpec { target: Some(target.clone()), core, ..task(&format!("on {core}"), MS, 100 * MS) };
@@ -368,7 +361,7 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
         }
         let counts = scene.pool.counts();
         assert_eq!((counts.bound, counts.bound_now, counts.handed_over), (2, 2, 0), "{address} {counts:?}");
-        // Every answer about a task has the same reference.
+        // Each answer about a task has the same task reference.
         let [first, _] = &promises;
         let again = tasks.outcome(first.task, &first.token).unwrap();
         assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());
@@ -386,13 +379,12 @@ fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
         [&own, &shared, &also_shared].map(|promise| address(promise.target.as_ref().unwrap()));
     assert_eq!(at_shared, at_pool);
     assert_ne!(at_own, at_shared);
-    // A task reference cannot be the target of a task at any address.
     let again = TaskSpec { target: own.target.clone(), ..third.clone() };
     assert_eq!(kind(tasks.admit(&again)), Kind::BadParam);
     tasks.withdraw(own.task, &own.token).unwrap();
     let next = tasks.admit(&third).unwrap();
     assert_eq!(address(next.target.as_ref().unwrap()), at_own);
     report(next.target.as_ref().unwrap()).unwrap();
-    // The connection at this address belongs to the new task from its next message on.
+    // The old task reference has the same address, but its task has ended.
     assert_eq!(report(own.target.as_ref().unwrap()).unwrap_err().kind(), Kind::Transient);
 }

@@ -26,7 +26,6 @@ enum Disk {
     Broken,
 }
 
-/// A store in memory behind a simulated disk. All clones are one store.
 #[derive(Clone)]
 struct TestStore {
     store: MemoryStore,
@@ -71,7 +70,6 @@ impl Store for TestStore {
     }
 }
 
-/// A server with books in a store, and a client.
 struct Scene {
     server: Orb,
     _client: Orb,
@@ -96,7 +94,6 @@ impl Scene {
         Self::new(store)
     }
 
-    /// Returns the promised tasks, and the share of the core that all tasks use.
     fn promised(&self) -> (Vec<u64>, u64) {
         let (tasks, cores, _) = self.tasks.snapshot().unwrap();
         let promised = tasks.iter().filter(|record| record.state == TaskState::Promised);
@@ -150,13 +147,13 @@ fn full_store_refuses_new_promises_and_keeps_the_others() {
     };
     assert_not_saved(&refused);
     assert_eq!(scene.promised().1, 400_000_000);
-    // Reading and renewing go on. A longer lease is not granted, because it would end with the server.
+    // Reading and renewing continue. A lease longer than the saved one is not granted.
     assert_eq!(tasks.renew(kept.task, &kept.token, 50 * SECOND).unwrap(), 50 * SECOND);
     let kept_lease = tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap();
     assert!((50 * SECOND..=100 * SECOND).contains(&kept_lease), "{kept_lease}");
     let again = tasks.outcome(kept.task, &kept.token).unwrap();
     assert!(again.core == kept.core && again.lease <= 100 * SECOND, "{again:?}");
-    // A withdrawn task has ended, although the store has it still.
+    // A withdrawn task has ended, although the store still has it.
     tasks.withdraw(withdrawn.task, &withdrawn.token).unwrap();
     assert_eq!(scene.promised().0, [kept.task]);
     store.set(Disk::Works);
@@ -200,7 +197,7 @@ fn silent_disk_holds_new_promises_only() {
     let kept = scene.tasks.admit(&task(10 * MS)).unwrap();
     store.set(Disk::Silent);
     std::thread::scope(|scope| {
-        // Two requests may wait for the store.
+        // By default, two requests may wait for the store.
         let waiting: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {

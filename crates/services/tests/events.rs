@@ -46,7 +46,7 @@ fn events_reach_consumers_in_the_process_and_in_others_with_time_stamps() {
     first.header.creation_time = 77;
     first.data.any_value = Any::new(&"text".to_owned()).unwrap();
     local.push(&[first.clone(), event(B, 1)]).unwrap();
-    // A push in the process of the channel calls the consumer of this process before it returns.
+    // A push in the channel's process calls consumers of this process before it returns.
     assert_eq!(types(&near.sets.all()), [[16]]);
     assert_eq!(types(&far.sets.wait_for(1)), [[16]]);
     remote.push(&[event(B, 2), event(A, 2)]).unwrap();
@@ -122,7 +122,6 @@ fn connection_is_suspended_resumed_and_refused() {
     assert_eq!(fresh.suspend_connection().unwrap_err().kind(), Kind::BadInvOrder);
     let nil = fresh.connect_push_consumer(None, &ConsumerQOS::default());
     assert!(matches!(nil, Err(ConnectPushConsumerError::System(exception)) if exception.kind() == Kind::BadParam));
-    // A channel cannot be connected to itself.
     let own = fresh.connect_push_consumer(Some(&supplier), &consumer_qos(&only(A)));
     assert!(matches!(own, Err(ConnectPushConsumerError::System(exception)) if exception.kind() == Kind::BadParam));
     connect(&fresh, &only(A)).unwrap();
@@ -172,8 +171,8 @@ fn values_are_pushed_and_pulled_through_the_standard_event_service() {
     assert_eq!(puller.pull().unwrap(), value("one"));
     assert_eq!(puller.try_pull().unwrap(), (value("two"), true));
     assert!(matches!(puller.pull(), Err(PullError::System(exception)) if exception.kind() == Kind::Transient));
-    // Consumers of values get an event without a value as a value itself. The type is that of the
-    // repository id, which the consumer of the type 16 does not want.
+    // The type of the first event is the type for its repository id, which the consumer of the type
+    // 16 does not want. The second event has no value, so consumers of values get the whole event.
     supplier.push(&Any::new(&event(B, 0).data).unwrap()).unwrap();
     let rtec = connect_supplier(&scene.other, &scene.remote(), &[], &far);
     rtec.push(&[event(B, 3)]).unwrap();
@@ -185,7 +184,6 @@ fn values_are_pushed_and_pulled_through_the_standard_event_service() {
     assert!(matches!(supplier.push(&value("late")), Err(PushError::System(e)) if e.kind() == Kind::ObjectNotExist));
 }
 
-/// A supplier of CORBA's Event Service with some values.
 struct Stock(corelane_sys::lock::Mutex<Vec<i32>>, Arc<Inbox<&'static str>>);
 
 impl PullSupplier for Stock {
@@ -257,7 +255,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
     let other = other.unwrap();
     let bind = |key: &str| scene.server.bind_key(key, &other);
     assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
-    // A channel that cannot have one of its keys leaves the key to its owner.
+    // A channel that cannot bind one of its keys binds neither.
     bind("mine.rtec").unwrap();
     assert!(EventChannel::builder().name("mine").serve(&scene.server).is_err());
     assert!(bind("mine.rtec").is_err() && bind("mine").is_ok());
@@ -296,7 +294,7 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     assert!(scene.channel.statistics().total().is_balanced());
     proxy.disconnect_push_supplier().unwrap();
 
-    // A remote consumer that connects another one, then destroys the channel, each in its push.
+    // In its push, a remote consumer calls the channel and then destroys it.
     let (remote, other) = (scene.remote(), corelane::Orb::new().unwrap());
     let text = remote.to_string();
     let in_push = move || {

@@ -22,7 +22,7 @@ use corelane_services::events::{
 
 use self::events_scene::*;
 
-/// The numbers of the urgent and of the other lane.
+/// `rt_info` of the lanes.
 const FAST: i32 = 20;
 const SLOW: i32 = 5;
 
@@ -34,7 +34,6 @@ fn both() -> DependencySet {
     DependencySet::new().disjunction(2).event(A, ANY).event(B, ANY)
 }
 
-/// Connects a consumer that names a lane by each dependency.
 fn connect_in_lane(
     orb: &Orb,
     channel: &EventChannelRef,
@@ -49,7 +48,6 @@ fn connect_in_lane(
     Ok(proxy)
 }
 
-/// Connects a supplier of events that are in these lanes.
 fn supplier(
     channel: &EventChannelRef,
     published: &[(EventType, i32)],
@@ -64,7 +62,6 @@ fn supplier(
     Ok(proxy)
 }
 
-/// A recorder that waits at the gate in each push of an event of the type B.
 fn slow_for_b(gate: &Arc<Gate>) -> Arc<Recorder> {
     let (gate, recorder) = (Arc::clone(gate), Recorder::new());
     let sets = Arc::clone(&recorder.sets);
@@ -101,7 +98,7 @@ fn urgent_events_pass_a_consumer_that_is_stuck_in_a_slow_one() {
 #[test]
 fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_own() {
     let scene = Scene::with(two_lanes());
-    // Several threads serve the consumer, which waits in one of them.
+    // Further threads can serve the consumer while one waits at the gate.
     let consumers = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     consumers.root_poa().manager().activate().unwrap();
     let gate = Gate::new();
@@ -124,7 +121,6 @@ fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_o
     wait_until(|| scene.channel.statistics().total().delivered == 2);
 }
 
-/// A recorder that waits at the gate in each push of this value.
 fn slow_for_value(gate: &Arc<Gate>, value: i32) -> Arc<Recorder> {
     let (gate, recorder) = (Arc::clone(gate), Recorder::new());
     let values = Arc::clone(&recorder.values);
@@ -199,7 +195,7 @@ fn lanes_that_do_not_exist_are_refused() {
     assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
     let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
     assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
-    // A channel without lanes does not read the numbers.
+    // A channel without lanes ignores the numbers.
     let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
     connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
     supplier(plain.reference(), &[(A, 7)]).unwrap();
@@ -210,7 +206,8 @@ fn lanes_that_do_not_exist_are_refused() {
     assert_eq!(serve(vec![EventLane::new(1).priority(-1)]).unwrap_err().kind(), Kind::BadParam);
 }
 
-/// A consumer in a thread of its own that waits at a gate in each push, with a short queue.
+/// Returns a channel whose consumer waits at a gate in each push and has room for `max_sets` sets
+/// in its queue.
 fn stuck(
     builder: EventChannelBuilder,
     set: &DependencySet,
@@ -314,6 +311,5 @@ fn supplier_of_values_is_in_the_lane_of_their_type() {
     connect_cos_supplier(scene.channel.cos_reference()).push(&Any::new(&7_i32).unwrap()).unwrap();
     let queues = scene.channel.statistics().consumers[0].queues.clone();
     assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
-    // The most urgent event is pulled first.
     assert_eq!(puller.try_pull().unwrap().0.extract::<i32>(), Ok(7));
 }

@@ -1,5 +1,5 @@
-//! Stopped, slow and dead consumers among many: no supplier waits, the other consumers get every
-//! event, and the counts say of each event what became of it.
+//! Stopped, slow and dead consumers among many: no supplier waits, healthy consumers get every
+//! event, and the counts explain what became of each event.
 
 mod events_scene;
 
@@ -19,17 +19,15 @@ use self::events_scene::*;
 const EVENTS: u64 = 300;
 const HEALTHY: usize = 5;
 
-/// A channel that soon gives up a consumer without answers. Its queues have room for every event,
-/// or only for some.
+/// A channel that disconnects a consumer after the first call without an answer.
 fn impatient(max_sets: usize) -> EventChannelBuilder {
-    // Far above the time of a call that is answered, on a machine with other work too.
+    // Far above the time of a call with an answer, even on a busy machine.
     let send_timeout = Duration::from_secs(4);
     let misses = MissPolicy { send_timeout, max_misses: 1, suspension: Duration::ZERO, max_suspensions: 0 };
     let queue = QueueLimits { max_sets, max_bytes: 64 << 20 };
     EventChannel::builder().misses(misses).queue(queue).overflow(OverflowPolicy::DropOldest)
 }
 
-/// Checks that the counts of all consumers together, and of each, explain every event.
 fn assert_all_accounted_for(statistics: &ChannelStatistics, consumers: u64) {
     for consumer in &statistics.consumers {
         assert!(consumer.counts.is_balanced(), "{consumer:?}");
@@ -78,8 +76,8 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
         assert_eq!(recorder.sets.wait_for(EVENTS as usize).len(), EVENTS as usize);
     }
     gate.open();
-    // The dead and the stopped consumer are given up. The slow consumer did not answer while it
-    // waited at the gate, and may be given up too.
+    // The dead and the stopped consumer are disconnected. The slow consumer did not answer while it
+    // waited at the gate, and may be disconnected.
     wait_until(|| scene.channel.statistics().consumers.len() <= HEALTHY + 1);
     wait_until(|| {
         let total = scene.channel.statistics().total();

@@ -20,7 +20,6 @@ use corelane_sys::thread::{list_threads, set_affinity};
 
 const MS: u64 = 1_000_000;
 
-/// A servant that reports the core, the fixed priority and the name of its thread.
 struct Reporter;
 
 impl Skeleton for Reporter {
@@ -86,14 +85,13 @@ fn record(tasks: &TasksRef, promise: &Promise) -> Option<TaskRecord> {
     records.into_iter().find(|record| record.task == promise.task)
 }
 
-/// A cpuset of the test's process, which is left and removed at the end.
+/// A cpuset of the test's process. The drop leaves and removes it.
 struct Cpuset {
     own: PathBuf,
     parent: PathBuf,
 }
 
 impl Cpuset {
-    /// Moves the process into a new cpuset with the cores 0 and 1.
     fn enter() -> io::Result<Self> {
         let v1 = Path::new("/sys/fs/cgroup/cpuset");
         let parent = if v1.join("cpuset.cpus").exists() { v1.to_owned() } else { PathBuf::from("/sys/fs/cgroup") };
@@ -125,7 +123,7 @@ impl Drop for Cpuset {
     }
 }
 
-/// Sets the cores of the thread that watches the cores.
+/// Simulates the loss of cores by the affinity of the thread that watches the cores.
 fn set_cores_of_watch(cores: &[usize]) {
     let threads = list_threads().unwrap();
     let watch = threads.iter().find(|thread| thread.name == "cores/decide").expect("the thread that makes decisions");

@@ -568,8 +568,8 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }
 
-/// Returns two servers. The name `second` in the first server's initial context, and `first` in the
-/// second server's, lead to the initial context of the other server.
+/// Returns two servers. The name `second` in the first server and the name `first` in the second
+/// server lead to the initial context of the respective peer.
 fn federation(naming: impl Fn() -> NamingConfig) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();
@@ -613,7 +613,7 @@ fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() 
     first.root.bind_context(&n("silent"), Some(&NamingContextRef::unchecked_narrow(&silent))).unwrap();
     drop(second);
     for (name, context) in [("second", context.into()), ("silent", NamingContextRef::unchecked_narrow(&silent))] {
-        // The time-out of forwarded calls must end before the client's own.
+        // The time-out of the server's forwarded call ends before the client's time-out.
         let expected = CannotProceed { cxt: Some(context), rest_of_name: n("a/b") };
         let path = n(&format!("{name}/a/b"));
         assert_eq!(first.root.resolve(&path), Err(RebindError::CannotProceed(expected.clone())));
@@ -706,8 +706,7 @@ fn servers_that_refer_to_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // The servers resolve the name, or CannotProceed tells that their threads for forwarded calls
-    // are used up.
+    // The servers resolve the name, unless they have no thread left for forwarded calls.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

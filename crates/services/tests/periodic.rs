@@ -36,8 +36,7 @@ fn spec(name: &str, execution: u64, period: u64) -> TaskSpec {
     }
 }
 
-/// A servant that reports the core, the native priority and the name of its thread. Its operation
-/// `wait` returns when the flag is set.
+/// The operation `wait` returns when `is_released` is set.
 struct Reporter {
     is_released: Arc<AtomicBool>,
     waiting: Arc<AtomicU64>,
@@ -57,7 +56,6 @@ impl Skeleton for Reporter {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            // The ORB answers the operations of every object, such as `_non_existent`.
             _ => return Err(SystemException::bad_operation()),
         }
         let by = served_by();
@@ -87,7 +85,6 @@ fn call_wait(object: &ObjectRef) -> Result<Report, SystemException> {
     call(object, &WAIT)
 }
 
-/// A server with an admission object and a target, and a client.
 struct Scene {
     service: AdmissionService,
     is_released: Arc<AtomicBool>,
@@ -131,7 +128,6 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     // The connection of this call is idle when the periodic task starts. The task must not use it,
     // because its own connection is private.
     assert_eq!(report(admitted.reference()).unwrap().0, 1);
-    // The jobs are recorded from now on.
     assert_eq!(scene.tasks.record_jobs(u64::MAX).unwrap(), 3_600_000 * MS);
     let reports = Arc::new(Mutex::new("reports", LockScope::Orb, Vec::new()));
     let builder = admitted.periodic().max_jobs(20).overrun_rule(OverrunRule::CatchUp { max_backlog: u64::MAX });
@@ -162,7 +158,6 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     assert!(tasks.iter().all(|task| task.state == TaskState::Ending), "{tasks:?}");
 }
 
-/// Checks that the server has measured 21 jobs of a task on core 1, and recorded the last 20.
 fn check_measurements(scene: &Scene, task: u64) {
     // The server counts a job after the client has got the reply.
     let mut tries = 0..10_000;
@@ -284,7 +279,7 @@ fn stop_ends_a_task_that_waits_for_a_release_far_away() {
     let task = PeriodicTaskBuilder::new(hour).start_delay(hour).start(&scene.target, |_, _| Ok(())).unwrap();
     assert!(!task.is_finished());
     assert_eq!(task.stop().started, 0);
-    // A drop ends the thread, too: the test would not end otherwise.
+    // A drop also ends the thread; otherwise the test would not end.
     drop(PeriodicTaskBuilder::new(hour).start_delay(hour).start(&scene.target, |_, _| Ok(())).unwrap());
 }
 
@@ -305,12 +300,12 @@ fn panic_of_a_job_ends_the_task() {
     while !task.is_finished() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // A program that only looks at the task sees the panic, too.
+    // The statistics show the panic before a call of `wait`.
     assert!(task.statistics().has_panicked);
     let statistics = task.wait();
     assert_eq!((statistics.started, statistics.completed, statistics.failed), (1, 0, 1));
     assert!(statistics.has_panicked);
-    // A program may drop the task without looking.
+    // A dropped task also reports the panic.
     let once = PeriodicTaskBuilder::new(Duration::from_millis(1)).name("other");
     let task = once.start(&target, |_, job| if job.number() == 0 { panic!("again") } else { Ok(()) }).unwrap();
     while !task.is_finished() {
@@ -354,10 +349,8 @@ fn options_that_cannot_be_are_refused() {
 /// An admission object that leaves the decision pending, and ends the task at its third renewal.
 #[derive(Default)]
 struct Undecided {
-    /// True while renewals get no reply.
     is_silent: AtomicBool,
     questions: AtomicU64,
-    /// 1 once a renewal waits.
     waiting: AtomicU64,
     renewals: AtomicU64,
     withdrawals: AtomicU64,
@@ -369,7 +362,6 @@ fn unused() -> SystemException {
     SystemException::new(Kind::NoImplement, 0, corelane::Completion::No)
 }
 
-/// The servant of an [`Undecided`].
 struct UndecidedServant(Arc<Undecided>);
 
 impl protocol::Tasks for UndecidedServant {

@@ -66,7 +66,8 @@ fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     }
 }
 
-/// Checks the contract of a store. `open` opens the same store each time, and `folder` is for backups.
+/// Checks the contract of a store. `open` opens the same store each time, and `folder` is for
+/// backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);
@@ -118,7 +119,6 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     assert_eq!(read(&*store), (fourth, records.clone()));
 
-    // A commit that does not name the newest revision is refused.
     let store: Arc<dyn Store> = store.into();
     let threads: Vec<_> = (0..4u8)
         .map(|thread| {
@@ -404,7 +404,6 @@ fn synced_commits_survive_power_failures_whole() {
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// Returns the number of octets that a start reads from a store that was not closed.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backends(image.opener(), KIND).unwrap();

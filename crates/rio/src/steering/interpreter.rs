@@ -17,9 +17,17 @@ pub(crate) struct ProgramFault(pub(crate) String);
 
 #[derive(Clone, Debug)]
 pub(crate) enum ProgramTable {
-    Array { value_size: usize, values: Vec<u8> },
+    Array {
+        value_size: usize,
+        values: Vec<u8>,
+    },
     /// Values by key: `places` maps a key to an index in `values`.
-    Hash { key_size: usize, value_size: usize, places: BTreeMap<Vec<u8>, usize>, values: Vec<u8> },
+    Hash {
+        key_size: usize,
+        value_size: usize,
+        places: BTreeMap<Vec<u8>, usize>,
+        values: Vec<u8>,
+    },
     Targets(BTreeSet<u32>),
     /// Indices of other tables.
     Tables(Vec<usize>),

@@ -1,9 +1,8 @@
 //! The books of a server, shared by its threads, with the targets and endpoints of task references.
-//! After each change of the books, task references and the core pool follow.
 //!
-//! Books with a store are saved by the thread `cores/save`. A request decides under the lock of the
-//! books, and waits without the lock until the store has its promise. All changes that wait share a
-//! commit. Requests that need no save do not wait for the disk.
+//! The thread `cores/decide` makes pending decisions, and the thread `cores/save` saves books with
+//! a store. A request whose promise has to be saved waits, without the lock of the books, until the
+//! store has it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -26,57 +25,48 @@ use super::saving::{CompletedSave, SaveOutcome};
 use super::task_id::Secrets;
 use crate::store::StoreError;
 
-/// Time between two checks for lost cores by the thread that makes decisions.
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
-/// Delay after the end of a lease or reservation until the thread that makes decisions acts on it.
+/// Time from the end of a lease or reservation until the thread `cores/decide` acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
-/// Pause between a failed save and the next one, unless a request waits for a save.
+/// Pause after a failed save, unless a request waits for a save.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
-    /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
-    /// The endpoints of the tasks that have not ended; `None` if all endpoints were taken when the
-    /// task got its reference.
+    /// `None` if no endpoint was free when the task got its reference.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
-    /// Task references and the core pool; `None` until the server has them.
+    /// `None` before [`SharedBooks::set_dispatch`].
     dispatch: Option<TaskDispatch>,
-    /// Number of the last token.
     last_token: u64,
     saves: SaveQueue,
     is_ending: bool,
 }
 
-/// The requests that wait until the store has their changes.
 struct SaveQueue {
-    /// Number of steps that have begun.
+    /// Number of save steps that have begun.
     begun: u64,
     waiting: BTreeMap<u64, WaitingSave>,
     last_waiting: u64,
     max_waiting: usize,
-    /// True after the end of the thread that saves.
     is_ended: bool,
 }
 
 struct WaitingSave {
-    /// The number of the first step that began after the change.
+    /// Number of the first save step that begins after the change.
     step: u64,
     result: Option<Result<(), Arc<StoreError>>>,
 }
 
 impl SaveQueue {
-    /// Ends the waits for steps up to `step`.
     fn complete(&mut self, step: u64, result: &Result<(), Arc<StoreError>>) {
         for waiting in self.waiting.values_mut().filter(|waiting| waiting.step <= step) {
             waiting.result.get_or_insert_with(|| result.clone());
         }
     }
 
-    /// Checks that a further request may wait.
     fn check_room(&self) -> Result<(), NotSaved> {
         if self.waiting.len() < self.max_waiting { Ok(()) } else { Err(NotSaved::Busy(self.max_waiting)) }
     }
@@ -87,7 +77,7 @@ impl SaveQueue {
 }
 
 impl AdmissionState {
-    /// Forgets the targets and endpoints of tasks that have ended. Returns true if tasks have ended.
+    /// Forgets the targets and endpoints of ended tasks. Returns true if there were ended tasks.
     fn forget_ended(&mut self, now: Nanos) -> bool {
         let ended = self.books.take_ended_tasks(now);
         for task in &ended {
@@ -97,8 +87,6 @@ impl AdmissionState {
         !ended.is_empty()
     }
 
-    /// Updates the task references and the core pool to match the books, and forgets ended tasks.
-    /// The caller holds the lock of the state, so updates have the order of the books' changes.
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
@@ -107,7 +95,6 @@ impl AdmissionState {
         }
     }
 
-    /// Returns the time until the end of a task's lease; `None` if the task has ended.
     fn remaining_lease(&mut self, task: TaskId, now: Nanos) -> Option<Nanos> {
         let record = self.books.snapshot(now).tasks.into_iter().find(|record| record.task.id == task)?;
         match record.state {
@@ -116,7 +103,6 @@ impl AdmissionState {
         }
     }
 
-    /// Refuses a request for promises if none can be saved any more.
     pub(super) fn check_saving(&self) -> Result<(), NotSaved> {
         if self.saves.is_ended { Err(NotSaved::Ended) } else { Ok(()) }
     }
@@ -126,8 +112,8 @@ impl AdmissionState {
         self.attach(task);
     }
 
-    /// Attaches the target and the reference's address to a task in the books, for a restarted
-    /// server. Does nothing without a store or a target.
+    /// Attaches the target and the reference's address to a task in the books. Does nothing without
+    /// a store or a target.
     pub(super) fn attach(&mut self, task: TaskId) {
         if !self.books.has_store() {
             return;
@@ -145,13 +131,13 @@ impl AdmissionState {
 
 struct SharedAdmission {
     state: Mutex<AdmissionState>,
-    /// Notified when a decision becomes pending, and when an expiry changes.
+    /// Wakes the thread `cores/decide`.
     pending: Condvar,
-    /// Notified when the books may have changes that the store does not have.
+    /// Wakes the thread `cores/save`.
     unsaved: Condvar,
-    /// Notified when waits for a save have ended.
+    /// Wakes the requests that wait for a save.
     saved: Condvar,
-    /// The instant 0 of the books: the begin of the service. Before it the time stands still, so that
+    /// The instant 0 of the books, set when the service begins. Until then their time is 0, so that
     /// restored leases do not run before clients can renew them.
     started_at: OnceLock<Monotonic>,
 }
@@ -203,7 +189,7 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                // The begin of the time ends this wait, too.
+                // Without a deadline, `begin_time` ends this wait.
                 let started_at = self.started_at.get();
                 let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
@@ -219,8 +205,7 @@ impl SharedAdmission {
         }
     }
 
-    /// Saves the books until the service ends. Then it saves the remaining changes, unless a save has
-    /// just failed.
+    /// Saves the books until the service ends, and then the remaining changes until a save fails.
     fn save_changes(&self) {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
@@ -241,16 +226,13 @@ impl SharedAdmission {
                 retry_at = None;
                 match state.books.apply_save(save, now) {
                     SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
-                    // The books may have kept changes, but the requests wait for the next commit.
                     SaveOutcome::Read => {}
                     SaveOutcome::Failed(error) => {
-                        // The books have taken back all changes that are not saved.
                         state.saves.complete(u64::MAX, &Err(error));
                         retry_at = Some(Monotonic::now() + SAVE_RETRY_INTERVAL);
                     }
                 }
                 if has_revocable || retry_at.is_some() {
-                    // The timings of tasks have been kept or taken back.
                     state.update_dispatch(now);
                     self.pending.notify_one();
                 }
@@ -286,7 +268,7 @@ impl Drop for SavesEnd {
         let mut state = self.0.state.lock();
         state.saves.is_ended = true;
         if !state.is_ending {
-            // The store has panicked. Nothing that it does not have is promised from now on.
+            // The thread has panicked: the books take back what is not saved.
             let now = self.0.now();
             let _ = state.books.apply_save(CompletedSave(Err(thread_has_ended())), now);
             state.update_dispatch(now);
@@ -300,26 +282,23 @@ fn thread_has_ended() -> StoreError {
     StoreError::Unusable { path: None, reason: "the thread that saves has ended".to_owned() }
 }
 
-/// The reason why a promise is not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
-    /// This number of requests wait for the store already.
+    /// This maximum number of requests wait for the store.
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,
-    /// The store has refused the change, and the books have taken it back.
     Failed(Arc<StoreError>),
 }
 
-/// The result of work on the books.
 pub(super) struct SavedResult<R> {
     pub(super) result: R,
     /// The time for which the request waited until the store had its promises.
     pub(super) saved: Result<Nanos, NotSaved>,
 }
 
-/// The admission of a server. Its drop ends the thread that makes pending decisions, and then the
-/// thread that saves the books.
+/// The admission of a server. The drop waits until the threads `cores/decide` and `cores/save` have
+/// ended.
 pub(super) struct SharedBooks {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
@@ -330,7 +309,6 @@ pub(super) struct SharedBooks {
 impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
         let has_store = books.has_store();
-        // Without a store no request waits.
         let max_waiting = if has_store { max_waiting.max(1) } else { usize::MAX };
         let state = AdmissionState {
             books,
@@ -348,7 +326,7 @@ impl SharedBooks {
             saved: Condvar::new(),
             started_at: OnceLock::new(),
         });
-        // The drop ends the threads, if the system refuses the second one.
+        // If the system refuses the second thread, the drop ends the first.
         let mut books = SharedBooks { shared, secrets, deciding: None, saving: None };
         if has_store {
             let end = SavesEnd(Arc::clone(&books.shared));
@@ -382,8 +360,8 @@ impl SharedBooks {
         self.with_lock(self.shared.state.lock(), work).1
     }
 
-    /// Calls `work` as [`with`](Self::with) does. Then the task references and the core pool follow
-    /// the books, and the threads that decide and save are notified.
+    /// Calls `work` like [`with`](Self::with), updates the task references and the core pool, and
+    /// wakes the threads that decide and save.
     pub(super) fn change<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
         let result = self.with(|state, token, now| {
             let result = work(state, token, now);
@@ -396,8 +374,9 @@ impl SharedBooks {
         result
     }
 
-    /// Calls `work` as [`change`](Self::change) does, and waits until the store has the promises of
-    /// the tasks that `tasks` names. `work` is not called if too many requests wait already.
+    /// Calls `work` like [`change`](Self::change), and waits until the store has the promises of
+    /// the tasks that `tasks` returns. If too many requests wait, returns [`NotSaved::Busy`]
+    /// without calling `work`.
     pub(super) fn change_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
@@ -411,13 +390,12 @@ impl SharedBooks {
             result
         });
         let saved = self.wait_saved(state, &tasks(&result));
-        // The next expiry may be earlier than before.
         self.decide();
         Ok(SavedResult { result, saved })
     }
 
-    /// Calls `work` as [`with`](Self::with) does, and waits as [`change_saved`](Self::change_saved)
-    /// does.
+    /// Calls `work` like [`with`](Self::with), and waits until the store has the promises of the
+    /// tasks that `tasks` returns.
     pub(super) fn read_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
@@ -428,9 +406,9 @@ impl SharedBooks {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length. A lease that is longer than all leases of
-    /// the task before is saved first. If that fails, the task has the longest lease before. Returns
-    /// the time that remains after a wait for the store.
+    /// Renews a lease by `renew`, which returns its length. If the lease is longer than the saved
+    /// one, waits until the store has it; if it cannot be saved, the saved length applies. Returns
+    /// the time until the end of the lease.
     pub(super) fn renew<E: From<BooksRefusal>>(
         &self,
         task: TaskId,
@@ -441,13 +419,12 @@ impl SharedBooks {
         let renewed = match state.books.saved_lease(task).filter(|saved| length > *saved) {
             Some(saved) if state.saves.check_room().is_err() => saved,
             Some(_) => {
-                // A failure has shortened the lease in the books.
+                // If the save fails, the books shorten the lease.
                 let _ = self.wait_for_step(state);
                 self.with(|state, _, now| state.remaining_lease(task, now)).ok_or(BooksRefusal::NotFound)?
             }
             None => length,
         };
-        // The new lease may end earlier than the old one.
         self.decide();
         Ok(renewed)
     }
@@ -481,7 +458,6 @@ impl SharedBooks {
         }
     }
 
-    /// Waits until the store has all changes of the books. Does nothing for books without a store.
     pub(super) fn save(&self) -> Result<(), Arc<StoreError>> {
         if self.saving.is_some() { self.wait_for_step(self.shared.state.lock()) } else { Ok(()) }
     }
@@ -514,7 +490,6 @@ impl SharedBooks {
                 (ReferenceAddress::Endpoint(addresses), pool) => {
                     let endpoint = pool.and_then(|pool| pool.take_endpoint_at(addresses));
                     restored.moved_references += usize::from(endpoint.is_none());
-                    // The task gets another endpoint with its next reference.
                     endpoint.map(Some)
                 }
             };
@@ -530,30 +505,26 @@ impl SharedBooks {
         Ok(restored)
     }
 
-    /// Begins the time of the books. The service calls this once, when clients can reach it.
     pub(super) fn begin_time(&self) {
         // A second call has no effect.
         let _ = self.shared.started_at.set(Monotonic::now());
         self.decide();
     }
 
-    /// Sets the task references and the core pool that follow the books.
     pub(super) fn set_dispatch(&self, dispatch: TaskDispatch) {
         let mut state = self.shared.state.lock();
         state.dispatch = Some(dispatch);
         let now = self.shared.now();
         state.update_dispatch(now);
         drop(state);
-        // The thread that makes decisions watches the cores of the pool from now on.
         self.decide();
     }
 
-    /// Wakes the thread that makes pending decisions.
+    /// Wakes the thread `cores/decide`.
     pub(super) fn decide(&self) {
         self.shared.pending.notify_one();
     }
 
-    /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
         self.with(|state, _, now| {
             if state.forget_ended(now) {
@@ -570,7 +541,6 @@ impl Drop for SharedBooks {
         self.shared.pending.notify_one();
         self.shared.unsaved.notify_one();
         for ended in [self.deciding.take(), self.saving.take()].into_iter().flatten() {
-            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = ended.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The client's side of admission: a task that stays admitted while the program holds it.
+//! The client's side of admission: a task whose lease is renewed until its handle is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,25 +14,19 @@ use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 use super::idl::cores::tasks::AdmitError;
 use super::idl::cores::{Promise, TaskSpec, TaskTiming, TasksRef};
 
-/// Pause between two requests for a pending decision. `MAX_QUESTIONS` is the number of requests.
 const PAUSE: Duration = Duration::from_millis(10);
 const MAX_QUESTIONS: u32 = 1_000;
-/// Time-out of the call that withdraws a task when its handle is dropped.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
-/// Shortest pause between two renewals of a lease.
 const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
-/// Longest time-out of a renewal. The drop of a task cancels a running renewal, but may wait this
-/// long while the renewal connects to the server.
 const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Shortest time-out of a renewal.
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Requests the admission of a task. While the decision is pending, asks for it again every 10 ms, up
-/// to 1,000 times.
+/// Requests the admission of a task. While the decision is pending, asks for it again after pauses
+/// of 10 ms, up to 1,000 times.
 ///
 /// # Errors
-/// The errors of `admit`, except Pending. TIMEOUT if the decision is still pending after the last
-/// question; the request is then withdrawn.
+/// TIMEOUT if the decision is pending after the last question; the request is then withdrawn.
+/// Otherwise the errors of `admit`, `outcome` and `withdraw`, except Pending.
 pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitError> {
     let mut outcome = tasks.admit(spec);
     let mut questions = 0;
@@ -49,21 +43,18 @@ pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitErr
     outcome
 }
 
-/// A task of this program that a server has admitted, with the reference that leads to its object.
+/// A task of this program that a server has admitted. A thread renews its lease.
 ///
-/// A thread of the ordinary class renews the lease. Dropping the handle cancels a running renewal
-/// and withdraws the task. If the server cannot be reached then, the task ends with its lease. The
-/// drop waits for the server's reply, for at most 1 s, and before that at most 1 s for a renewal
-/// that connects to the server.
+/// Dropping the handle cancels a running renewal and withdraws the task. If the withdrawal fails,
+/// the task ends with its lease. The drop takes at most 1 s for a renewal that is connecting to the
+/// server, and at most 1 s for the withdrawal.
 pub struct AdmittedTask<R> {
     promise: Promise,
     reference: R,
     timing: TaskTiming,
     name: String,
-    /// The earliest release of the first job.
     starts_at: Monotonic,
     lease: Arc<Lease>,
-    /// `None` after the thread has been joined.
     renewing: Option<JoinHandle<()>>,
 }
 
@@ -74,10 +65,9 @@ impl<R> fmt::Debug for AdmittedTask<R> {
     }
 }
 
-/// The lease of a task, which a thread renews.
 struct Lease {
     tasks: TasksRef,
-    /// The object of `tasks`, for renewals. `canceller` cancels these calls.
+    /// For renewals: `canceller` cancels calls of this reference.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,
@@ -85,15 +75,14 @@ struct Lease {
     /// Length of the lease that the program asked for, in nanoseconds; 0 for the server's default.
     requested: u64,
     must_stop: AtomicBool,
-    /// Notified when `must_stop` is set.
     stop: EventCount,
-    /// Set by the thread after the server has said that the task does not exist any more.
+    /// True after the server has answered a renewal with OBJECT_NOT_EXIST or NO_PERMISSION.
     has_lapsed: AtomicBool,
 }
 
 impl Lease {
-    /// Renews the lease after each third of its length, until the program ends the task or a renewal
-    /// shows that the server has ended it.
+    /// Renews the lease about every third of its length, until the program ends the task or the
+    /// server no longer has it.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();
@@ -103,7 +92,7 @@ impl Lease {
                 return;
             }
             begun = Monotonic::now();
-            // A call that gets no reply must leave time for a further one within the lease.
+            // A call that gets no reply should leave time for a further one within the lease.
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
@@ -111,7 +100,6 @@ impl Lease {
                     self.has_lapsed.store(true, Ordering::Release);
                     return;
                 }
-                // The next renewal may succeed within the lease.
                 Err(_) => {}
             }
         }
@@ -123,8 +111,8 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// ([`admit_task`]). `target` replaces the target in `spec`.
     ///
     /// # Errors
-    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for the
-    /// renewal of the lease. If it has no thread, the task is then withdrawn.
+    /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for
+    /// the renewal of the lease. If it has no thread, the task is then withdrawn.
     pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
         let no_resources =
             |error: io::Error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string());
@@ -145,7 +133,6 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         });
         let reference = match &promise.target {
             Some(object) => R::from_object(object.clone()),
-            // A server without a reference for the task serves the requests to the object itself.
             None => target.clone(),
         };
         let (keeper, length) = (Arc::clone(&lease), Duration::from_nanos(promise.lease));
@@ -158,20 +145,21 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         Ok(admitted)
     }
 
-    /// Returns the task reference. Its requests belong to the task.
+    /// Returns the reference through which the program calls the task's object.
     #[must_use]
     pub fn reference(&self) -> &R {
         &self.reference
     }
 
-    /// Returns the server's promise, as the server gave it at the admission.
+    /// Returns the server's promise at the time of the admission.
     #[must_use]
     pub fn promise(&self) -> &Promise {
         &self.promise
     }
 
-    /// Returns true if the server has ended the task, for example because its lease ended while the
-    /// server could not be reached. Requests to the task reference then raise TRANSIENT.
+    /// Returns true if a renewal has found that the server has ended the task, for example because
+    /// the server could not be reached during the lease. Requests to the task reference then raise
+    /// TRANSIENT.
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.lease.has_lapsed.load(Ordering::Acquire)
@@ -188,7 +176,7 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
             .start_delay(self.starts_at.remaining())
     }
 
-    /// Starts a periodic task that calls the task reference. `builder` comes from
+    /// Starts a periodic task that calls the task reference, with options from
     /// [`periodic`](Self::periodic).
     ///
     /// # Errors
@@ -212,13 +200,13 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
 }
 
 impl<R> AdmittedTask<R> {
-    /// Ends the thread that renews the lease. Returns false if it had ended before.
+    /// Joins the thread that renews the lease. Returns false if it was joined before or never
+    /// started.
     fn end_renewal(&mut self) -> bool {
         let Some(renewing) = self.renewing.take() else { return false };
         self.lease.must_stop.store(true, Ordering::Release);
         self.lease.stop.notify_all();
         self.lease.canceller.cancel();
-        // An error means that the thread panicked. The panic hook has reported the panic.
         let _ = renewing.join();
         true
     }
@@ -227,7 +215,6 @@ impl<R> AdmittedTask<R> {
 impl<R> Drop for AdmittedTask<R> {
     fn drop(&mut self) {
         if self.end_renewal() || !self.lease.must_stop.load(Ordering::Acquire) {
-            // If the call fails, the task ends with its lease.
             let _ = self.lease.tasks.with_timeout(WITHDRAW_TIMEOUT).withdraw(self.lease.task, &self.lease.token);
         }
     }
@@ -266,8 +253,8 @@ impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
         self.task.stop()
     }
 
-    /// Waits for the end of a task with a maximum number of jobs ([`PeriodicTask::wait`]), withdraws
-    /// it, and returns the statistics.
+    /// Waits for the end of a task with a maximum number of jobs ([`PeriodicTask::wait`]),
+    /// withdraws it, and returns the statistics.
     pub fn wait(self) -> PeriodicTaskStatistics {
         self.task.wait()
     }

@@ -1,7 +1,7 @@
 //! The record of the tasks that a server has promised to run: [`Books`].
 //!
-//! All times are arguments, in nanoseconds since an instant that the caller chose. If a time is
-//! earlier than the time of a previous call, the books use the time of the previous call.
+//! All times are in nanoseconds since an instant that the caller chooses. A time that is earlier
+//! than a previous one counts as the previous one.
 //!
 //! A task passes through these states:
 //!
@@ -40,11 +40,10 @@ pub const MAX_OPERATION_NAME: usize = 256;
 pub const MAX_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] draws it at random.
+/// [`Books::reserve_chain`] chooses it, so that no other client can guess it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
-/// Prints the type's name without the secret.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -73,8 +72,8 @@ pub struct TaskRequest {
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned: Option<CoreId>,
-    /// The time for which the promise holds unless the client renews it, at most
-    /// [`BooksLimits::max_lease`]. 0 means [`BooksLimits::default_lease`].
+    /// The time for which the promise holds unless the client renews it. 0 means
+    /// [`BooksLimits::default_lease`]; a time above [`BooksLimits::max_lease`] means `max_lease`.
     pub lease: Nanos,
     /// The action on a job that has used the execution time of `timing`.
     pub overrun: JobOverrunAction,
@@ -84,7 +83,8 @@ pub struct TaskRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
     /// Maximum number of tasks of all clients, including pending and ending tasks, retained
-    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their timing.
+    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their
+    /// timing.
     pub max_tasks: usize,
     /// Maximum number of tasks of one client, including pending and ending tasks.
     pub max_tasks_per_client: usize,
@@ -191,7 +191,8 @@ pub enum BooksRefusal {
     CoreLost,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
-    /// The store does not have an earlier change of the task's timing yet.
+    /// An earlier save has to end first: of a change of the task's timing, or of reserved task
+    /// numbers.
     NotSavedYet,
 }
 
@@ -254,8 +255,8 @@ pub struct TaskRecord {
     pub core: Option<CoreId>,
     /// The task's priority level on the core; 0 is the most urgent. 0 for a task without a core.
     pub level: u32,
-    /// The task's worst-case response time. `None` for a task without a core, and if the analysis of
-    /// the scheduling discipline computes none.
+    /// The task's worst-case response time. `None` for a task without a core, and if the analysis
+    /// of the scheduling discipline computes none.
     pub response: Option<Nanos>,
     /// The earliest arrival of the task's first job.
     pub starts_at: Nanos,
@@ -268,8 +269,8 @@ pub struct CoreUse {
     pub core: CoreId,
     /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,
-    /// The share that promised and reserved tasks and the last jobs of ended or moved tasks use,
-    /// without the machine's overheads.
+    /// The share that promised and reserved tasks and the last jobs of earlier tasks and timings
+    /// use, without the machine's overheads.
     pub used: Utilization,
 }
 
@@ -322,13 +323,12 @@ pub struct PendingDecision {
     pub(super) set: TaskSet,
     pub(super) machine: Machine,
     pub(super) task: Task,
-    /// Revision of the books at which the search began.
     pub(super) revision: u64,
 }
 
 impl PendingDecision {
-    /// Searches for a plan. The search may take long, so the caller holds no lock on the books
-    /// during the search. The caller passes the result to [`Books::apply_decision`].
+    /// Searches for a plan. The search may take long, so the caller should hold no lock on the
+    /// books meanwhile. The result is for [`Books::apply_decision`].
     #[must_use]
     pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -344,15 +344,15 @@ pub struct CompletedDecision {
     pub(super) outcome: Result<AdmissionPlan, Rejection>,
 }
 
-/// The record of admitted tasks. All implementations pass `conformance::check`.
+/// The record of admitted tasks.
 ///
-/// The work of an operation is bounded by the [limits](BooksLimits) and by the
-/// [inline bounds](Machine::with_inline_bounds) of the machine.
+/// The work of a method is bounded by the [limits](BooksLimits) and by the [inline
+/// bounds](Machine::with_inline_bounds) of the machine.
 ///
-/// Books with a store decide without it, so no operation waits for a disk. A caller acknowledges a
-/// promise when the store has it ([`is_saved`](Self::is_saved)), and saves by
-/// [`next_save`](Self::next_save), [`PendingSave::save`] and [`apply_save`](Self::apply_save). The
-/// defaults of these methods are for books without a store.
+/// No method waits for a disk. A caller acknowledges a promise when the store has it
+/// ([`is_saved`](Self::is_saved)), and saves by [`next_save`](Self::next_save),
+/// [`PendingSave::save`] and [`apply_save`](Self::apply_save). The defaults of these methods are
+/// for books without a store.
 pub trait Books: Send {
     /// Decides about a task, and admits it if it fits.
     ///
@@ -442,31 +442,31 @@ pub trait Books: Send {
     /// bounded search decides at once.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
-    /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move,
-    /// the most critical first, to cores that have room for them although no other task moves. Tasks
-    /// for which no core has room are demoted. When the core returns, its tasks return to it. A caller
-    /// repeats the call at intervals, so that demoted tasks get cores on which room has become free.
+    /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move to
+    /// cores with room, the most critical first, or are demoted. A reserved chain is cancelled if a
+    /// stage finds no room. When a core returns, its tasks return to it if it has room. Repeat the
+    /// call at intervals, so that demoted tasks get room that becomes free.
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
-    /// promised, reserved or pending.
+    /// promised, demoted, reserved or pending.
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId>;
 
     /// Returns the earliest time at which a lease, a reservation, the share of an ended or moved
     /// task, or the report of a rejection ends.
     fn next_expiry(&self) -> Option<Nanos>;
 
-    /// Attaches octets to a task, for example the form of its reference. They end with the task.
-    /// Has no effect if the task has ended.
+    /// Attaches octets to a task, which the books store without reading them. They replace earlier
+    /// octets, and end with the task. Has no effect if the books do not have the task.
     fn attach(&mut self, task: TaskId, attachment: &[u8]);
 
-    /// Returns the octets that are attached to promised tasks, for a server that has just opened
-    /// the books.
+    /// Returns the promised tasks with their attached octets, which may be empty.
     fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
-    /// Sets octets that the server needs after a restart. The books store them without reading them.
+    /// Sets octets that the server needs after a restart. The books store them without reading
+    /// them.
     fn set_server_data(&mut self, data: &[u8]);
 
     /// Returns the octets of [`set_server_data`](Self::set_server_data); empty if there are none.
@@ -483,14 +483,14 @@ pub trait Books: Send {
         true
     }
 
-    /// Returns the tasks whose changes of timing are not saved, with the timings before the changes.
-    /// The clients know only these. Always empty for books without a store.
+    /// Returns the tasks whose changes of timing are not saved, with the timings before the
+    /// changes. Always empty for books without a store.
     fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
         Vec::new()
     }
 
-    /// Returns the lease with which a restarted server would hold the task's promise. Returns `None`
-    /// for books without a store, and for a task whose promise the store does not have.
+    /// Returns the length of the task's lease in the store. Returns `None` for books without a
+    /// store, and for a task whose promise the store does not have.
     fn saved_lease(&self, _task: TaskId) -> Option<Nanos> {
         None
     }
@@ -502,7 +502,8 @@ pub trait Books: Send {
     }
 
     /// Applies the result of a step. After a failure the books take back what the store does not
-    /// have: new promises end, changed timings and longer leases return to those that the store has.
+    /// have: new promises end, changed timings and longer leases return to those that the store
+    /// has.
     fn apply_save(&mut self, _save: CompletedSave, _now: Nanos) -> SaveOutcome {
         SaveOutcome::Saved
     }

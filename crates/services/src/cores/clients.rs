@@ -6,7 +6,6 @@ use corelane::{Interceptor, Peer, RequestInfo, RequestOutcome, RequestServiceCon
 
 use super::books::ClientName;
 
-/// The common name of all clients that the server cannot identify.
 const UNKNOWN: &str = "unknown";
 
 thread_local! {

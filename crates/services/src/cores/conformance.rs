@@ -40,8 +40,6 @@ fn promised(admission: Result<TaskAdmission, BooksRefusal>) -> Promise {
     }
 }
 
-/// Checks that the share of a withdrawn task is free from the deadline of the task's last job on,
-/// and not before.
 fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
@@ -59,7 +57,6 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     assert_eq!(books.take_ended_tasks(110 * MS), [first.task]);
 }
 
-/// Checks that a promise ends with its lease unless the lease is renewed.
 fn a_lease_ends(make: &MakeBooks) {
     let limits = BooksLimits::default();
     let mut books = make(Machine::with_cores(1), limits.clone());
@@ -67,7 +64,6 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
     assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
     assert_eq!(books.next_expiry(), Some(2 + limits.default_lease));
-    // If a caller passes an earlier time, the books use the latest time that a caller has passed.
     assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
     assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
@@ -76,7 +72,6 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
 }
 
-/// Checks that a chain is reserved as a whole, and lapses as a whole.
 fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let stage = request(60 * MS, 100 * MS);
@@ -109,13 +104,11 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     ));
 }
 
-/// Checks that a new timing begins after the deadline of the last job with the old timing.
 fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
     let changed = promised(books.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
-    // Until the new timing begins, both timings use the core.
     let further = request(50 * MS, 100 * MS);
     assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&further, &client(), OWN, 107 * MS));
@@ -124,14 +117,11 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
 
-/// Checks that the tasks of a lost core move by criticality, that the rest is demoted, and that the
-/// return of the core restores all of them.
 fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let core = |core| CoreId { core, ..CoreId::default() };
     let pinned = |execution, on| TaskRequest { pinned: Some(core(on)), ..request(execution * MS, 100 * MS) };
     let lease = 3_600_000 * MS;
-    // Core 0 has no room for the next two tasks.
     let filler = promised(books.admit(&pinned(90, 0), &client(), OWN, 0));
     let low = TaskRequest { criticality: Criticality::Low, lease, ..request(30 * MS, 100 * MS) };
     let low = promised(books.admit(&low, &client(), OWN, 0));
@@ -160,21 +150,17 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     assert!(
         snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
     );
-    // A demoted task can be renewed, but it has no promise.
     books.renew(low.task, OWN, lease, now).unwrap();
     assert_eq!(books.outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
     assert_eq!(books.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(BooksRefusal::CoreLost));
     assert!(matches!(books.admit(&pinned(1, 1), &client(), OWN, now), Err(BooksRefusal::NoSuchCore(..))));
     assert_eq!(books.set_lost_cores(&[core(1)], now), CoreChange::default());
-    // A demoted task gets the room that another task leaves.
     books.withdraw(resident.task, OWN, now + MS).unwrap();
     assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), CoreChange::default());
     let now = 301 * MS;
     let restored = CoreChange { restored: vec![low.task], ..CoreChange::default() };
     assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
     assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
-    // The core returns, and its tasks with it. The moved tasks keep their shares of core 0 until
-    // the deadlines of their last jobs there.
     let change = books.set_lost_cores(&[], now);
     let expected = CoreChange {
         returned: vec![core(1)],
@@ -190,7 +176,6 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     promised(books.outcome(low.task, OWN, now));
 }
 
-/// Checks that the refusal of a request out of range names the field.
 fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let mut refusal = |request: TaskRequest| books.admit(&request, &client(), OWN, 0).unwrap_err();
@@ -218,7 +203,6 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
 }
 
-/// Checks that requests beyond the rate and the quotas are refused and counted.
 fn rates_and_quotas_are_kept(make: &MakeBooks) {
     let limits = BooksLimits { max_decisions_per_second: 5, max_tasks_per_client: 3, ..BooksLimits::default() };
     let mut books = make(Machine::with_cores(2), limits);
@@ -234,7 +218,6 @@ fn rates_and_quotas_are_kept(make: &MakeBooks) {
     assert_eq!((counts.promised, counts.over_rate, counts.over_quota), (6, 2, 1));
 }
 
-/// Checks that a client can withdraw a task whose decision is pending.
 fn a_pending_decision_is_given_up(make: &MakeBooks) {
     // With more than 8 cores, the search during a request tries only moves and swaps.
     let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
@@ -254,7 +237,6 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
     assert!(books.next_pending_decision(4).is_none());
 }
 
-/// Checks that octets stay with a promised task until it ends, and that the server's own octets stay.
 fn attached_octets_end_with_the_task(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     assert_eq!((books.server_data(), books.attachments()), (&[][..], vec![]));
@@ -269,8 +251,6 @@ fn attached_octets_end_with_the_task(make: &MakeBooks) {
     assert_eq!((books.server_data(), books.attachments()), (&b"server"[..], vec![]));
 }
 
-/// Checks that a changed timing can be changed again, and that the share of each earlier timing is free
-/// after the deadline of its last job.
 fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let task = promised(books.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;
@@ -289,7 +269,6 @@ fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
     assert_eq!(books.snapshot(510 * MS).cores[0].used.0, 200_000_000);
 }
 
-/// Runs all checks on an implementation.
 pub(super) fn check(make: &MakeBooks) {
     a_withdrawn_share_is_kept_until_the_last_deadline(make);
     a_lease_ends(make);
@@ -365,7 +344,7 @@ impl Books for SavingBooks {
 fn simulation_and_conformance_of_books_with_a_store() {
     check(&|machine, limits| {
         let mut books = SavingBooks(StoredBooks::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
-        // A server saves its own octets before it serves requests.
+        // The first save reserves the numbers that reservations need.
         books.set_server_data(&[]);
         Box::new(books)
     });

@@ -1,5 +1,5 @@
-//! The dispatch of admitted tasks: the targets of task references serve their requests, and the core
-//! pool runs the requests on the cores of their tasks.
+//! The dispatch of admitted tasks: the targets of task references serve their requests, and the
+//! core pool runs the requests on the cores of their tasks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -17,18 +17,14 @@ use super::task_id::Secrets;
 /// that lowers overrunning operations.
 const HIGHEST_PRIORITY: u32 = 98;
 
-/// The rules by which the core pool runs the jobs of tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DispatchRules {
     pub(super) enforces_rates: bool,
-    /// True if the jobs of a core run in the order of their deadlines.
     pub(super) by_deadline: bool,
 }
 
-/// The task references and the core pool of a server.
 pub(super) struct TaskDispatch {
     secrets: Secrets,
-    /// The POA of task references.
     poa: Poa,
     pool: Option<CorePool>,
     rules: DispatchRules,
@@ -49,9 +45,9 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Follows the books: binds new promises, moves changed ones, and ends the others. `before` has
-    /// the timings that clients know instead of changes that are not saved. Such a task has the laxer
-    /// rules of both timings.
+    /// Makes the task references and the pool match a snapshot of the books. `before` has the old
+    /// timings of tasks whose new timings are not saved: the rules of such a task permit jobs of
+    /// both timings.
     pub(super) fn update(
         &mut self,
         snapshot: &Snapshot,
@@ -96,14 +92,15 @@ impl TaskDispatch {
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let demoted: Vec<u64> = promised().filter(is_demoted).map(|record| record.task.id.0).collect();
         let is_changed = bindings != self.bindings || demoted != self.demoted;
-        // A core whose number the kernel cannot have is refused, and its tasks stay unbound.
+        // If the pool refuses, for example a core number that the kernel cannot have, the next
+        // update tries again.
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
     }
 }
 
-/// Returns bounds that the jobs of both timings keep, with the shorter deadline.
+/// Returns limits that permit the jobs of both timings, with the shorter deadline.
 fn laxer(one: &Timing, other: &Timing) -> Timing {
     Timing {
         execution: one.execution.max(other.execution),
@@ -119,10 +116,8 @@ fn object_id(secrets: &Secrets, task: TaskId) -> ObjectId {
     ObjectId::from(&secrets.object_id(task)[..])
 }
 
-/// Recognizes the object keys of task references.
 pub(super) struct TaskKeys {
     secrets: Secrets,
-    /// The part of the keys before the object id.
     prefix: OnceLock<Box<[u8]>>,
 }
 
@@ -132,11 +127,11 @@ impl TaskKeys {
     }
 
     /// Stores the part of the object keys before the object id. `reference` is any reference of the
-    /// POA of task references, and `id` its object id. Called once.
+    /// POA of task references, and `id` its object id.
     pub(super) fn learn(&self, reference: &ObjectRef, id: &[u8]) {
         let key = reference.ior().known_profiles().next().map(|profile| profile.object_key.to_vec());
         if let Some(prefix) = key.as_deref().and_then(|key| key.strip_suffix(id)) {
-            // `set` succeeds, because the service calls this method once.
+            // A second call has no effect.
             let _ = self.prefix.set(prefix.into());
         }
     }

@@ -24,7 +24,6 @@ const SECOND: Nanos = 1_000_000_000;
 /// bounded search under the lock decides.
 const MAX_SEARCHES: u32 = 3;
 
-/// The state of a task, with fields that [`TaskState`] does not show to clients.
 #[derive(Clone, Debug)]
 enum EntryState {
     Reserved { chain: ChainId, until: Nanos },
@@ -40,13 +39,11 @@ struct Entry {
     client: ClientName,
     token: Token,
     state: EntryState,
-    /// The core of the task; `None` before the decision, after a rejection, and while the task is
-    /// demoted.
+    /// `None` before the decision, after a rejection, and while the task is demoted.
     core: Option<CoreId>,
-    /// The lost core that the task had, if it lost a core.
+    /// The lost core to which the task returns.
     home: Option<CoreId>,
     starts_at: Nanos,
-    /// The longest lease that the task has got.
     lease: Nanos,
     attachment: Arc<[u8]>,
 }
@@ -57,7 +54,6 @@ impl Entry {
         Task { id, timing, criticality, pinned }
     }
 
-    /// Returns the time at which the state ends without a request.
     fn end(&self) -> Option<Nanos> {
         match self.state {
             EntryState::Reserved { until, .. }
@@ -68,7 +64,6 @@ impl Entry {
         }
     }
 
-    /// Returns true if the entry counts for quotas.
     fn is_counted(&self) -> bool {
         !matches!(self.state, EntryState::Rejected { .. })
     }
@@ -91,19 +86,16 @@ pub struct MemoryBooks {
     inline: Machine,
     /// All tasks that have a share of a core, and the shares of `left_shares` and `revocable`.
     set: TaskSet,
-    /// Increases with each change of `set`.
     revision: u64,
     /// The revision at which cores were last searched for demoted tasks.
     searched: u64,
     entries: BTreeMap<TaskId, Entry>,
-    /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
     /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
     /// Changes of timings that can be taken back, because the store does not have them yet.
     revocable: BTreeMap<TaskId, RevocableChange>,
-    /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
     /// The times of the latest decisions. Decisions within the last second count towards the
     /// maximum rate.
@@ -182,8 +174,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Ends a promise at time `at`. A task that has started keeps its share until the deadline of a
-    /// job that arrived just before `at`. Any other task is removed.
+    /// Ends a promise at time `at`. A task that has started on a core keeps its share until the
+    /// deadline of a job that arrived just before `at`. Any other task is removed.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
         self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return };
@@ -259,7 +251,6 @@ impl MemoryBooks {
         }
     }
 
-    /// Counts `count` decisions. Refuses them if the last second would have too many decisions.
     fn count_decisions(&mut self, count: usize) -> Result<(), BooksRefusal> {
         while self.decisions.front().is_some_and(|at| self.now - at >= SECOND) {
             self.decisions.pop_front();
@@ -274,7 +265,8 @@ impl MemoryBooks {
     }
 
     /// Checks that the books have room for `count` more tasks, and that the client's quotas permit
-    /// them with a total utilization of `further`. The utilization of task `replaced` does not count.
+    /// them with a total utilization of `further`. The utilization of task `replaced` does not
+    /// count.
     fn check_quota(
         &mut self,
         client: &ClientName,
@@ -305,7 +297,6 @@ impl MemoryBooks {
         Err(refusal)
     }
 
-    /// Returns the number that [`BooksLimits::max_tasks`] bounds.
     fn count_with_shares(&self) -> usize {
         self.entries.len() + self.left_shares.len() + self.revocable.len()
     }
@@ -340,7 +331,6 @@ impl MemoryBooks {
         id
     }
 
-    /// Applies a plan to the books. Returns the earliest start of the plan's task.
     fn apply(&mut self, plan: &AdmissionPlan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;
@@ -371,7 +361,6 @@ impl MemoryBooks {
         tasks.iter().filter_map(promise).collect()
     }
 
-    /// Applies a plan to the books, and adds the entry of the plan's task.
     fn enter(&mut self, plan: &AdmissionPlan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
@@ -387,7 +376,6 @@ impl MemoryBooks {
         Entry { request, client, token, state, core: None, home: None, starts_at: 0, lease, attachment }
     }
 
-    /// Returns the stages of a chain, in their order.
     fn stages(&self, chain: ChainId, token: Token) -> Result<Vec<TaskId>, BooksRefusal> {
         let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
         let stages: Vec<TaskId> =
@@ -434,7 +422,6 @@ impl Books for MemoryBooks {
             EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
-                // A task that has no core is demoted.
                 let promise = self.promises(&[task]).pop();
                 promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::CoreLost)
             }

@@ -1,7 +1,6 @@
 //! Admission of periodic tasks to the cores of a server's machine.
 //!
-//! A server adds an admission object with one line of code. Clients of any ORB reach the object as
-//! `corbaloc::HOST:PORT/CorelaneTasks`:
+//! Clients of any ORB reach the admission object as `corbaloc::HOST:PORT/CorelaneTasks`:
 //!
 //! ```
 //! use corelane::Orb;
@@ -15,12 +14,8 @@
 //! ```
 //!
 //! The target of a task serves the requests to its task reference. With a core pool
-//! ([`AdmissionConfig::core_pool`]) they run on the task's core at the task's priority. Without a
-//! core pool the promises are advisory.
-//!
-//! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `stored` adds a store to it by `saving` and `records`, and `restart` restores references. `admission` shares this core between threads; `core_watch` notices lost cores;
-//! `dispatch` lets task references and the core pool follow it; `servants` knows the ORB. `admitted` is the side of the client.
+//! ([`AdmissionConfig::core_pool`]) they run on the task's core. Without a core pool the promises
+//! are advisory.
 
 mod admission;
 mod admitted;
@@ -80,7 +75,6 @@ pub const RECORD_KIND: RecordKind = records::KIND;
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";
 
-/// Name of the POA of task references. `OBJECT_POA` is the POA of the admission object.
 const TASK_POA: &str = "CorelaneTasks";
 const OBJECT_POA: &str = "CorelaneAdmission";
 
@@ -99,27 +93,26 @@ impl fmt::Debug for AdmissionConfig {
 }
 
 impl AdmissionConfig {
-    /// Creates the settings of an admission object for a machine, with default limits. The books
-    /// are in memory.
+    /// Creates the settings of an admission object for a machine, with [`MemoryBooks`] and default
+    /// limits.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         let by_deadline = machine.discipline == Discipline::EarliestDeadlineFirst;
         Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).by_deadline(by_deadline)
     }
 
-    /// Creates the settings of an admission object with the caller's books, for example with other
-    /// limits.
+    /// Creates the settings of an admission object with books of the caller.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
         let rules = DispatchRules { enforces_rates: false, by_deadline: false };
         AdmissionConfig { books: Box::new(books), core_pool: None, rules, max_waiting_saves: 2 }
     }
 
-    /// Runs the jobs of each core in the order of their deadlines
-    /// ([`TaskRules::deadline`](field@corelane::rt::TaskRules::deadline)), instead of at the priorities
-    /// of their tasks. Needs a [core pool](Self::core_pool). Default: true for a machine whose
-    /// discipline is [`Discipline::EarliestDeadlineFirst`], and false for the caller's own
-    /// [books](Self::with_books), which must decide by the same discipline.
+    /// Sets whether each core runs jobs in the order of their deadlines
+    /// ([`TaskRules::deadline`](field@corelane::rt::TaskRules::deadline)) or by the priorities of
+    /// their tasks. Has no effect without a [core pool](Self::core_pool). The books must decide by
+    /// the same discipline. Default: true after [`new`](Self::new) for a machine with
+    /// [`Discipline::EarliestDeadlineFirst`], otherwise false.
     #[must_use]
     pub fn by_deadline(mut self, is_by_deadline: bool) -> Self {
         self.rules.by_deadline = is_by_deadline;
@@ -127,28 +120,27 @@ impl AdmissionConfig {
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has an address of its own ([`CorePoolConfig::task_endpoints`]), or the
-    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
-    /// computer.
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
+    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
         self
     }
 
-    /// Bounds the requests of each task to the rate at which the task was admitted, its period and
-    /// jitter ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Needs a
-    /// [core pool](Self::core_pool). By default requests above the rate run as they arrive.
+    /// Sets whether the requests of each task are limited to the rate that its period and jitter
+    /// permit ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Has no
+    /// effect without a [core pool](Self::core_pool). Default: false; requests above the rate run
+    /// as they arrive.
     #[must_use]
     pub fn enforce_rates(mut self, enforces: bool) -> Self {
         self.rules.enforces_rates = enforces;
         self
     }
 
-    /// Sets the maximum number of requests that wait until [`StoredBooks`] have saved their promises.
-    /// Further requests get TRANSIENT. Permit fewer than the threads that serve requests, so that
-    /// leases are renewed even while the disk does not respond. At least 1 is permitted. Default: 2,
-    /// half of a default pool's threads.
+    /// Sets the maximum number of requests that wait until [`StoredBooks`] have saved their
+    /// promises; 0 counts as 1. Further requests get TRANSIENT. Permit fewer than the threads that
+    /// serve requests, so that leases are renewed even while the disk does not respond. Default: 2.
     #[must_use]
     pub fn max_waiting_saves(mut self, requests: usize) -> Self {
         self.max_waiting_saves = requests;
@@ -159,9 +151,9 @@ impl AdmissionConfig {
     /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread,
-    /// PERSIST_STORE if the store of the books cannot be written or is damaged, and other errors of
-    /// the ORB.
+    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread or a
+    /// random number, PERSIST_STORE if the store of the books cannot be written or is damaged, and
+    /// other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
         let no_resources = |error: std::io::Error| {
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
@@ -202,13 +194,11 @@ impl AdmissionConfig {
             let dispatch = TaskDispatch::new(admission.secrets.clone(), tasks.clone(), pool.clone(), rules);
             let served = serve_in(orb, &root, &tasks, admission, &keys, dispatch, has_moved);
             if served.is_err() {
-                // Destroying a POA fails only after the ORB's shutdown.
                 let _ = tasks.destroy(false, true);
             }
             served
         });
         if let (Err(_), Some(pool)) = (&served, &pool) {
-            // Destroying a pool fails only after the ORB's shutdown.
             let _ = orb.real_time().destroy_threadpool(pool.id());
         }
         served
@@ -242,7 +232,7 @@ fn serve_in(
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
-        // A restored target may be this key.
+        // After `bind_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();
         tasks.manager().activate()?;
@@ -250,7 +240,6 @@ fn serve_in(
         Ok(AdmissionService { object: protocol::TasksRef::from_object(own), pool, restored })
     })();
     if served.is_err() {
-        // Destroying a POA fails only after the ORB's shutdown.
         let _ = poa.destroy(false, false);
     }
     served

@@ -20,7 +20,6 @@ fn reported_times(measured: &TaskMeasurement) -> idl::TaskMeasurement {
     }
 }
 
-/// Returns the measurements of the pool. Without a pool all are empty or 0.
 pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
     let counts = pool.map(CorePool::counts).unwrap_or_default();
     idl::Measurements {
@@ -40,8 +39,8 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
     }
 }
 
-/// Returns up to `most` records of jobs from the number `first` on, and the number of the next
-/// batch.
+/// Returns the number from which to ask next, and up to `most` records of jobs from number `first`
+/// on.
 pub(super) fn recorded_jobs(pool: Option<&CorePool>, first: u64, most: u32) -> (u64, idl::JobRecords) {
     let Some(pool) = pool else { return (first, Vec::new()) };
     let batch = pool.recorded_jobs(first, usize::try_from(most).unwrap_or(usize::MAX));

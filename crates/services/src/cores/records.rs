@@ -1,15 +1,15 @@
 //! Records of the admission object in a store, format 1.
 //!
 //! ```text
-//! 01 "number"   -> u64: a number above the numbers of all tasks
+//! 01 "number"   -> u64: no task has a larger number
 //! 01 "server"   -> octets that the server keeps for itself
 //! 02 | u64 task -> token, 16 octets | u64 lease | core | home | timing, 6 u64
 //!                  | criticality, 1 octet | pinned core | action on an overrun, 1 octet
 //!                  | client | name | operation | attachment
 //! ```
-//! Numbers are big-endian. A core is 00, or 01 | u32 host | u32 core. A text or an attachment is its
-//! u32 length and its octets. Times are in nanoseconds. A store has the promises of tasks that are
-//! admitted and have not ended.
+//! Numbers are big-endian. A core is 00, or 01 | u32 host | u32 core. A text or an attachment is
+//! its u32 length and its octets. Times are in nanoseconds. A store has the promises of tasks that
+//! are admitted and have not ended.
 
 use std::sync::Arc;
 
@@ -19,14 +19,12 @@ use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 use super::books::{ClientName, TaskRequest, Token};
 use crate::store::RecordKind;
 
-/// The kind of the records of an admission object.
 pub(super) const KIND: RecordKind = RecordKind { service: "cores", format: 1 };
 
 pub(super) const NUMBER_KEY: &[u8] = b"\x01number";
 pub(super) const SERVER_KEY: &[u8] = b"\x01server";
 const PROMISE: u8 = 2;
 
-/// The part of a promise that outlives the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedPromise {
     /// The request as it is now. Its `lease` is the longest lease that the task has got.
@@ -35,12 +33,11 @@ pub(super) struct SavedPromise {
     pub(super) token: Token,
     /// `None` while the task is demoted.
     pub(super) core: Option<CoreId>,
-    /// The lost core that the task had, if it lost a core.
+    /// The lost core to which the task returns.
     pub(super) home: Option<CoreId>,
     pub(super) attachment: Arc<[u8]>,
 }
 
-/// A record of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CoresRecord {
     Number(u64),
@@ -55,9 +52,8 @@ pub(super) fn promise_key(task: TaskId) -> Vec<u8> {
     [&[PROMISE][..], &task.0.to_be_bytes()].concat()
 }
 
-/// Appends octets behind their length.
 pub(super) fn push_octets(out: &mut Vec<u8>, octets: &[u8]) {
-    // Each part of a record arrived in a message shorter than 2^32 octets.
+    // The parts of a record are shorter than 2^32 octets.
     out.extend((octets.len() as u32).to_be_bytes());
     out.extend(octets);
 }
@@ -97,7 +93,6 @@ pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
     out
 }
 
-/// The octets of a record that have not been read.
 pub(super) struct Fields<'r>(pub(super) &'r [u8]);
 
 impl<'r> Fields<'r> {
@@ -138,7 +133,6 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Returns `value` if all octets have been read.
     pub(super) fn end<T>(self, value: T) -> Result<T, BadRecord> {
         if self.0.is_empty() { Ok(value) } else { Err(BadRecord) }
     }
@@ -176,7 +170,7 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
-/// Reads a number of a task. Larger numbers than 2^63 would leave none for further tasks.
+/// Refuses numbers from 2^63 on, because no task id of the books has the highest bit.
 fn number(octets: [u8; 8]) -> Result<u64, BadRecord> {
     let number = u64::from_be_bytes(octets);
     if number < 1 << 63 { Ok(number) } else { Err(BadRecord) }

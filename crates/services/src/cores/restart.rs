@@ -23,41 +23,33 @@ use super::task_id::TagKey;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoredTasks {
-    /// Promised tasks. Each begins a lease.
+    /// Promised tasks. Each of them begins a new lease.
     pub tasks: usize,
-    /// Tasks of these that have no core, because the machine has changed.
+    /// Those of `tasks` that have no core.
     pub demoted: usize,
-    /// Tasks of these whose references have other addresses than before, because another program
-    /// listens there or the server listens elsewhere. Their clients ask `outcome` for the references.
+    /// Those of `tasks` whose references have other addresses than before. Their clients get the
+    /// new references from `outcome`.
     pub moved_references: usize,
 }
 
-/// The data of a server in its books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerData {
     pub(super) tags: TagKey,
-    /// The addresses of the core pool, or without a pool of the ORB.
+    /// The addresses of the core pool; without a pool, the addresses of the ORB.
     pub(super) pool: Vec<String>,
-    /// The addresses of each endpoint of tasks.
     pub(super) endpoints: Vec<Vec<String>>,
 }
 
-/// The addresses of a task's references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReferenceAddress {
-    /// The task has no reference yet.
     #[default]
     None,
-    /// The addresses of the pool.
     Pool,
-    /// The addresses of the task's endpoint.
     Endpoint(Vec<String>),
 }
 
-/// The data of a task with a target in the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TaskAttachment {
-    /// The stringified reference of the target.
     pub(super) target: String,
     pub(super) address: ReferenceAddress,
 }
@@ -76,7 +68,6 @@ impl From<BadRecord> for SystemException {
     }
 }
 
-/// Returns the server data of an earlier process; `None` if the books have none.
 pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRecord> {
     match books.server_data() {
         [] => Ok(None),
@@ -84,10 +75,10 @@ pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRe
     }
 }
 
-/// Returns true if the kept addresses of a pool are addresses of its present configuration. `own`
-/// are the addresses of the configuration, or without one those of the ORB (`is_beside_orb`).
+/// Returns true if the pool may listen at `kept`, the addresses of the earlier process. `own` are
+/// the configured addresses, or the addresses of the ORB if `is_beside_orb`.
 fn are_kept(kept: &[String], own: &[String], is_beside_orb: bool) -> bool {
-    // The kernel chooses the port 0. Every other address is the program's choice.
+    // The kernel chooses the port for port 0. Any other address must be the same.
     let is_kept = |kept: &str, own: &str| {
         if is_beside_orb || own.ends_with(":0") { is_beside(kept, own) } else { kept == own }
     };
@@ -95,14 +86,14 @@ fn are_kept(kept: &[String], own: &[String], is_beside_orb: bool) -> bool {
 }
 
 /// Returns true if `address` has the host of the TCP address `of`. For any other `of`, returns true
-/// if `address` is `of` or `of` with a suffix.
+/// if `address` begins with `of`.
 fn is_beside(address: &str, of: &str) -> bool {
     let host = |text: &str| text.rsplit_once(':').map(|(host, _)| host.to_owned());
     if of.starts_with("tcp:") { host(address) == host(of) } else { address.starts_with(of) }
 }
 
-/// Creates a core pool at the addresses of the earlier process. If the pool cannot listen there, or if
-/// the configuration names other hosts or paths, the pool listens at the configured addresses.
+/// Creates a core pool at the addresses of the earlier process. If the pool cannot listen there, or
+/// if the configured addresses have changed, it listens at the configured addresses.
 pub(super) fn create_pool(
     orb: &Orb,
     config: &CorePoolConfig,

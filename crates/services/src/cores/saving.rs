@@ -1,7 +1,5 @@
-//! The steps by which books with a store bring it up to date.
-//!
-//! A step is made under the lock of the books, runs without this lock, because it waits for the
-//! disk, and is applied under the lock again. All changes since the step before share a commit.
+//! The steps by which books bring their store up to date. A step is made and applied under the lock
+//! of the books, and runs without the lock, because it waits for the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +10,16 @@ use corelane_sched::task::TaskId;
 use super::records::{self, CoresRecord, NUMBER_KEY, SERVER_KEY, SavedPromise};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// What a store has of the books.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedBooks {
     pub(super) revision: Revision,
     pub(super) promises: BTreeMap<TaskId, SavedPromise>,
     pub(super) server_data: Vec<u8>,
-    /// A number above the numbers of all tasks.
+    /// No task has a larger number.
     pub(super) number: u64,
 }
 
 impl SavedBooks {
-    /// Reads a store.
     pub(super) fn read(store: &dyn Store) -> Result<Self, StoreError> {
         let mut saved = SavedBooks::default();
         let mut bad = None;
@@ -58,10 +54,8 @@ impl SavedBooks {
     }
 }
 
-/// The changes since the last save.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SavedChanges {
-    /// `None` for a task that has ended.
     pub(super) promises: Vec<(TaskId, Option<SavedPromise>)>,
     pub(super) server_data: Option<Vec<u8>>,
     pub(super) number: Option<u64>,
@@ -109,8 +103,8 @@ impl fmt::Debug for PendingSave {
 }
 
 impl PendingSave {
-    /// Reads or writes the store, and waits for the disk. The caller holds no lock on the books
-    /// during the call, and passes the result to [`Books::apply_save`](super::books::Books::apply_save).
+    /// Reads or writes the store, and waits for the disk. The caller should hold no lock on the
+    /// books meanwhile. The result is for [`Books::apply_save`](super::books::Books::apply_save).
     #[must_use]
     pub fn save(self) -> CompletedSave {
         CompletedSave(match self.step {
@@ -133,7 +127,6 @@ pub(super) enum SaveResult {
 }
 
 impl SaveResult {
-    /// Updates what the store has.
     pub(super) fn apply(self, saved: &mut SavedBooks) -> SaveOutcome {
         match self {
             SaveResult::Read(found) => {

@@ -18,18 +18,14 @@ use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 use super::monitoring;
 
-/// The time-out of the call that checks that a target exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of records of jobs in a reply.
 const MAX_BATCH: u32 = 1_000;
 /// The longest span for which a client can have jobs recorded: 1 h.
 const MAX_RECORDING: Nanos = 3_600_000_000_000;
 
 pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
-    /// The POA of task references.
     pub(super) poa: Poa,
-    /// The core pool that runs the requests of tasks and gives them their endpoints, if there is one.
     pub(super) pool: Option<CorePool>,
     /// The references of the admission object and of a task. Targets must have one of their
     /// addresses, because they must be objects of this server.
@@ -193,7 +189,6 @@ impl TasksServant {
         promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
     }
 
-    /// Makes promises, and returns them when the store has them.
     fn saved_promises<E: From<SystemException>>(
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<Vec<idl::Promise>, E>,
@@ -205,7 +200,6 @@ impl TasksServant {
         acknowledged(self.admission.change_saved(checked, promised_tasks).map_err(SystemException::from)?)
     }
 
-    /// Makes one promise as [`saved_promises`](Self::saved_promises) does.
     fn saved_promise<E: From<SystemException>>(
         &self,
         work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<idl::Promise, E>,
@@ -354,7 +348,7 @@ impl idl::Tasks for TasksServant {
                 Decision::Pending(_) => Err(system(Kind::Internal, "a change is never pending").into()),
             }
         })?;
-        // The client used the old timing until the store had the new one, which begins later then.
+        // The old timing applies until the store has the new one, so the new one may begin later.
         self.admission.with(|state, _, now| {
             if let Ok(Decision::Promised(saved)) = state.books.outcome(TaskId(task), token, now) {
                 promise.start = promise.start.max(saved.starts_at.saturating_sub(now));
@@ -378,7 +372,7 @@ impl idl::Tasks for TasksServant {
             |state: &mut AdmissionState, _: Token, now: Nanos| state.books.withdraw(task, Token(*secret), now);
         let tasks = |withdrawn: &Result<(), BooksRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
         let withdrawn = self.admission.change_saved(withdraw, tasks).map_err(SystemException::from)?;
-        // The task has ended, even if the store cannot forget it yet.
+        // The task has ended, even if the save fails.
         Ok(withdrawn.result?)
     }
 

@@ -1,9 +1,6 @@
-//! A simulation of books in virtual time, against a model that knows only the answers to clients.
-//!
-//! From each promise the model derives the core on which jobs of the task may run, and the time at
-//! which the last job ends. At every instant the jobs of each core must meet their deadlines,
-//! according to an analysis that uses no earlier result. A seed determines the whole run;
-//! `naming/simulation.rs` describes the environment variables.
+//! A simulation of books in virtual time. A model derives from snapshots of the books on which
+//! cores jobs of each task may run, and until when. At every instant the jobs of each core must
+//! meet their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +21,7 @@ const SECOND: Nanos = 1_000 * MS;
 
 pub(super) type MakeBooks = dyn Fn(Machine, BooksLimits) -> Box<dyn Books>;
 
-/// A period in which jobs of a task may run on a core.
+/// A time span in which jobs of a task may run on a core.
 #[derive(Clone, Copy, Debug)]
 struct CoreUse {
     task: TaskId,
@@ -42,18 +39,13 @@ struct BooksSimulation {
     books: Box<dyn Books>,
     machine: Machine,
     limits: BooksLimits,
-    /// Times of all decisions, for the maximum rate.
     decisions: Vec<Nanos>,
     tokens: BTreeMap<TaskId, Token>,
     chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
     uses: Vec<CoreUse>,
-    /// The end of each lease, as the books last reported it.
     leases: BTreeMap<TaskId, Nanos>,
-    /// Tasks whose decisions were pending when the books were observed last.
     pending: BTreeSet<TaskId>,
-    /// Tasks that have ended according to the model.
     ended: BTreeSet<TaskId>,
-    /// Tasks whose end the books have reported.
     told_ended: BTreeSet<TaskId>,
     seen: BTreeMap<&'static str, usize>,
 }
@@ -154,8 +146,8 @@ impl BooksSimulation {
             .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
 
-    /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
-    /// also count the rejections that they keep.
+    /// The books may refuse with `Full` a little below the maximum, because they count retained
+    /// rejections.
     fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
         match refusal {
             BooksRefusal::Full(most) => {
@@ -280,7 +272,6 @@ impl BooksSimulation {
         self.chains.remove(&chain);
     }
 
-    /// Renews, changes or withdraws a random task that was once promised.
     fn work_on_task(&mut self) {
         let index = self.random.below(self.tokens.len());
         let Some((&task, &token)) = self.tokens.iter().nth(index) else { return };
@@ -345,7 +336,6 @@ impl BooksSimulation {
         let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
-        // In half of the cases the books change during the search.
         if self.random.below(2) == 0 {
             self.admit();
             self.observe();
@@ -360,7 +350,6 @@ impl BooksSimulation {
         }
     }
 
-    /// Updates the model from a snapshot of the books.
     fn observe(&mut self) {
         let snapshot = self.books.snapshot(self.now);
         let ended = self.books.take_ended_tasks(self.now);
@@ -428,7 +417,6 @@ impl BooksSimulation {
         let decided = self.pending.difference(&pending).copied();
         self.ended.extend(decided.filter(|task| !promised.contains(task)));
         self.pending = pending;
-        // A promise ends with its lease, so no remaining lease has ended.
         assert!(self.leases.values().all(|end| *end > self.now), "{:?} at {}", self.leases, self.now);
         assert_eq!(self.told_ended, self.ended);
     }
@@ -469,7 +457,6 @@ impl BooksSimulation {
             }
             self.observe();
         }
-        // Without further requests, all tasks must end.
         for _ in 0..1_000 {
             while let Some(undecided) = self.books.next_pending_decision(self.now) {
                 self.books.apply_decision(undecided.decide(), self.now);
@@ -485,7 +472,6 @@ impl BooksSimulation {
     }
 }
 
-/// Runs the simulation under many seeds.
 pub(super) fn check(make: &MakeBooks) {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
     under_seeds(SEEDS, |seed| {

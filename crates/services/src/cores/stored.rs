@@ -1,8 +1,5 @@
-//! [`Books`] with a store, which outlive the process.
-//!
-//! [`MemoryBooks`] make the decisions. Before a step of saving, the promises in memory are
-//! compared with those that the store has, so that a commit brings the store from the books of one
-//! instant to the books of a later instant.
+//! [`Books`] with a store, which outlive the process. [`MemoryBooks`] make the decisions. Each save
+//! writes the difference between their promises and the promises in the store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,17 +16,14 @@ use super::records::KIND;
 use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep, SavedBooks, SavedChanges};
 use crate::store::{FileStore, Store, StoreError};
 
-/// Numbers that a commit reserves for tasks, so that a restarted server gives no number twice. A
-/// reservation beyond them is refused until the next commit.
+/// Number of task numbers that a commit reserves, so that a restarted server assigns none twice.
 const NUMBERS: u64 = 1_000;
 
-/// Books with a store. A restarted server has the promises that were acknowledged.
+/// Books with a store: a restarted server has the promises that were acknowledged.
 ///
-/// A promise that the store has survives the end of the process. When the store is opened, each
-/// promise begins a new lease of its length: the longest lease that the task has got. A client that
-/// renews the lease with its token within this time keeps its task, its core and its reference.
-/// Tasks that have ended, the shares of their last jobs, reservations and pending decisions end with
-/// the process.
+/// When the store is opened, each promise begins a new lease, as long as the longest lease that the
+/// task has got. Ended tasks, the shares of their last jobs, reservations and pending decisions are
+/// not stored.
 pub struct StoredBooks {
     memory: MemoryBooks,
     store: Arc<dyn Store>,
@@ -49,8 +43,8 @@ impl StoredBooks {
     /// Opens the books in a store. Leases begin at the time 0.
     ///
     /// A task whose core the machine does not have moves to another core, or is demoted. If a core
-    /// cannot meet the deadlines of its tasks, for example with another discipline, the most critical
-    /// tasks that fit keep the core, and the others move or are demoted.
+    /// cannot meet the deadlines of its tasks, for example with another discipline, the most
+    /// critical tasks that fit keep the core, and the others move or are demoted.
     ///
     /// # Errors
     /// Errors of reading, and [`StoreError::Damaged`] for malformed records.
@@ -58,8 +52,8 @@ impl StoredBooks {
         Self::of_store(Arc::new(store), machine, limits)
     }
 
-    /// Opens the books in a file, which is created if it does not exist. Only its owner can read the
-    /// new file, because it has the tokens of tasks.
+    /// Opens the books in a file, which is created if it does not exist. Only its owner can read
+    /// the new file, because it has the tokens of tasks.
     ///
     /// # Errors
     /// The reason why the file cannot be used, and the errors of [`open`](Self::open).
@@ -115,7 +109,7 @@ impl Books for StoredBooks {
         token: Token,
         now: Nanos,
     ) -> Result<ChainAdmission, BooksRefusal> {
-        // A reservation is not saved, so the store must already have its numbers as given.
+        // A reservation is not saved, so the store must have reserved its numbers before.
         let numbers = (stages.len() as u64).saturating_add(1);
         if self.memory.last_number().saturating_add(numbers) > self.saved.number && stages.len() <= MAX_STAGES {
             return Err(BooksRefusal::NotSavedYet);
@@ -235,7 +229,8 @@ impl Books for StoredBooks {
             Ok(result) => {
                 self.must_read = false;
                 let outcome = result.apply(&mut self.saved);
-                // A change that a client repeats may be in the store by a step that failed before.
+                // A failed step may have reached the store, so a repeated change may already be
+                // saved.
                 self.memory.keep_changes(&self.saved.promises);
                 outcome
             }

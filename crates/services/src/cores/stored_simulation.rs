@@ -1,10 +1,6 @@
-//! A simulation of books with a store: saves that fail or overlap with requests, and processes that
-//! end at any time.
-//!
-//! The model knows which promises clients were told of, and which batches the store has. After each
-//! restart the books must have exactly the promises of the store, and these must include every
-//! acknowledged promise. A seed determines the whole run; `naming/simulation.rs` describes the
-//! environment variables.
+//! A simulation of books with a store: saves fail or overlap with requests, and processes end at
+//! any time. After each restart the books must have exactly the promises of the store, and these
+//! must include every acknowledged promise that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +26,6 @@ const STEPS: usize = 400;
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
 
-/// The next failure of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     None,
@@ -41,7 +36,6 @@ enum Failure {
     Read,
 }
 
-/// A store that fails when the simulation says so. All clones are one store.
 #[derive(Clone)]
 struct FlakyStore {
     store: MemoryStore,
@@ -75,7 +69,6 @@ impl Store for FlakyStore {
     }
 }
 
-/// A promise as its client or the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPromise {
     token: Token,
@@ -98,15 +91,12 @@ struct StoredSimulation {
     wanted: Promises,
     /// The promises of which clients were told.
     acknowledged: Promises,
-    /// The step that has begun, and the promises at its begin.
     step: Option<PendingSave>,
     in_step: Promises,
     /// The promises of the steps since the last one that succeeded. A step that failed may have
     /// reached the store.
     attempted: Vec<Promises>,
-    /// The promises of the store.
     stored: Promises,
-    /// Changes of timings that were refused because a step failed.
     refused: Vec<(TaskId, Timing)>,
     seen: BTreeMap<&'static str, usize>,
 }
@@ -241,7 +231,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Repeats a change that was refused, as a client does. The store may have it.
     fn repeat_change(&mut self) {
         let Some((task, timing)) = self.refused.pop() else { return };
         if let Some(token) = self.wanted.get(&task).map(|known| known.token) {
@@ -271,7 +260,8 @@ impl StoredSimulation {
             }
             self.step = Some(step);
         } else if self.step.is_none() {
-            // The store has everything, so all requests are acknowledged, and no change can be taken back.
+            // The store has everything, so all requests are acknowledged, and no change can be
+            // taken back.
             self.compare(&self.wanted.clone());
             assert_eq!(self.books.timings_before_changes(), []);
             assert_eq!(self.stored.len(), self.wanted.len());
@@ -280,7 +270,6 @@ impl StoredSimulation {
         }
     }
 
-    /// Runs the step that has begun. Returns the result for the books.
     fn run_step(&mut self) -> Option<CompletedSave> {
         let step = self.step.take()?;
         let failure = [Failure::None, Failure::None, Failure::None, Failure::Before, Failure::After, Failure::Read]
@@ -322,19 +311,16 @@ impl StoredSimulation {
         }
     }
 
-    /// Forgets the promises whose leases have ended.
     fn observe(&mut self) {
         let records = self.records();
         self.wanted.retain(|task, _| records.contains_key(task));
         let ended: BTreeSet<TaskId> = self.books.take_ended_tasks(self.now).into_iter().collect();
         assert!(records.keys().all(|task| !ended.contains(task)));
         for (task, known) in &mut self.wanted {
-            // Another admission may have moved the task.
             known.core = records[task].core.unwrap();
         }
     }
 
-    /// Checks that the books have exactly these promises, and that each core meets their deadlines.
     fn compare(&mut self, expected: &Promises) {
         let records = self.records();
         let timings = |promises: &Promises| -> BTreeMap<TaskId, Timing> {
@@ -354,7 +340,6 @@ impl StoredSimulation {
         assert!(is_schedulable(&set, &self.machine), "{records:?}");
     }
 
-    /// Ends the process at any time, and starts the next one.
     fn restart(&mut self) {
         if self.random.below(2) == 0 {
             // The process ends between the commit and its application.
@@ -425,7 +410,6 @@ fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
     assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 10, "{seen:?}");
 }
 
-/// Books with a store, and a request of a task.
 fn saved_books() -> (StoredBooks, TaskRequest) {
     let (machine, limits) = (Machine::with_cores(1), BooksLimits::default());
     let mut books = StoredBooks::open(MemoryStore::new(KIND), machine, limits).unwrap();

@@ -18,12 +18,10 @@ use corelane_sys::process::random_number;
 
 use super::books::Token;
 
-/// The key of the tags of a server. A server with a store keeps it, so that its task references stay
-/// valid.
+/// The key of the tags of a server. A store has it, so that task references stay valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TagKey(pub(super) [u64; 2]);
 
-/// Prints the type's name without the secret.
 impl fmt::Debug for TagKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TagKey(..)")
@@ -31,7 +29,6 @@ impl fmt::Debug for TagKey {
 }
 
 impl TagKey {
-    /// Draws a key at random.
     pub(super) fn random() -> io::Result<Self> {
         Ok(TagKey([random_number()?, random_number()?]))
     }
@@ -46,7 +43,6 @@ impl TagKey {
     }
 }
 
-/// The secrets of a server, from which it computes tags and tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: TagKey,
@@ -59,7 +55,6 @@ impl Secrets {
         Secrets { tags, tokens: [RandomState::new(), RandomState::new()] }
     }
 
-    /// Returns the token that belongs to a number.
     pub(super) fn token(&self, number: u64) -> Token {
         let [first, second] = self.tokens.each_ref().map(|secret| secret.hash_one(number).to_be_bytes());
         let mut octets = [0; 16];
@@ -68,7 +63,6 @@ impl Secrets {
         Token(octets)
     }
 
-    /// Returns the object id of a task.
     pub(super) fn object_id(&self, task: TaskId) -> [u8; 16] {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&task.0.to_be_bytes());
@@ -76,7 +70,7 @@ impl Secrets {
         octets
     }
 
-    /// Returns the task with this object id; `None` if this server did not make the id.
+    /// Returns `None` if the tag in the object id is wrong.
     pub(super) fn task(&self, object_id: &[u8]) -> Option<TaskId> {
         let task = TaskId(u64::from_be_bytes(*object_id.first_chunk()?));
         (object_id == self.object_id(task)).then_some(task)

@@ -1,7 +1,7 @@
-//! An event channel in operation: the router behind a lock, a thread that sends for each queue of a
-//! consumer, and the thread that delivers timeouts.
+//! An event channel in operation: the router behind a lock, and the threads that send, pull,
+//! deliver timeouts and call back.
 //!
-//! The lock is never held during a call, an activation or a deactivation.
+//! The lock is not held during calls, activations and deactivations.
 
 mod builder;
 mod callbacks;
@@ -42,7 +42,6 @@ use self::callbacks::Callbacks;
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
-/// Maximum number of events without content that a channel keeps for later pushes.
 const MAX_SPARE_EVENTS: usize = 64;
 
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
@@ -52,16 +51,14 @@ thread_local! {
     static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
-    /// Number of pushes to direct consumers that the thread is in.
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
 }
 
 pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
 
-/// A disconnected consumer, with the object of its removed proxy.
+/// A disconnected consumer, with the object id of its removed proxy.
 type Removed = (Option<ObjectId>, Disconnected<Arc<Peer>>);
 
-/// Settings of a channel that the router does not need.
 #[derive(Clone, Debug)]
 pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
@@ -69,47 +66,36 @@ pub(super) struct ChannelConfig {
     pub(super) cos_events: CosEvents,
     /// The lanes; none if the supplier's thread calls the consumers of this process.
     pub(super) lanes: LaneTable,
-    /// Sets the priority of the lanes' threads.
     pub(super) current: Option<RtCurrent>,
-    /// True if clients may destroy the channel.
     pub(super) is_destroyed_by_clients: bool,
-    /// True if a peer that disconnects itself is called back.
     pub(super) has_disconnect_callbacks: bool,
-    /// The deadline of each call to a peer, and the reaction to peers that do not answer.
     pub(super) misses: MissPolicy,
-    /// The time from one question for events to the next, if the supplier had none.
     pub(super) pull_interval: Duration,
-    /// The time for which `pull` waits for an event.
     pub(super) pull_timeout: Duration,
-    /// Maximum number of threads that wait in `pull`.
     pub(super) max_waiting_pulls: usize,
 }
 
 struct ChannelState {
     router: ChannelRouter,
-    /// The objects of the proxies.
     objects: HashMap<ProxyId, ObjectId>,
-    /// The calls that the thread `events/admin` makes.
     callbacks: Callbacks,
     waiting_pulls: usize,
     /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
-    /// True if the plain keys of the channel are bound. They are unbound when the channel ends.
     has_keys: bool,
     has_ended: bool,
 }
 
-/// A channel, as its servants and threads share it.
 pub(super) struct SharedChannel {
     name: String,
-    /// Suppliers, senders and clients of any priority take the lock, each for the routing of one
-    /// event at most. It lends the holder the priority of the threads that wait.
+    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting
+    /// threads.
     state: PiMutex<ChannelState>,
-    /// Notified when a timeout is added, or the channel ends.
+    /// Wakes the thread `events/time`.
     timeout_added: PiCondvar,
-    /// Notified when a callback is due, or the channel ends.
+    /// Wakes the thread `events/admin`.
     callback_due: PiCondvar,
-    /// True if a consumer has, or had, a queue. The sizes of events are then computed before the lock
+    /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
     pub(super) config: ChannelConfig,
@@ -120,12 +106,10 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
     SystemException::new(kind, 0, Completion::No).because(why.into())
 }
 
-/// The exception for a proxy that was disconnected, or a channel that was destroyed.
 pub(super) fn disconnected() -> SystemException {
     system(Kind::ObjectNotExist, "the proxy is disconnected, or the channel destroyed")
 }
 
-/// The reason why an operation that connects fails.
 pub(super) enum ConnectFailure {
     AlreadyConnected,
     InvalidFilter(FilterError),
@@ -176,12 +160,10 @@ impl SharedChannel {
         }
     }
 
-    /// Returns the present time of the monotonic clock.
     pub(super) fn now() -> Nanos {
         Monotonic::now().as_nanos()
     }
 
-    /// Makes a proxy of a consumer, and activates the servant that `servant` returns for it.
     pub(super) fn obtain_consumer<R: Reference>(
         &self,
         servant: impl FnOnce(ProxyId) -> Servant,
@@ -189,7 +171,6 @@ impl SharedChannel {
         self.obtain(ChannelRouter::add_consumer, servant)
     }
 
-    /// Makes a proxy of a supplier, and activates the servant that `servant` returns for it.
     pub(super) fn obtain_supplier<R: Reference>(
         &self,
         servant: impl FnOnce(ProxyId) -> Servant,
@@ -229,14 +210,13 @@ impl SharedChannel {
         Ok(R::from_object(reference))
     }
 
-    /// Builds the filter of a consumer.
     pub(super) fn filter(&self, dependencies: &[EventHeader]) -> Result<EventFilter, FilterError> {
         EventFilter::build(self.config.filter_builder, dependencies, &self.config.filter_limits)
     }
 
-    /// Connects a consumer. `peer` makes the peer of each queue, and `rt_infos` are the numbers by
-    /// which the consumer names lanes. A consumer in this process is called directly if the channel
-    /// has no lanes.
+    /// Connects a consumer. `peer` makes a peer for each queue; the queues of a pull consumer share
+    /// one. `rt_infos` are the numbers by which the consumer names lanes. A push consumer in this
+    /// process is called directly if the channel has no lanes.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -260,7 +240,7 @@ impl SharedChannel {
         };
         let mut queues = vec![(lanes.start, first)];
         for lane in lanes.skip(1) {
-            // A consumer that pulls waits for all its queues at once.
+            // A pull consumer waits for all its queues at once.
             let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
             queues.push((lane, peer));
         }
@@ -274,7 +254,6 @@ impl SharedChannel {
         if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
     }
 
-    /// Starts a sender for each queue of a consumer.
     fn start_senders(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -291,7 +270,7 @@ impl SharedChannel {
                 .spawn(move || shared.run_sender(SenderId { consumer, queue }, lane, &peer));
             if let Err(error) = spawned {
                 self.disconnect_consumer(proxy, false);
-                // The queues without a sender have nothing else that ends them.
+                // Without a sender, nothing else ends these queues.
                 let mut state = self.state.lock();
                 for queue in queue..count {
                     state.router.next_step(SenderId { consumer, queue }, Self::now());
@@ -302,7 +281,6 @@ impl SharedChannel {
         Ok(())
     }
 
-    /// Connects a supplier.
     pub(super) fn connect_supplier(
         &self,
         proxy: ProxyId,
@@ -336,8 +314,6 @@ impl SharedChannel {
         true
     }
 
-    /// Removes the proxy of a supplier. Returns false if there is no such proxy. `is_own` is true if
-    /// the supplier itself asks for it.
     pub(super) fn disconnect_supplier(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
         let Some(peer) = state.router.remove_supplier(proxy) else { return false };
@@ -350,7 +326,6 @@ impl SharedChannel {
         true
     }
 
-    /// Suspends or resumes the connection of a consumer.
     pub(super) fn set_suspended(&self, proxy: ProxyId, is_suspended: bool) -> Result<(), SystemException> {
         match self.state.lock().router.set_suspended(proxy, is_suspended) {
             None => Err(disconnected()),
@@ -360,7 +335,7 @@ impl SharedChannel {
     }
 
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
-    /// first refusal; the other events are routed all the same.
+    /// first refusal, which does not stop the later events.
     pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
         let mut result = Ok(());
         for event in events {
@@ -387,8 +362,6 @@ impl SharedChannel {
         result
     }
 
-    /// Removes the objects of the consumers that routing has disconnected. Returns these consumers with
-    /// the objects.
     fn remove_disconnected(
         &self,
         state: &mut PiMutexGuard<'_, ChannelState>,
@@ -450,9 +423,9 @@ impl SharedChannel {
         self.deactivate(object);
     }
 
-    /// Returns the next set for a consumer that pulls, and waits for it at most until `deadline`;
-    /// without a deadline it does not wait. Returns `Ok(None)` if no set came, or at once if the
-    /// maximum number of threads wait already.
+    /// Returns the next set for a pull consumer. Waits for it until `deadline`, or not at all if
+    /// there is no deadline or if the maximum number of threads wait. Returns `Ok(None)` if there
+    /// is no set.
     pub(super) fn pull(
         &self,
         proxy: ProxyId,
@@ -492,7 +465,6 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
-    /// Notes that the plain keys are bound. If the channel has already ended, unbinds them.
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;
@@ -508,8 +480,8 @@ impl SharedChannel {
         }
     }
 
-    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With `is_called_back`, each
-    /// connected peer's disconnect operation is called once.
+    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With
+    /// `is_called_back`, each connected peer's disconnect operation is called once.
     pub(super) fn end(&self, is_called_back: bool) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.has_ended, true) {
@@ -565,7 +537,6 @@ impl SharedChannel {
         }
     }
 
-    /// Sends the sets of a consumer's queue until the connection ends.
     fn run_sender(&self, sender: SenderId, lane: usize, peer: &Peer) {
         self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
@@ -609,7 +580,6 @@ impl SharedChannel {
         }
     }
 
-    /// Delivers timeouts until the channel ends.
     fn run_timeouts(&self) {
         let mut state = self.state.lock();
         while !state.has_ended {
@@ -630,7 +600,6 @@ impl SharedChannel {
     }
 }
 
-/// Returns the event, in the memory of an earlier one if the thread has a spare.
 fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
     let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
     match Arc::get_mut(&mut spare) {
@@ -642,24 +611,22 @@ fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
     }
 }
 
-/// Returns the memory of an event that nothing else refers to, without its content.
+/// Empties an event, so that its memory can be used again; `None` if there are other references to
+/// it.
 fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
     *Arc::get_mut(&mut event)? = StoredEvent::default();
     Some(event)
 }
 
-/// The reason why there is no event to pull.
 #[derive(Debug)]
 pub(super) enum PullRefusal {
     NoProxy,
     NotConnected,
 }
 
-/// A push to direct consumers, perhaps during another push of the same thread.
 struct NestedPush;
 
 impl NestedPush {
-    /// Returns `None` if the thread is in too many pushes.
     fn enter() -> Option<Self> {
         let depth = NESTED_PUSHES.get();
         (depth < MAX_NESTED_PUSHES).then(|| NESTED_PUSHES.set(depth + 1)).map(|()| NestedPush)
@@ -672,7 +639,7 @@ impl Drop for NestedPush {
     }
 }
 
-/// Ends a channel with its POA: the servants of the channel's own objects hold it.
+/// Ends the channel when the servant that owns this value is dropped.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {
@@ -697,13 +664,13 @@ impl EventChannel {
         EventChannelBuilder::default()
     }
 
-    /// Returns the reference of TAO's Real-time Event Service.
+    /// Returns the channel's reference for TAO's Real-time Event Service.
     #[must_use]
     pub fn reference(&self) -> &rtec_admin::EventChannelRef {
         &self.rtec
     }
 
-    /// Returns the reference of CORBA's Event Service.
+    /// Returns the channel's reference for CORBA's Event Service.
     #[must_use]
     pub fn cos_reference(&self) -> &cos_admin::EventChannelRef {
         &self.cos
@@ -725,13 +692,12 @@ impl EventChannel {
         &self.shared
     }
 
-    /// Returns true if the channel was destroyed, or has ended with its ORB.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.state.lock().has_ended
     }
 
-    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, unbinds
-    /// the plain keys, and ends the channel's objects.
+    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
+    /// unbinds the plain keys, and ends the channel's objects.
     pub fn destroy(&self) {
         destroy(&self.shared);
     }
@@ -743,7 +709,6 @@ impl fmt::Debug for EventChannel {
     }
 }
 
-/// Destroys a channel for a client.
 pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemException> {
     if !shared.config.is_destroyed_by_clients {
         return Err(system(Kind::NoPermission, "clients of this channel may not destroy it"));
@@ -752,9 +717,7 @@ pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemExc
     Ok(())
 }
 
-/// Destroys a channel.
 fn destroy(shared: &SharedChannel) {
     shared.end(true);
-    // Destroying a POA fails only after the ORB's shutdown.
     let _ = shared.poa.destroy(false, false);
 }

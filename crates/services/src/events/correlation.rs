@@ -14,33 +14,23 @@ use std::slice;
 use super::filter::{EventFilter, FilterInput, NodeKind};
 use super::subscriptions::Occurrence;
 
-/// The state of a filter's conjunctions.
 #[derive(Debug)]
 pub(super) struct Correlation<E> {
     /// A group for each conjunction, at the index of the conjunction's ordinal.
     groups: Box<[Group<E>]>,
-    /// True if a group has changed since the last delivery.
     is_dirty: bool,
 }
 
-/// The state of a conjunction.
 #[derive(Debug)]
 struct Group<E> {
-    /// For each child: true if the child has contributed since the last delivery.
     arrived: Box<[bool]>,
-    /// Number of children that have not contributed.
     missing: usize,
-    /// The contributions in the order in which they arrived.
     held: Vec<Occurrence<E>>,
 }
 
-/// The result of offering an input to a subtree.
 enum Outcome {
-    /// The subtree does not accept the input.
     Rejected,
-    /// The subtree accepts the input, and passes nothing to its parent.
     Absorbed,
-    /// The subtree accepts the input, and passes the occurrence to its parent.
     Passed,
     /// The conjunction with this ordinal is complete, and passes the occurrences that it holds to
     /// its parent.
@@ -73,7 +63,6 @@ impl<E: Clone> Correlation<E> {
         }
     }
 
-    /// Empties all groups. Their memory is kept for the next events.
     pub(super) fn clear(&mut self) {
         if !mem::take(&mut self.is_dirty) {
             return;
@@ -85,7 +74,6 @@ impl<E: Clone> Correlation<E> {
         }
     }
 
-    /// Returns the number of occurrences that all groups hold.
     pub(super) fn held(&self) -> usize {
         self.groups.iter().map(|group| group.held.len()).sum()
     }
@@ -105,14 +93,12 @@ impl<E: Clone> Correlation<E> {
                 }
             }
             NodeKind::Bitmask { .. } if kind.matches(input) => self.step(filter, at + 1, input, occurrence),
-            // Conjunctions inside a logical "and" or a negation decide which events they accept,
-            // and hold no events.
+            // Inside a logical "and" or a negation, conjunctions hold no events.
             _ if filter.accepts_at(at, input) => Outcome::Passed,
             _ => Outcome::Rejected,
         }
     }
 
-    /// Returns the number of the first child that accepts the input, and the child's outcome.
     fn first_taker(
         &mut self,
         filter: &EventFilter,
@@ -126,7 +112,6 @@ impl<E: Clone> Correlation<E> {
         })
     }
 
-    /// Adds the occurrences that a child has passed to the group of its conjunction.
     fn contribute(&mut self, group: usize, child: usize, passed: &Outcome, occurrence: &Occurrence<E>) -> Outcome {
         let Group { arrived, missing, .. } = &mut self.groups[group];
         if mem::replace(&mut arrived[child], true) {

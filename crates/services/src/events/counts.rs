@@ -8,7 +8,6 @@ use super::header::EventType;
 /// further types are counted under the type 0.
 const MAX_COUNTED_TYPES: usize = 64;
 
-/// The reason why a consumer does not get a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropReason {
     QueueFull,
@@ -31,12 +30,12 @@ pub struct DropCounts {
     pub expired: u64,
     /// The consumer had suspended its connection.
     pub suspended: u64,
-    /// The call of the consumer failed. The consumer may have got the set all the same.
+    /// The call of the consumer failed. The consumer may nevertheless have got the set.
     pub failed: u64,
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
-    /// Consumers that are called by the supplier's thread pushed events themselves, nested more deeply
-    /// than the channel permits.
+    /// The set was for a consumer that the supplier's thread calls, and the thread was in too many
+    /// such calls inside each other.
     pub nested: u64,
 }
 
@@ -70,7 +69,6 @@ impl DropCounts {
         self.nested += other.nested;
     }
 
-    /// Returns the drops since `earlier`, which are counts of the same consumer.
     pub(super) const fn since(&self, earlier: &Self) -> Self {
         Self {
             queue_full: self.queue_full - earlier.queue_full,
@@ -84,20 +82,19 @@ impl DropCounts {
     }
 }
 
-/// The numbers of the sets for a consumer, by what became of them.
-///
-/// `routed` is always `delivered + queued + in_flight + dropped.total()`.
+/// The numbers of the sets for a consumer, by what became of them. Invariant: `routed` is
+/// `delivered + queued + in_flight + dropped.total()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer in
-    /// another process is oneway, and succeeds when the transport has the event.
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer
+    /// in another process is oneway, and succeeds when the transport has the event.
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,
-    /// Sets whose call is running: at most one for each lane of a consumer, more for all consumers
-    /// together.
+    /// Sets whose call is running. A set that the supplier's thread delivers counts as delivered
+    /// until its call fails.
     pub in_flight: u64,
     /// Sets that the consumer did not get.
     pub dropped: DropCounts,
@@ -110,7 +107,6 @@ impl DeliveryCounts {
         self.routed == self.delivered + self.queued + self.in_flight + self.dropped.total()
     }
 
-    /// Adds the counts of another consumer.
     pub(super) const fn add(&mut self, other: &Self) {
         self.routed += other.routed;
         self.delivered += other.delivered;
@@ -120,7 +116,6 @@ impl DeliveryCounts {
     }
 }
 
-/// The drops of one consumer by the type of the set's first event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DropsByType(BTreeMap<i32, DropCounts>);
 
@@ -160,11 +155,10 @@ pub struct ConsumerStatistics {
     /// The queues of the consumer, of the most urgent lane first. A consumer that the supplier's
     /// thread calls has none.
     pub queues: Vec<QueueStatistics>,
-    /// True while the channel sends the consumer nothing, because it did not answer.
+    /// True while a queue of the consumer is paused, because the consumer did not answer.
     pub is_suspended: bool,
 }
 
-/// The counts of a channel, without a list of its consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChannelSummary {
     pub(super) published: u64,
@@ -172,7 +166,6 @@ pub(super) struct ChannelSummary {
     pub(super) unpublished: u64,
     pub(super) suppliers: usize,
     pub(super) consumers: usize,
-    /// The sum over all consumers, connected or not.
     pub(super) sets: DeliveryCounts,
 }
 

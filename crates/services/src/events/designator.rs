@@ -20,7 +20,7 @@ pub enum TimeoutKind {
 }
 
 impl TimeoutKind {
-    /// Returns true if the timeout expires again and again.
+    /// Returns true if the timeout expires repeatedly.
     #[must_use]
     pub const fn is_periodic(self) -> bool {
         !matches!(self, Self::Once)

@@ -1,7 +1,7 @@
 //! Filters as text: `all(inertial, position)`, `type 16 source 3 or not source 7`.
 //!
-//! Each filter of the `prefix` builder has an expression. If an expression was written from a filter,
-//! reading it gives this filter.
+//! Each filter of the `prefix` builder has an expression. If the expression is read, the result is
+//! the same filter.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -12,13 +12,11 @@ use super::designator::{DependencySet, Designator, TIME_UNIT, TimeoutKind};
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits, NodeKind};
 use super::header::{EventHeader, EventSource, EventType};
 
-/// Maximum length of an expression in bytes.
 const MAX_BYTES: usize = 64 << 10;
 /// Maximum number of expressions inside each other, which bounds the recursion of the parser. The
 /// deepest filter may need a pair of parentheses for each of its groups.
 const MAX_DEPTH: usize = 2 * FilterLimits::DEEPEST;
 
-/// The words with a meaning in expressions.
 const KEYWORDS: [&str; 11] =
     ["type", "source", "any", "not", "and", "or", "all", "bits", "timeout", "interval", "deadline"];
 
@@ -30,7 +28,7 @@ pub struct EventNames {
 }
 
 impl EventNames {
-    /// Returns names without an entry: types and sources are numbers.
+    /// Returns an empty set of names.
     #[must_use]
     pub const fn new() -> Self {
         Self { types: BTreeMap::new(), sources: BTreeMap::new() }
@@ -46,8 +44,8 @@ impl EventNames {
         self.sources.insert(name.to_owned(), source);
     }
 
-    /// Returns true if an expression can have this name: a letter or `_`, then letters, digits, `_`,
-    /// `.` and `-`; not a word of the expressions themselves.
+    /// Returns true if an expression can have this name: a letter or `_`, then letters, digits,
+    /// `_`, `.` and `-`; not a keyword of expressions.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
         let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -96,7 +94,7 @@ pub enum FilterExpressionError {
         /// The reason.
         reason: String,
     },
-    /// The expression is no permitted filter.
+    /// The expression describes a filter that is not permitted.
     Refused(FilterError),
 }
 
@@ -141,7 +139,8 @@ impl EventFilter {
     /// ```
     ///
     /// # Errors
-    /// If the text is no expression, or describes a filter that exceeds a limit.
+    /// [`FilterExpressionError`] if the text is no expression, or describes a filter that is not
+    /// permitted.
     pub fn parse(text: &str, names: &EventNames, limits: &FilterLimits) -> Result<Self, FilterExpressionError> {
         if text.len() > MAX_BYTES {
             let reason = format!("the expression is longer than {MAX_BYTES} bytes");
@@ -161,10 +160,9 @@ impl EventFilter {
         if self.nodes().is_empty() { "or()".to_owned() } else { self.expression_at(0, names) }
     }
 
-    /// Returns the subtree of a node as an expression.
     pub(super) fn expression_at(&self, at: usize, names: &EventNames) -> String {
         let mut text = String::new();
-        // A string takes every text.
+        // Writing to a string does not fail.
         let _ = self.write_expression(&mut text, at, names);
         text
     }
@@ -260,13 +258,10 @@ fn write_type(out: &mut String, (event_type, source): (i32, i32), names: &EventN
     }
 }
 
-/// A part of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenKind<'t> {
     Word(&'t str),
-    /// A text that begins with a digit, or with a sign.
     Number(&'t str),
-    /// One of `( ) , & =`.
     Sign(char),
 }
 
@@ -283,7 +278,7 @@ impl fmt::Display for TokenKind<'_> {
 
 #[derive(Clone, Copy, Debug)]
 struct Token<'t> {
-    /// The place of the first character, from 1.
+    /// In characters, from 1.
     column: usize,
     kind: TokenKind<'t>,
 }
@@ -331,11 +326,8 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterExpressionError> {
 
 struct Parser<'t> {
     tokens: Vec<Token<'t>>,
-    /// Index of the next token.
     next: usize,
-    /// The column behind the text.
     end: usize,
-    /// Number of expressions around the present one.
     depth: usize,
     names: &'t EventNames,
 }
@@ -366,12 +358,10 @@ impl<'t> Parser<'t> {
         if self.take_if(TokenKind::Sign(sign)) { Ok(()) } else { self.refuse(&format!("`{sign}`")) }
     }
 
-    /// Reads filters with `or` between them.
     fn alternatives(&mut self) -> Parsed {
         self.chain("or", Designator::Disjunction, Self::conditions)
     }
 
-    /// Reads filters with `and` between them.
     fn conditions(&mut self) -> Parsed {
         self.chain("and", Designator::LogicalAnd, Self::operand)
     }
@@ -460,7 +450,6 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Reads the source behind a type, if there is one.
     fn typed(&mut self, event_type: EventType) -> Parsed {
         let has_source = self.take_if(TokenKind::Word("source"));
         let source = if has_source { self.source_value()? } else { EventSource::ANY };
@@ -471,7 +460,6 @@ impl<'t> Parser<'t> {
         Ok(vec![EventHeader::new(event_type, source)])
     }
 
-    /// Reads filters with commas between them, in parentheses.
     fn list(&mut self, head: Designator) -> Parsed {
         self.expect('(')?;
         let mut children = Vec::new();
@@ -494,7 +482,6 @@ impl<'t> Parser<'t> {
         Ok(DependencySet::new().timeout(kind, time / TIME_UNIT).headers().to_vec())
     }
 
-    /// Reads `MASK = VALUE`.
     fn masked(&mut self) -> Result<(i32, i32), FilterExpressionError> {
         let mask = self.number("a mask")?;
         self.expect('=')?;
@@ -522,7 +509,6 @@ impl<'t> Parser<'t> {
     fn number(&mut self, expected: &str) -> Result<i32, FilterExpressionError> {
         let Some(TokenKind::Number(text)) = self.peek() else { return self.refuse(expected) };
         let parsed = match text.strip_prefix("0x") {
-            // A mask may have all 32 bits.
             Some(digits) => u32::from_str_radix(digits, 16).ok().map(u32::cast_signed),
             None => text.parse().ok(),
         };

@@ -20,19 +20,17 @@ use super::monitor::EventMonitor;
 
 /// Plain key of the factory.
 pub const FACTORY_KEY: &str = "omniEvents";
-/// Name of the factory's POA.
 const POA: &str = "CorelaneEventFactory";
-/// Default maximum number of channels.
 const MAX_CHANNELS: usize = 64;
 
-/// A factory by which clients create event channels, as omniEvents has it.
+/// A factory by which clients create event channels, with the interface of omniEvents.
 ///
 /// Each new channel is a channel of CORBA's Event Service. The factory understands the criteria of
 /// omniEvents: `InsName` is the channel's name and plain key, `MaxQueueLength` the maximum number
 /// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` (or
 /// `PullRetryPeriod` in seconds) the time between two questions to a supplier. `CyclePeriod_ns` has
-/// no effect, because a channel passes events on at once. `FilterId` cannot be met. Other criteria
-/// are ignored.
+/// no effect, because a channel passes events on at once. A `FilterId` that is not empty cannot be
+/// met. Other criteria are ignored.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -84,7 +82,6 @@ impl EventChannelFactory {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
-            // Destroying a POA fails only after the ORB's shutdown.
             let _ = poa.destroy(false, false);
         }
         served
@@ -103,11 +100,9 @@ impl EventChannelFactory {
     }
 }
 
-/// The channels that a factory has made.
 #[derive(Default)]
 struct CreatedChannels {
     by_name: HashMap<String, EventChannel>,
-    /// Number of channels without a name of their own.
     unnamed: u64,
 }
 
@@ -131,13 +126,11 @@ fn is_supported(key: &[NameComponent]) -> bool {
     matches!(key, [only] if only.id == "EventChannel" && only.kind == "object interface")
 }
 
-/// Returns the value of a criterion, or InvalidCriteria if it has another type.
 fn value<T: Typed>(criterion: &NameValuePair) -> Result<T, CreateObjectError> {
     criterion.value.extract().map_err(|_| InvalidCriteria { invalid_criteria: vec![criterion.clone()] }.into())
 }
 
 impl Factory {
-    /// Returns the settings and the name of a channel with these criteria.
     fn channel(&self, criteria: &[NameValuePair]) -> Result<(EventChannelBuilder, Option<String>), CreateObjectError> {
         let (mut builder, mut name) = (self.settings.builder.clone(), None);
         let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);

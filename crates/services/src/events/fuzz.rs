@@ -6,15 +6,11 @@ use super::{
     Subscriptions,
 };
 
-/// Maximum number of events that are pushed for one input.
 const MAX_EVENTS: usize = 64;
 
-/// Reads settings in one byte and a set of dependencies of four bytes each, and builds a filter.
-/// Then pushes an event for each dependency and lets time pass.
-///
-/// A filter that is built, written as dependencies or as an expression, and read again must equal the
-/// first filter. The index must find each consumer whose filter accepts an event, and groups must
-/// hold no more than a filter has nodes.
+/// Builds a filter from the input, and reads it again from its dependencies and from its
+/// expression: each must give the same filter. The index must find each consumer whose filter
+/// accepts an event, and groups must hold no more occurrences than the filter has nodes.
 ///
 /// # Panics
 /// If a property is violated.
@@ -54,10 +50,8 @@ pub fn event_filters(input: &[u8]) {
     assert!(subscriptions.remove(consumer) && subscriptions.next_expiry().is_none());
 }
 
-/// Reads a dependency: its type, its source, and its time as a factor and a power of two.
 fn header(octets: &[u8]) -> EventHeader {
     let octet = |index: usize| octets.get(index).copied().unwrap_or_default();
-    // Types from 0 to 127 and all values of few bits; sources from -128 to 127.
     let event_type = if octet(0) < 128 { i32::from(octet(0)) } else { i32::from(octet(0)) << (octet(0) & 31) };
     let creation_time = u64::from(octet(2)).checked_shl(u32::from(octet(3))).unwrap_or(u64::MAX);
     EventHeader {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
-/// The reaction to a consumer that does not answer, or to a supplier from which the channel pulls. It
-/// does not apply to a consumer that the supplier's thread calls.
+/// The reaction to a consumer, or to a supplier from which the channel pulls, that does not answer.
+/// It does not apply to a consumer that the supplier's thread calls.
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
 /// misses in a row the channel pauses for the time `suspension` and asks again. After
-/// `max_suspensions` pauses in a row it disconnects the consumer.
+/// `max_suspensions` pauses in a row, a further miss disconnects the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissPolicy {
     /// The deadline of each call to a consumer, a supplier or an observer.
@@ -19,7 +19,7 @@ pub struct MissPolicy {
     pub max_misses: u32,
     /// The time for which a consumer is suspended.
     pub suspension: Duration,
-    /// Number of suspensions in a row until the consumer is disconnected.
+    /// Number of suspensions in a row, after which a further miss disconnects the consumer.
     pub max_suspensions: u32,
 }
 
@@ -35,18 +35,14 @@ impl Default for MissPolicy {
     }
 }
 
-/// The permitted next call to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextCall {
     /// The next event.
     Event,
-    /// The question if the consumer exists.
     Question,
-    /// No call before this time.
     WaitUntil(Nanos),
 }
 
-/// The misses of one consumer since its last answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConsumerHealth {
     misses: u32,
@@ -67,7 +63,6 @@ impl ConsumerHealth {
         now < self.suspended_until
     }
 
-    /// Forgets all misses, because the consumer has answered.
     pub(super) fn answered(&mut self) {
         *self = Self::default();
     }

@@ -13,12 +13,10 @@ use super::header::EventHeader;
 /// of 0 means every source.
 type Key = (i32, i32);
 
-/// The key of all events.
 const EVERYTHING: Key = (0, 0);
 
-/// The name of a list in the index. A list has the consumers whose filters have a key of the
-/// described form. The type 0 and the source 0 of an event are wildcards, for which there are
-/// separate lists.
+/// A list of the index: the consumers whose filters have a key of the described form. There are
+/// separate lists for events with the type 0 or the source 0, which are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ListName {
     /// Keys with this type and this source.
@@ -41,22 +39,19 @@ pub(super) enum ListName {
     All,
 }
 
-/// Lists of consumers by the events that they may accept.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The lists by their names. No list is empty.
+    /// No list is empty.
     lists: HashMap<ListName, Vec<u32>>,
 }
 
 impl Index {
-    /// Enters a consumer into these lists.
     pub(super) fn add(&mut self, lists: &[ListName], consumer: u32) {
         for name in lists {
             self.lists.entry(*name).or_default().push(consumer);
         }
     }
 
-    /// Removes a consumer from the lists into which it was entered.
     pub(super) fn remove(&mut self, lists: &[ListName], consumer: u32) {
         for name in lists {
             let Some(list) = self.lists.get_mut(name) else { continue };
@@ -67,7 +62,8 @@ impl Index {
         }
     }
 
-    /// Returns the consumers that may accept an event with this header.
+    /// Returns the consumers that may accept an event with this header. A consumer may occur more
+    /// than once.
     pub(super) fn candidates(&self, header: &EventHeader) -> impl Iterator<Item = u32> + '_ {
         use ListName::{All, AllSources, AllTypes, Everything, Exact, ExactOfSource, ExactOfType, Source, Type};
         let names = match (header.event_type.0, header.source.0) {

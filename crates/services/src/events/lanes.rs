@@ -8,13 +8,12 @@ use corelane_sys::thread::ThreadBuilder;
 
 use super::header::EventType;
 
-/// Maximum number of lanes of a channel.
 const MAX_LANES: usize = 16;
 
 /// A lane of a channel: the events of one preemption priority, for example of one rate group.
 ///
 /// In a channel with lanes ([`EventChannelBuilder::lanes`](super::EventChannelBuilder::lanes)) a
-/// consumer has a queue, a thread and a connection for each lane in which it gets events.
+/// push consumer has a queue, a thread and a connection for each lane in which it gets events.
 ///
 /// ```
 /// use corelane_services::events::{EventChannel, EventLane, EventType};
@@ -48,8 +47,8 @@ impl EventLane {
         self
     }
 
-    /// Puts the events of this type into the lane if their supplier names no `rt_info`. Suppliers of
-    /// CORBA's Event Service name none.
+    /// Puts the events of this type into the lane if their supplier names no `rt_info`. Suppliers
+    /// of CORBA's Event Service name none.
     #[must_use]
     pub fn event_type(mut self, event_type: EventType) -> Self {
         self.event_types.push(event_type);
@@ -57,7 +56,6 @@ impl EventLane {
     }
 }
 
-/// The lanes of a channel, the most urgent first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaneTable(pub(super) Vec<EventLane>);
 
@@ -97,7 +95,7 @@ impl LaneTable {
         Ok(())
     }
 
-    /// Returns the lanes of event types whose suppliers name none.
+    /// Returns the lane of each event type, for suppliers that name no lane.
     pub(super) fn by_type(&self) -> HashMap<i32, usize> {
         let types = |(lane, settings): (usize, &EventLane)| {
             settings.event_types.iter().map(move |event_type| (event_type.0, lane)).collect::<Vec<_>>()
@@ -117,7 +115,6 @@ impl LaneTable {
         Ok(most_urgent)
     }
 
-    /// Gives the calling thread the priority of a lane.
     pub(super) fn enter(&self, lane: usize, current: Option<&RtCurrent>) {
         let priority = self.0.get(lane).and_then(|lane| lane.priority);
         if let (Some(priority), Some(current)) = (priority, current) {

@@ -13,14 +13,14 @@ use super::subscriptions::Occurrence;
 /// enters a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventLifetimes {
-    /// The lifetime of the types without an entry; without end if `None`.
+    /// The lifetime of the types that are not in `by_type`; `None` means without end.
     pub(super) default: Option<Duration>,
     pub(super) by_type: HashMap<EventType, Duration>,
 }
 
 impl EventLifetimes {
-    /// Returns the time after which a set is not sent any more. A set lives as long as its event
-    /// with the longest lifetime.
+    /// Returns the time from which on a set is not sent. A set lives as long as its event with the
+    /// longest lifetime.
     pub(super) fn end<E: RoutedEvent>(&self, set: &[Occurrence<E>], now: Nanos) -> Nanos {
         if self.default.is_none() && self.by_type.is_empty() {
             return Nanos::MAX;

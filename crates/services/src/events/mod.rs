@@ -1,7 +1,7 @@
 //! Event channels: TAO's Real-time Event Service and CORBA's Event Service.
 //!
-//! A server adds a channel with one line of code ([`EventChannel`]); docs/events.md shows how
-//! suppliers and consumers use it:
+//! A server adds a channel with one line of code; docs/events.md shows how suppliers and consumers
+//! use it:
 //!
 //! ```
 //! use corelane::Orb;
@@ -13,28 +13,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The filters follow TAO's Real-time Event Service. A consumer's dependencies ([`DependencySet`])
-//! are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix` builder
-//! ([`FilterBuilder`]). [`Subscriptions`] has the filters of all consumers. It delivers pushed
-//! events to the consumers that accept them, correlates events in conjunctions, and delivers
-//! timeouts.
-//!
-//! The module has a pure core, in which each time is an argument: filters and subscriptions,
-//! `router` (lanes, queues, counts, disconnections), `queue`, `lifetimes` and `health`. `channel` shares this core
-//! between threads. `servants`, `peer` and `stored` know the ORB.
-//!
-//! Invariants: no input leads to a panic. [`FilterLimits`] and [`QueueLimits`] bound the memory of a
-//! consumer, and [`ChannelLimits`] the memory of all consumers.
+//! A consumer's dependencies ([`DependencySet`]) are built into an [`EventFilter`], by the rules of
+//! TAO's `basic` or `prefix` builder ([`FilterBuilder`]). [`Subscriptions`] has the filters of all
+//! consumers, correlates events in conjunctions, and delivers timeouts.
 //!
 //! # Differences from TAO
 //! - A set of dependencies that ends too early, has wrong counts, or that a builder cannot express
 //!   is refused with a [`FilterError`].
 //! - Several filters without a common group are a disjunction. A global designator heads a
 //!   disjunction.
-//! - The event of a timeout matches only the node of the timeout. A filter of every type and source
-//!   does not accept it.
-//! - A supplier without publications may push every event. An event that a supplier does not
-//!   publish is not routed.
+//! - A filter of the type 0 and the source 0 does not accept the event of a timeout.
+//! - A supplier without publications may push every event. Any other supplier may push only events
+//!   that it publishes; the channel drops others.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
 mod channel;

@@ -1,4 +1,4 @@
-//! The counts of a server's channels for clients, and the control object for permitted users.
+//! The counts of a server's channels for clients, and the control object that destroys channels.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,15 +18,12 @@ use super::idl::corelane_events::{
 
 /// Plain key of the monitor.
 pub const MONITOR_KEY: &str = "CorelaneEvents";
-/// Name of the monitor's POA.
 const POA: &str = "CorelaneEventMonitor";
-/// Maximum number of channels in an answer.
 const MAX_CHANNELS: usize = 64;
-/// Maximum number of consumers in an answer.
 const MAX_CONSUMERS: usize = 32;
 
-/// A monitor: an object that tells clients the counts of a server's channels, and the control
-/// object that destroys channels. Clones show the same channels.
+/// An object that reports the counts of a server's channels to clients, and the control object that
+/// destroys channels. Clones show the same channels.
 ///
 /// ```
 /// use corelane::Orb;
@@ -64,7 +61,7 @@ impl EventMonitor {
     }
 
     /// Serves the monitor in an ORB until the ORB ends. Binds the plain key `CorelaneEvents` to it,
-    /// and returns its reference. Its interface, `CorelaneEvents::Monitor`, changes nothing.
+    /// and returns its reference. Its interface, `CorelaneEvents::Monitor`, only reads.
     ///
     /// # Errors
     /// BAD_PARAM if the key is already bound; other errors of the ORB.
@@ -79,7 +76,6 @@ impl EventMonitor {
             Ok(reference)
         })();
         if served.is_err() {
-            // Destroying a POA fails only after the ORB's shutdown.
             let _ = poa.destroy(false, false);
         }
         served

@@ -11,7 +11,6 @@ use super::router::{CallResult, DeliverySet};
 use super::stored::{self, StoredEvent};
 use super::subscriptions::Occurrence;
 
-/// The object behind a proxy.
 #[derive(Debug)]
 pub(super) enum PeerObject {
     RtecConsumer(rtec::PushConsumerRef),
@@ -24,12 +23,10 @@ pub(super) enum PeerObject {
     Nil,
 }
 
-/// A connected consumer or supplier.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) object: PeerObject,
-    /// Notified, under the channel's lock, when the sender or a puller of the consumer has
-    /// something to do.
+    /// Wakes the sender or the pullers of a consumer, or the thread that pulls from a supplier.
     pub(super) wake: PiCondvar,
 }
 
@@ -54,7 +51,6 @@ impl Peer {
         self.reference().is_some_and(ObjectRef::is_collocated)
     }
 
-    /// Pushes a set to a consumer, with the time-out of the consumer's reference.
     pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
@@ -63,7 +59,6 @@ impl Peer {
         }
     }
 
-    /// Asks a consumer if it exists.
     pub(super) fn ask(&self) -> CallResult {
         match self.reference().map(ObjectRef::non_existent) {
             None | Some(Ok(true)) => CallResult::Gone,
@@ -92,7 +87,6 @@ impl From<Result<(), SystemException>> for CallResult {
     }
 }
 
-/// Returns the meaning of an exception that a call of a peer has raised.
 pub(super) fn classify(exception: &SystemException) -> CallResult {
     match exception.kind() {
         Kind::Timeout | Kind::Transient | Kind::CommFailure | Kind::NoResponse => CallResult::Missed,
@@ -114,7 +108,7 @@ fn push_events(
     consumer.as_object().send_oneway(&PUSH, &|encoder| stored::write_events(set, now, encoder))
 }
 
-/// Pushes the values of a set, each in a call of its own.
+/// Pushes the values of a set, each in a separate call. Timeouts are left out.
 fn push_values(consumer: &cos::PushConsumerRef, set: &DeliverySet<Arc<StoredEvent>>) -> CallResult {
     for occurrence in set.as_slice() {
         let Occurrence::Event(event) = occurrence else { continue };

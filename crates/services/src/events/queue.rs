@@ -15,11 +15,10 @@ pub enum OverflowPolicy {
     DropOldest,
     /// The new set is dropped.
     DropNewest,
-    /// The least urgent set is dropped, the oldest of several: a queued set, or the new set if it is
-    /// less urgent than each queued set. A large new set can displace several sets. Displaced sets
-    /// that have room beside it stay. If more urgent sets leave no room for the new set, it is
-    /// dropped and displaces nothing. The urgency of a set is the lane of its most urgent event, even
-    /// if the consumer gets its sets in another lane. A channel without lanes drops the oldest set.
+    /// Sets that are not more urgent than the new set make room for it: the least urgent first, and
+    /// the oldest first among equally urgent ones. If more urgent sets leave no room, the new set
+    /// is dropped. The urgency of a set is the lane of its most urgent event. A channel without
+    /// lanes drops the oldest set.
     DropLeastUrgent,
     /// The queue holds one set of each type and source: a newer set takes the place of the older
     /// one, even if the queue has room. If there are too many types and sources, the oldest sets
@@ -46,21 +45,19 @@ impl Default for QueueLimits {
     }
 }
 
-/// Type and source, for [`OverflowPolicy::KeepLatest`].
+/// Type and source of an event.
 pub(super) type LatestKey = (i32, i32);
 
-/// A set in a queue, with the facts about it that the queue needs.
 #[derive(Debug)]
 pub(super) struct QueuedSet<S> {
     pub(super) set: S,
     pub(super) bytes: usize,
-    /// The type of the first event.
     pub(super) event_type: i32,
     /// The type and source of the only event; `None` for sets of several events.
     pub(super) key: Option<LatestKey>,
     /// The lane of the most urgent event.
     pub(super) urgency: usize,
-    /// The time after which the set is not sent any more.
+    /// The time from which on the set is not sent.
     pub(super) expires_at: Nanos,
 }
 
@@ -70,12 +67,11 @@ pub(super) struct QueuedSet<S> {
 #[derive(Debug)]
 pub(super) struct DeliveryQueue<S> {
     entries: VecDeque<QueuedSet<S>>,
-    /// The number of the first entry.
     first: u64,
     latest: HashMap<LatestKey, u64>,
     bytes: usize,
-    /// The urgency and position of the sets that a new set may displace, and the positions of those that
-    /// it displaces, while it does so. The memory is kept.
+    /// Memory of `displace_less_urgent`: the urgency and position of each set that may be
+    /// displaced, and the positions of the displaced sets.
     displaceable: Vec<(usize, Reverse<usize>)>,
     displaced: Vec<usize>,
 }
@@ -98,7 +94,6 @@ impl<S> DeliveryQueue<S> {
         self.entries.len()
     }
 
-    /// Returns the number of bytes of all sets.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -152,8 +147,8 @@ impl<S> DeliveryQueue<S> {
         }
     }
 
-    /// Drops the first sets as long as they have expired. Returns true if a set is left, which then
-    /// has not expired.
+    /// Drops the first sets as long as they have expired. Returns true if a set is left; the first
+    /// set has then not expired.
     pub(super) fn drop_expired(&mut self, now: Nanos, mut dropped: impl FnMut(i32, DropReason)) -> bool {
         while self.entries.front().is_some_and(|entry| entry.expires_at <= now) {
             if let Some(entry) = self.pop_entry() {
@@ -163,7 +158,6 @@ impl<S> DeliveryQueue<S> {
         !self.entries.is_empty()
     }
 
-    /// Drops all sets.
     pub(super) fn clear(&mut self, mut dropped: impl FnMut(i32, DropReason)) {
         while let Some(entry) = self.pop_entry() {
             dropped(entry.event_type, DropReason::Disconnected);
@@ -195,13 +189,13 @@ impl<S> DeliveryQueue<S> {
         }
     }
 
-    /// Returns true if a set of this size fits.
     fn has_room(&self, bytes: usize, limits: &QueueLimits) -> bool {
         self.len() < limits.max_sets && self.bytes.saturating_add(bytes) <= limits.max_bytes
     }
 
-    /// Makes room for a new set, by sets that are not more urgent: the least urgent first, the oldest
-    /// of several. Returns false, and removes nothing, if the more urgent sets leave no room.
+    /// Removes sets that are not more urgent than a new set, until it fits: the least urgent first,
+    /// and the oldest first among equally urgent ones. Returns false, and removes nothing, if the
+    /// more urgent sets leave no room.
     fn displace_less_urgent(
         &mut self,
         new: &QueuedSet<S>,
@@ -213,12 +207,10 @@ impl<S> DeliveryQueue<S> {
         if kept.0 >= limits.max_sets || kept.1 + new.bytes > limits.max_bytes {
             return false;
         }
-        // The excess of the present sets and the new one over the limits.
         let mut sets = (self.len() + 1).saturating_sub(limits.max_sets);
         let mut bytes = (self.bytes + new.bytes).saturating_sub(limits.max_bytes);
         let (mut freed_sets, mut freed_bytes) = (0, 0);
-        // The order of displacement: the lanes from the least urgent on, then the age. The heap is built in
-        // linear time, also if only one of many sets must go.
+        // A heap is built in linear time, and often only few sets are taken from it.
         let mut displaceable = std::mem::take(&mut self.displaceable);
         displaceable.clear();
         let entries = self.entries.iter().enumerate();

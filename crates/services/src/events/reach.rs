@@ -1,7 +1,8 @@
 //! The sets that a filter can deliver if suppliers publish only certain events, and their rates.
 //!
 //! The module decides from the filter alone, without a channel. It follows the rules of
-//! [`correlation`](super::correlation): an event goes to the first child of a group that accepts it.
+//! [`correlation`](super::correlation): an event goes to the first child of a group that accepts
+//! it.
 
 use corelane_sched::task::Nanos;
 
@@ -19,26 +20,27 @@ pub struct PublishedEvent {
     pub period: Option<Nanos>,
 }
 
-/// The part of a set whose arrival completes the set.
+/// The part of a set that bounds the rate of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTrigger {
-    /// The published event with this number.
+    /// The published event with this index.
     Event(usize),
     /// A timeout with this delay or period in nanoseconds.
     Timeout(TimeoutKind, Nanos),
 }
 
-/// A kind of set that a filter delivers. Within any time, at most as many sets arrive as jobs of a
+/// A kind of set that a filter delivers. In any interval, at most as many sets arrive as jobs of a
 /// periodic task with this period and jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetArrival {
-    /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest rate.
+    /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest
+    /// rate.
     pub trigger: SetTrigger,
     /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
     /// expires once.
     pub period: Option<Nanos>,
-    /// The time by which a set may be late in its period: a conjunction may hold an event for its
-    /// next set.
+    /// Jitter of the arrivals in nanoseconds. A conjunction has jitter, because it may hold an
+    /// event for its next set.
     pub jitter: Nanos,
     /// The published events that the set may contain. An event is there as often as the set may
     /// contain it.
@@ -61,10 +63,10 @@ pub struct DeadPart {
 pub struct FilterReach {
     /// For each published event: true if the filter accepts it.
     pub accepted: Vec<bool>,
-    /// The sets that can arise; none if the consumer never gets an event.
+    /// The sets that can arise; none if the consumer never gets a set.
     pub sets: Vec<SetArrival>,
-    /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier part
-    /// gets.
+    /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier
+    /// part gets.
     pub dead: Vec<DeadPart>,
 }
 
@@ -100,12 +102,9 @@ impl EventFilter {
     }
 }
 
-/// An input of a filter.
 #[derive(Clone, Copy)]
 enum Offer {
-    /// The published event with this number.
     Event(usize),
-    /// The timeout of this node, with its kind and its delay or period.
     Timeout(usize, TimeoutKind, Nanos),
 }
 
@@ -113,7 +112,6 @@ struct Search<'f> {
     filter: &'f EventFilter,
     published: &'f [PublishedEvent],
     names: &'f EventNames,
-    /// All events and timeouts.
     offers: &'f [Offer],
     dead: Vec<DeadPart>,
 }
@@ -156,7 +154,6 @@ impl Search<'_> {
         }
     }
 
-    /// Offers the inputs to the children of a group, each to the first that takes it.
     fn children(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<Vec<SetArrival>> {
         let mut left = offers.to_vec();
         let children: Vec<usize> = self.filter.children(at).collect();
@@ -209,8 +206,9 @@ impl Search<'_> {
     }
 }
 
-/// Returns the sets of a conjunction of these children. Each set contains one contribution of each
-/// child since the set before. So at most one set more arrives than contributions of any child.
+/// Returns the sets of a conjunction of these children. A set needs a contribution of each child,
+/// so the child with the lowest rate bounds the rate. The conjunction may hold a contribution of
+/// this child, so the jitter is one period.
 fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
     let mut all = Vec::new();
     for child in children {
@@ -236,11 +234,10 @@ fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
     sets
 }
 
-/// Returns the groups of which any of these sets has an event.
 fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
     match sets {
         [one] => one.groups.clone(),
-        // A timeout among them has no event.
+        // A timeout among the sets has no event.
         sets if sets.iter().any(|set| set.groups.is_empty()) => Vec::new(),
         sets => {
             let mut events: Vec<usize> = sets.iter().flat_map(|set| set.groups.concat()).collect();
@@ -333,7 +330,6 @@ mod tests {
         assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (SetTrigger::Event(2), Some(40 * MS), vec![2])]);
     }
 
-    /// An expression over the types 16 to 18 and the sources 1 and 2.
     fn expressions() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             (16..19, 0..3).prop_map(|(event_type, source)| format!("type {event_type} source {source}")),
@@ -350,7 +346,6 @@ mod tests {
     }
 
     proptest! {
-        /// A consumer gets only sets that the reach of its filter names.
         #[test]
         fn consumer_gets_only_sets_within_the_reach_of_its_filter(
             expression in expressions(),

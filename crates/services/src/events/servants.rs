@@ -12,9 +12,9 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
     SystemException::new(kind, 0, Completion::No).because(why.into())
 }
 
-/// Returns the peer's reference with the deadline of the channel's calls, and with a connection of
-/// its own: calls of other peers then neither delay its events nor change their order. A reference
-/// to this channel's own objects is refused: the channel would push to itself for ever.
+/// Returns the peer's reference with the time-out of the channel's calls and with a separate
+/// connection, so that calls of other peers neither delay its events nor change their order.
+/// Refuses a proxy of this channel, because the channel would push to itself for ever.
 fn peer<R: Reference>(channel: &SharedChannel, reference: &R) -> Result<R, SystemException> {
     if channel.poa.reference_to_id(reference.as_object()).is_ok() {
         return Err(system(Kind::BadParam, "the peer is a proxy of this channel"));

@@ -12,10 +12,9 @@ use super::*;
 /// The times of this module are in units of 100 ns.
 const UNIT: u64 = 100;
 
-/// Source 0 and type 0 are among the values: both are wildcards, in filters and in events.
+/// 0 is a wildcard, in filters and in events.
 const TYPES: [i32; 6] = [0, 4, 16, 17, 18, 19];
 
-/// A condition of the generated filters.
 #[derive(Clone, Debug)]
 enum Condition {
     Type(i32, i32),
@@ -57,16 +56,13 @@ impl Condition {
     }
 }
 
-/// An event or an expired timeout, as the evaluator offers it to a consumer.
 #[derive(Clone, Debug)]
 struct Offer {
     header: Option<EventHeader>,
-    /// The number of the timeout that expired, in the order of the set.
     timeout: Option<usize>,
     occurrence: Occurrence<u32>,
 }
 
-/// A node of the evaluator with its state.
 #[derive(Debug)]
 struct Naive {
     condition: Condition,
@@ -163,7 +159,6 @@ impl Naive {
         None
     }
 
-    /// Empties the groups and starts the deadlines again, except the deadline that expired.
     fn clear(&mut self, now: u64, expired: Option<usize>) {
         self.arrived.fill(false);
         self.held.clear();
@@ -182,7 +177,6 @@ impl Naive {
         self.children.iter_mut().flat_map(Naive::timers).collect()
     }
 
-    /// Returns the number of leaves, which bounds the events that the groups hold.
     fn leaves(&self) -> usize {
         if self.children.is_empty() { 1 } else { self.children.iter().map(Naive::leaves).sum() }
     }
@@ -190,7 +184,6 @@ impl Naive {
 
 type Log = Vec<(ConsumerId, Vec<Occurrence<u32>>)>;
 
-/// All consumers of the evaluator.
 #[derive(Default)]
 struct NaiveChannel {
     consumers: BTreeMap<ConsumerId, Naive>,
@@ -285,7 +278,6 @@ fn limits() -> FilterLimits {
     FilterLimits { min_period: UNIT, ..FilterLimits::default() }
 }
 
-/// Sorts by consumer and keeps the order of each consumer's sets.
 fn by_consumer(mut log: Log) -> Log {
     log.sort_by_key(|(consumer, _)| *consumer);
     log

@@ -1,4 +1,4 @@
-//! An event as a channel keeps it, and the forms in which consumers get it.
+//! An event in a channel, and the forms in which consumers get it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,6 @@ pub(super) struct CosEvents {
     pub(super) types: HashMap<String, EventType>,
 }
 
-/// The data of an event in CDR.
 #[derive(Debug)]
 struct EncodedData {
     version: Version,
@@ -40,12 +39,9 @@ struct EncodedData {
     octets: Vec<u8>,
 }
 
-/// An event of a supplier.
 #[derive(Debug, Default)]
 pub(super) struct StoredEvent {
-    /// The event with the time at which the channel received it.
     event: rtec::Event,
-    /// The lane of the event.
     lane: usize,
     bytes: OnceLock<usize>,
     /// The data in the form of the first connection on which it was sent.
@@ -114,7 +110,6 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data: event.data.clone() })
     }
 
-    /// Makes an event of a value that a supplier of CORBA's Event Service has pushed.
     pub(super) fn of_value(value: Any, events: &CosEvents, now: Nanos) -> Self {
         let of_id = || events.types.get(value.type_code().id());
         let event_type = if events.types.is_empty() { None } else { of_id() };
@@ -139,13 +134,11 @@ impl StoredEvent {
         event_header(&self.event.header)
     }
 
-    /// Returns a copy of the event that is sent now.
     fn sent(&self, now: Nanos) -> rtec::Event {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         rtec::Event { header, data: self.event.data.clone() }
     }
 
-    /// Returns the event as a value: the value in its data, or else the whole event.
     pub(super) fn value(&self) -> Result<&Any, SystemException> {
         if !is_null(&self.event.data.any_value) {
             return Ok(&self.event.data.any_value);
@@ -153,8 +146,8 @@ impl StoredEvent {
         self.value.get_or_init(|| Any::new(&self.event)).as_ref().map_err(Clone::clone)
     }
 
-    /// Writes the event that is sent now. The data are encoded once for all connections of one
-    /// form.
+    /// Encodes small data once for all connections that have the version and code sets of the first
+    /// one.
     fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
@@ -175,7 +168,6 @@ impl StoredEvent {
     }
 }
 
-/// Returns the part of a header that filters and routing use.
 pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
     EventHeader {
         event_type: EventType(header.r#type),
@@ -200,7 +192,6 @@ fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option
     Some(EncodedData { version, code_sets, octets })
 }
 
-/// Returns the size of a value in CDR.
 fn encoded_size(value: &Any) -> usize {
     let mut encoder = Encoder::new();
     encoder.set_code_sets(CodeSets::UTF8_UTF16);
@@ -209,7 +200,6 @@ fn encoded_size(value: &Any) -> usize {
     encoder.len()
 }
 
-/// Returns the event of a timeout.
 fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     let header = rtec::EventHeader {
         r#type: expiry.kind.event_type().0,
@@ -222,7 +212,6 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Calls `push` with the events of a set, for a consumer in this process.
 pub(super) fn with_events<R>(
     set: &DeliverySet<Arc<StoredEvent>>,
     now: Nanos,
@@ -238,7 +227,6 @@ pub(super) fn with_events<R>(
     }
 }
 
-/// Writes the events of a set.
 pub(super) fn write_events(
     set: &DeliverySet<Arc<StoredEvent>>,
     now: Nanos,

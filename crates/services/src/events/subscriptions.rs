@@ -112,16 +112,13 @@ pub struct Expiry {
 pub struct Subscriptions<E> {
     limits: SubscriptionLimits,
     slots: Vec<Slot<E>>,
-    /// Slots without a consumer.
     free: Vec<u32>,
     index: Index,
     timers: Timers,
-    /// Number of nodes in all filters.
     filter_nodes: usize,
     /// Number of pushes so far. `Consumer::last_push` records it for the consumers to which the
     /// present event was offered.
     pushes: u64,
-    /// The latest time of any call.
     now: Nanos,
 }
 
@@ -136,13 +133,11 @@ struct Consumer<E> {
     filter: EventFilter,
     /// True if the index alone decides which events the consumer gets.
     is_decided_by_index: bool,
-    /// The lists of the index that contain the consumer.
     lists: Box<[ListName]>,
     correlation: Correlation<E>,
     timers: Box<[TimerKey]>,
     /// The deadlines among `timers`. Each delivery to the consumer starts them again.
     deadlines: Box<[TimerKey]>,
-    /// The number of the last push that was offered to the consumer.
     last_push: u64,
 }
 
@@ -237,7 +232,6 @@ impl<E: Clone> Subscriptions<E> {
         Some(entry.correlation.held())
     }
 
-    /// Returns true if the index finds the consumer for an event with this header.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_candidate(&self, consumer: ConsumerId, header: &EventHeader) -> bool {
         self.index.candidates(header).any(|slot| slot == consumer.slot)
@@ -306,7 +300,6 @@ impl<E: Clone> Subscriptions<E> {
         deliveries
     }
 
-    /// Records the time, and returns the latest time of any call.
     fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         self.now
@@ -324,14 +317,12 @@ impl<E: Clone> Subscriptions<E> {
     }
 }
 
-/// Returns the consumer in a slot.
 fn occupied<E>(slots: &mut [Slot<E>], slot: u32) -> Option<(ConsumerId, &mut Consumer<E>)> {
     let Slot { generation, consumer } = slots.get_mut(slot as usize)?;
     Some((ConsumerId { slot, generation: *generation }, consumer.as_mut()?))
 }
 
 impl<E: Clone> Consumer<E> {
-    /// Offers an occurrence to the filter. Returns true if it has led to a delivery.
     fn offer(
         &mut self,
         input: FilterInput<'_>,
@@ -344,7 +335,6 @@ impl<E: Clone> Consumer<E> {
         true
     }
 
-    /// Starts the deadlines again, except the deadline `expired`.
     fn restart_deadlines(&self, timers: &mut Timers, now: Nanos, expired: Option<TimerKey>) {
         for deadline in self.deadlines.iter().filter(|deadline| Some(**deadline) != expired) {
             timers.restart(*deadline, now);
@@ -363,7 +353,6 @@ mod tests {
     const ANY: EventSource = EventSource::ANY;
     const MS: Nanos = 1_000_000;
 
-    /// Subscriptions with a virtual clock, and a number for each event that is pushed.
     struct Scene {
         subscriptions: Subscriptions<u32>,
         now: Nanos,
@@ -380,7 +369,6 @@ mod tests {
             self.subscriptions.add(filter, self.now).unwrap()
         }
 
-        /// Pushes the next event, and returns the sets that are delivered.
         fn push(&mut self, event_type: EventType) -> Vec<Vec<Occurrence<u32>>> {
             self.events += 1;
             let mut sets = Vec::new();

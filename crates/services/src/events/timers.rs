@@ -1,8 +1,7 @@
 //! The timeouts of all consumers, in the order of their next expiry.
 //!
 //! The order is a binary heap. Each timer knows its position in the heap, so that a timer is moved
-//! and removed without a search. Times are nanoseconds of a monotonic clock and are always
-//! arguments.
+//! and removed without a search.
 //!
 //! Invariant: `heap[timers[t].position] == t` for each armed timer `t`.
 
@@ -14,19 +13,15 @@ use super::designator::TimeoutKind;
 /// time, the timer with the smaller owner expires first.
 pub(super) type TimerOwner = (u32, usize);
 
-/// A timer's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerKey(usize);
 
-/// An expiry of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExpiredTimer {
     pub(super) key: TimerKey,
     pub(super) owner: TimerOwner,
     pub(super) kind: TimeoutKind,
-    /// The time at which the timer was due.
     pub(super) due_at: Nanos,
-    /// The number of further expiries that were due by now and are not reported.
     pub(super) missed: u64,
 }
 
@@ -40,15 +35,12 @@ struct Timer {
     /// The delay until the first expiry, which is also the period of a periodic timer.
     delay: Nanos,
     due_at: Nanos,
-    /// Index in the heap, or [`UNARMED`].
     position: usize,
 }
 
-/// The timers of all consumers.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
-    /// Free entries of `timers`.
     free: Vec<usize>,
     heap: Vec<usize>,
 }
@@ -75,19 +67,17 @@ impl Timers {
         self.free.push(key.0);
     }
 
-    /// Starts a timer's delay again.
     pub(super) fn restart(&mut self, key: TimerKey, now: Nanos) {
         let due_at = now.checked_add(self.timers[key.0].delay);
         self.arm(key.0, due_at);
     }
 
-    /// Returns the time of the next expiry.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.heap.first().map(|key| self.timers[*key].due_at)
     }
 
-    /// Returns the first timer that is due. A periodic timer is armed for its first expiry after `now`,
-    /// a whole number of periods after the returned expiry; any other timer is disarmed.
+    /// Returns the first timer that is due. A periodic timer is armed for its first expiry after
+    /// `now`, a whole number of periods after the returned expiry; any other timer is disarmed.
     pub(super) fn pop_due(&mut self, now: Nanos) -> Option<ExpiredTimer> {
         let key = *self.heap.first()?;
         let Timer { owner, kind, delay, due_at, .. } = self.timers[key];
@@ -98,7 +88,6 @@ impl Timers {
         Some(ExpiredTimer { key: TimerKey(key), owner, kind, due_at, missed })
     }
 
-    /// Sets the next expiry of a timer; `None` if it has none.
     fn arm(&mut self, key: usize, due_at: Option<Nanos>) {
         let position = self.timers[key].position;
         match (due_at, position) {
@@ -124,7 +113,6 @@ impl Timers {
         }
     }
 
-    /// Restores the order of the heap after the time of the timer at `position` has changed.
     fn settle(&mut self, mut position: usize) {
         while position > 0 && self.is_before(position, (position - 1) / 2) {
             self.swap(position, (position - 1) / 2);

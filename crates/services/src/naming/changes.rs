@@ -1,7 +1,5 @@
-//! The last changes of bindings, for clients that watch a server.
-//!
-//! The log is bounded in number and size. A client that falls behind learns that changes are lost, and has to read the
-//! contexts again.
+//! A bounded log of the latest changes of bindings, for clients that watch a server. A client that
+//! falls behind learns that changes are lost.
 
 use std::collections::VecDeque;
 
@@ -10,7 +8,7 @@ use super::state::{BindingTarget, Change};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogLimits {
     pub(super) max_changes: usize,
-    /// One change is included even if its size is larger.
+    /// In bytes. A single change may be larger.
     pub(super) max_size: usize,
 }
 
@@ -60,8 +58,9 @@ impl ChangeLog {
         self.next += 1;
     }
 
-    /// Returns the changes from number `start` on, within `limits`, and the number after the last of them. Returns
-    /// `None` if the log no longer has all changes from `start` on, or has not reached `start`.
+    /// Returns the changes from number `start` on, within `limits`, and the number after the last
+    /// of them. Returns `None` if the log no longer has all changes from `start` on, or has not
+    /// reached `start`.
     pub(super) fn after(&self, start: u64, limits: LogLimits) -> Option<(Vec<Change>, u64)> {
         let first_kept = self.next - self.kept.len() as u64;
         let skipped = usize::try_from(start.checked_sub(first_kept)?).ok()?;

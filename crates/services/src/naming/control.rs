@@ -70,11 +70,12 @@ pub(super) fn bind_all(
     }
     let context = context(service, parent)?;
     let mut named = HashSet::new();
-    // `None` for a name that is bound to the same object.
+    // `None` for a name that was already bound to the same object.
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;
-        // Only the first binding of a name is compared with the state, because it may change the name's object.
+        // Only the first binding of a name is compared with the state, because it may change the
+        // name's object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
         operations.push(Some(operation).filter(|operation| !(is_first && is_already_bound(service, operation))));
     }

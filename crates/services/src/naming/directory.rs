@@ -1,9 +1,6 @@
-//! The contexts of a server and their store. Readers load the newest published [`State`] without waiting. A thread that
-//! makes a change adds it to a queue. If no batch is running, the thread runs one: it applies the whole queue to a copy
-//! of the state, commits the changes to the store, publishes the copy and passes on the results. A change is visible
-//! and acknowledged once the store has it.
-//!
-//! If another server has changed the store, the thread reads the records again.
+//! The contexts of a server and their store. Readers load the published [`State`] without waiting.
+//! Changes wait in a queue, and one of the waiting threads applies and commits the whole queue as
+//! one batch. A change is visible after its commit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,15 +19,15 @@ use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// Interval of syncs. A crash loses at most the relaxed changes of this interval and of the sync after it.
+/// Pause between two syncs of relaxed changes.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Part of the last commit's duration for which a batch waits for further changes.
+/// A batch waits for further changes for at most the last commit's duration divided by this number,
+/// and at most [`MAX_GATHER`].
 const GATHER_PART: u32 = 4;
-/// Maximum time for which a batch waits for further changes.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
-/// Maximum number of attempts to commit a batch while other servers change the store.
+/// Maximum number of attempts to commit while other servers change the store.
 const MAX_ATTEMPTS: usize = 32;
 
 #[derive(Clone, Debug)]
@@ -46,7 +43,7 @@ pub(super) struct Directory {
     done: Condvar,
     arrived: Condvar,
     max_gather: Duration,
-    /// By this random number, clients notice that the server has restarted.
+    /// A random number, by which clients notice that the server has restarted.
     run: u64,
     changes: Mutex<ChangeLog>,
     changed: Condvar,
@@ -72,10 +69,10 @@ struct Queue {
     results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
     submitters: usize,
-    /// Number of threads whose changes were in the last batch, plus the threads that submitted changes during it.
+    /// Number of threads whose changes were in the last batch, plus the threads that submitted
+    /// changes during it.
     expected: usize,
     last_commit: Duration,
-    /// `None` while a thread runs a batch.
     head: Option<Head>,
 }
 
@@ -99,8 +96,7 @@ struct Head {
     revision: Revision,
 }
 
-/// Returns a random number that need not be secret. Secrets come from
-/// [`corelane_sys::process::random_number`].
+/// Returns a random number that need not be secret.
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
@@ -111,7 +107,6 @@ impl Directory {
         Self::new(head, random_number(), None, None)
     }
 
-    /// Loads the names from a store. An empty store gets an initial context.
     pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
         let (mut head, mut stamp) = load(&*store)?;
         for _ in 0..MAX_ATTEMPTS {
@@ -174,12 +169,12 @@ impl Directory {
         }
     }
 
-    /// Returns the current names. The caller drops the guard when it has resolved its name.
     pub(super) fn state(&self) -> RcuGuard<State> {
         self.state.load()
     }
 
-    /// Returns the number that is part of the object ids of all contexts except the initial context.
+    /// Returns the number that is part of the object ids of all contexts except the initial
+    /// context.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -188,15 +183,15 @@ impl Directory {
         Some(self.store.as_ref()?.store.backup(path))
     }
 
-    /// Returns the numbers of this run of the server and of the next change. The log keeps changes from the first call
-    /// on.
+    /// Returns the random number of this run of the server, and the number of the next change. The
+    /// log records changes from the first call on.
     pub(super) fn last_change(&self) -> (u64, u64) {
         (self.run, self.changes.lock().watch())
     }
 
-    /// Returns the changes from number `start` on, and the number after the last of them. If there is none, waits for a
-    /// change until `deadline`. Returns `None` if the log no longer has all of these changes, or if `run` is another
-    /// run of the server.
+    /// Returns the changes from number `start` on, within `limits`, and the number after the last
+    /// of them. If there are none yet, waits for a change until `deadline`. Returns `None` if `run`
+    /// is not this run of the server, or if [`ChangeLog::after`] does.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -213,7 +208,7 @@ impl Directory {
         log.after(start, limits)
     }
 
-    /// Runs one operation. Returns when the store has its changes.
+    /// Runs an operation in a batch, and waits for the result.
     pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
@@ -222,7 +217,7 @@ impl Directory {
         self.finish(queue, |queue| queue.results.remove(&ticket))
     }
 
-    /// Runs several operations in one batch. Each of them succeeds or fails independently.
+    /// Runs operations, in their order, in one batch. Returns a result for each.
     pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<OperationOutcome, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
@@ -260,8 +255,9 @@ impl Directory {
         }
     }
 
-    /// Waits, before a synced commit, until the expected number of threads have submitted changes or a time has passed.
-    /// Without the wait, the first change would be committed alone, and the other threads would wait for two commits.
+    /// Waits, before a synced commit, until the expected number of threads have submitted changes
+    /// or a time has passed. Without the wait, the first change would be committed alone, and the
+    /// other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {
@@ -350,14 +346,14 @@ impl Drop for Directory {
             stored.changed.notify_one();
         }
         if let Some(syncing) = self.syncing.take() {
-            // The panic hook has reported a panic of the thread.
             let _ = syncing.join();
         }
     }
 }
 
 impl Stored {
-    /// Syncs relaxed changes until the directory ends. A sync that fails is repeated, even if no further change comes.
+    /// Syncs relaxed changes until the directory is dropped. A failed sync is repeated, unless the
+    /// directory is being dropped.
     fn sync_changes(&self) {
         let mut unsynced = self.unsynced.lock();
         loop {
@@ -383,8 +379,8 @@ impl Stored {
     }
 }
 
-/// The head while a thread runs a batch. The drop, even after a panic, returns the newest head and the results to the
-/// queue.
+/// The head while a thread runs a batch. The drop, even during a panic, returns the head and the
+/// results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
@@ -406,7 +402,8 @@ fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<OperationOut
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
-/// Returns the store's error as the result of each operation. An operation that would change nothing keeps its result.
+/// Returns the store's error for each operation that would change the state, and the usual result
+/// for the others.
 fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
@@ -424,7 +421,6 @@ fn refuse(
         .collect()
 }
 
-/// Reads the state and the stamp from a store. A new store has no stamp.
 fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
     let mut loader = Loader::new(random_number());
     let mut stamp = None;
@@ -654,7 +650,7 @@ mod tests {
         assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
-                // A server whose attempts all lose against the other server has changed nothing.
+                // After too many conflicts an operation fails and has changed nothing.
                 let submit = |operation: &dyn Fn() -> NamingOperation| loop {
                     match directory.submit(operation()) {
                         Err(DirectoryError::Store(error)) if matches!(*error, StoreError::Conflict) => {

@@ -5,8 +5,7 @@ use super::name;
 use super::records::{self, NamingRecord};
 use super::state::State;
 
-/// Decodes and checks records of a store, each preceded by two bytes with the lengths of its key and value. Then parses
-/// the whole input as the text of a name.
+/// Checks that records and texts of names that can be read are written in the same form.
 ///
 /// # Panics
 /// If a property is violated.

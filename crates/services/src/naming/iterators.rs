@@ -1,17 +1,14 @@
-//! Binding iterators: positions in lists that clients have not read to their ends. Their number is bounded for each
-//! client and in total.
+//! Binding iterators: the positions of clients in lists of bindings. At a maximum, for a client or
+//! in total, a new iterator ends the least recently used one.
 //!
-//! At a maximum, a new iterator ends the least recently used iterator. An iterator that has been idle for some time
-//! also ends.
-//!
-//! Time is an argument: a duration since any fixed instant. An iterator has a position and no bindings.
+//! Times are durations since any fixed instant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::state::{ContextId, ListCursor};
 
-/// The number of an iterator, and the secret with which it was opened.
+/// The upper 64 bits are a number, the lower 64 bits a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
@@ -22,14 +19,12 @@ pub(super) struct ClientId(pub(super) u64);
 pub(super) struct IteratorLimits {
     pub(super) max_iterators: usize,
     pub(super) max_per_client: usize,
-    /// Time without use after which an iterator ends.
     pub(super) idle_timeout: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IteratorPosition {
     pub(super) context: ContextId,
-    /// `None` before the first binding is returned.
     pub(super) cursor: Option<ListCursor>,
 }
 
@@ -50,7 +45,6 @@ pub(super) struct Iterators {
 }
 
 impl Iterators {
-    /// Creates an empty table of iterators, whose ids are counted from `first_id`.
     pub(super) fn new(limits: IteratorLimits, first_id: u64) -> Self {
         Iterators {
             limits,
@@ -67,8 +61,8 @@ impl Iterators {
         self.entries.len()
     }
 
-    /// Adds an iterator; returns `None` if the limits allow no iterator. `secret` becomes part of the id, so that other
-    /// clients cannot guess it.
+    /// Adds an iterator; at a maximum, the least recently used iterator ends. Returns `None` if a
+    /// maximum is 0. `secret` becomes part of the id.
     pub(super) fn open(
         &mut self,
         client: ClientId,
@@ -95,15 +89,14 @@ impl Iterators {
         Some(id)
     }
 
-    /// Returns the position of an iterator; `None` if the iterator has ended. The call counts as a use of
-    /// the iterator.
+    /// Returns the position of an iterator; `None` if the iterator has ended. The call counts as a
+    /// use of the iterator.
     pub(super) fn position_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);
         self.entries.get_mut(&id).map(|entry| &mut entry.place)
     }
 
-    /// Returns false if the iterator had ended before.
     pub(super) fn close(&mut self, id: IteratorId) -> bool {
         let Some(entry) = self.entries.remove(&id) else { return false };
         self.forget_use(entry.client, entry.used);

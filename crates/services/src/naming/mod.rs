@@ -1,7 +1,7 @@
-//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain further contexts.
+//! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that can contain
+//! further contexts.
 //!
-//! A server adds a name service with one line of code. Clients of any ORB reach the service as
-//! `corbaloc::HOST:PORT/NameService`:
+//! Clients of any ORB reach the service as `corbaloc::HOST:PORT/NameService`:
 //!
 //! ```
 //! use corelane::Orb;
@@ -13,7 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings are lost when the process ends, unless the service has a [store](NamingConfig::store_file).
+//! Bindings are lost when the process ends, unless the service has a
+//! [store](NamingConfig::store_file).
 
 mod changes;
 mod control;
@@ -55,7 +56,7 @@ pub const RECORD_KIND: RecordKind = records::KIND;
 /// Plain object key of the [`corelane_naming::Control`] object of a name server.
 pub const CONTROL_OBJECT_KEY: &str = "CorelaneNamingControl";
 
-/// Plain object key of the initial context, which is also its name as an initial reference.
+/// Plain object key of the initial context, and its name as an initial reference.
 pub const NAME_SERVICE_KEY: &str = "NameService";
 
 /// Settings of a name service.
@@ -94,7 +95,7 @@ impl NamingConfig {
     pub fn new() -> Self {
         let iterator_limits = IteratorLimits {
             max_iterators: 1_000,
-            // The ORB does not identify clients to servants, so all iterators belong to one client.
+            // All iterators count as iterators of one client.
             max_per_client: 1_000,
             idle_timeout: Duration::from_secs(900),
         };
@@ -111,7 +112,7 @@ impl NamingConfig {
     }
 
     /// Keeps all contexts in a file, which is created if it does not exist. References to contexts
-    /// stay valid, octet for octet, if a server restarts with the same file and address.
+    /// stay valid if a server restarts with the same file and address.
     #[must_use]
     pub fn store_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.place = StorePlace::File(path.into());
@@ -125,8 +126,8 @@ impl NamingConfig {
         self
     }
 
-    /// Sets when a change is acknowledged. With [`Durability::Relaxed`], a change is on the disk 100 ms after its
-    /// acknowledgement, if the disk takes at most 50 ms for a sync. Default: [`Durability::Synced`].
+    /// Sets the durability of changes. With [`Durability::Relaxed`], a thread syncs acknowledged
+    /// changes to the disk, with pauses of 50 ms. Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -149,28 +150,29 @@ impl NamingConfig {
         self
     }
 
-    /// Sets the time-out of calls to another server, which resolves the remaining components of a
-    /// name that leads into its contexts. After the time-out the client gets CannotProceed with the
-    /// other server's context and these components. Default: 3 s.
+    /// Sets the time-out of the call to another server that continues an operation, if the name
+    /// leads into a context of that server. If the call times out, the client gets CannotProceed.
+    /// Default: 3 s.
     #[must_use]
     pub fn forward_timeout(mut self, timeout: Duration) -> Self {
         self.settings.forward_timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of threads that wait for other servers. At the maximum, further
-    /// clients get CannotProceed at once, and can continue themselves. Permit at most half of the
-    /// threads that serve requests, so that servers which refer to each other have threads left to
-    /// answer each other. Default: 2, half of a default pool's threads.
+    /// Sets the maximum number of threads that wait for other servers. At the maximum, an operation
+    /// whose name leads to another server raises CannotProceed at once. Permit at most half of the
+    /// threads that serve requests, so that servers that call each other have threads left to
+    /// answer. Default: 2.
     #[must_use]
     pub fn max_forwarding_threads(mut self, threads: usize) -> Self {
         self.settings.max_forwarding_threads = threads;
         self
     }
 
-    /// Sets the maximum number of changes that wait for the store. Each of them occupies a thread of the pool. Permit
-    /// fewer than the pool has threads, so that names are resolved even while the disk does not respond. Default: no
-    /// maximum.
+    /// Sets the maximum number of requests that change contexts at the same time; further requests
+    /// raise TRANSIENT. Each of them occupies a thread of the pool while it waits for the store.
+    /// Permit fewer than the pool has threads, so that names are resolved even while the disk does
+    /// not respond. Default: no maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;
@@ -179,15 +181,15 @@ impl NamingConfig {
 
     /// Sets the maximum number of clients that wait in the server for changes to be reported
     /// (`corelane naming watch`). Each of them occupies a thread of the pool. At the maximum,
-    /// further clients get an answer at once and ask again. Default: 1.
+    /// further clients get an answer at once. Default: 1.
     #[must_use]
     pub fn max_watching_clients(mut self, threads: usize) -> Self {
         self.settings.max_watching_clients = threads;
         self
     }
 
-    /// Refuses all changes: operations of contexts with NO_PERMISSION, [`NamingService::bind_all`] with
-    /// [`BindAllError::Failed`].
+    /// Refuses all changes: operations of contexts with NO_PERMISSION, [`NamingService::bind_all`]
+    /// with [`BindAllError::Failed`].
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.settings.is_read_only = true;
@@ -202,7 +204,8 @@ impl NamingConfig {
     /// [`ServeError::Store`] if the store cannot be used. [`ServeError::Orb`] if the ORB refuses,
     /// for example with BAD_PARAM if the key is already bound.
     pub fn serve(self, orb: &Orb) -> Result<NamingService, ServeError> {
-        // A restarted server must not answer OBJECT_NOT_EXIST for contexts that it has not loaded yet.
+        // Created before the store is loaded, so that early requests wait instead of raising
+        // OBJECT_NOT_EXIST.
         let poa = create_poa(&orb.root_poa(), "CorelaneNaming", Lifespan::Persistent)?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
@@ -275,12 +278,13 @@ impl NamingService {
         self.service.directory.state().context_count()
     }
 
-    /// Binds many names of one context to objects, in one step and one commit to the store. `parent` is the name of the
-    /// context; an empty name is the initial context. If `replaces` is false, a name that is already bound keeps its
-    /// binding. If `replaces` is true, a name that is bound to an object is rebound.
+    /// Binds names in one context to objects, with one commit to the store. `parent` is the name of
+    /// the context; an empty name is the initial context. A name that is bound to a context keeps
+    /// its binding, as does a name that is bound to an object if `replaces` is false.
     ///
     /// # Errors
-    /// The reason why no name was bound, or only some of them.
+    /// [`BindAllError::Failed`] with the reason, for example if `parent` is bound to no context of
+    /// this server.
     pub fn bind_all(
         &self,
         parent: &[NameComponent],
@@ -290,15 +294,16 @@ impl NamingService {
         control::bind_all(&self.service, parent, bindings, replaces)
     }
 
-    /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end the server. The caller
-    /// decides which clients can reach the object: each of them can copy and change all bindings, and end the server.
+    /// Returns a servant of [`corelane_naming::Control`] for this service. `shutdown` has to end
+    /// the server. A client that reaches the object can bind names, write backups, and end the
+    /// server.
     #[must_use]
     pub fn control_servant(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
         control::servant(Arc::clone(&self.service), self.root.clone().into(), Box::new(shutdown))
     }
 
     /// Writes a copy of all contexts at one instant to a new file, for
-    /// [`NamingConfig::store_file`]. The service continues. Returns `None` for a service in memory.
+    /// [`NamingConfig::store_file`]. Returns `None` for a service in memory.
     ///
     /// # Errors
     /// [`StoreError::FileExists`] if the file exists; errors of the store.
@@ -406,7 +411,6 @@ mod tests {
     fn watcher_does_not_wait_longer_than_the_server_permits() {
         let Scene { watched, .. } = &scene(NamingConfig::new());
         let start = watched.last_change().unwrap();
-        // A wait for the client's whole `patience` would make the call time out.
         assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
     }
 }

@@ -1,8 +1,10 @@
-//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and 2.5).
+//! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and
+//! 2.5).
 //!
 //! `/` separates components, `.` separates id and kind.
 //!
-//! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that [`to_string`] produces.
+//! Invariant: each name with components has exactly one text. [`to_name`] accepts exactly the texts
+//! that [`to_string`] produces.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +29,7 @@ impl Error for InvalidName {}
 /// The reason why a corbaname URL cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidUrl {
-    /// The address is empty or malformed.
+    /// The address is not valid in a corbaname URL.
     Address,
     /// The text does not have the form of a name.
     Name,
@@ -90,8 +92,8 @@ fn is_special(character: char) -> bool {
 /// Returns the name that a text represents.
 ///
 /// # Errors
-/// [`InvalidName`] if the text or a component is empty, if a component has a second dot or a dot
-/// without a kind after it, or if a backslash precedes a character that does not need it.
+/// [`InvalidName`] if the text or a component is empty, if a component has two unescaped dots, if a
+/// dot follows an id without a kind after it, or if a backslash does not precede `/`, `.` or `\`.
 ///
 /// # Examples
 /// ```
@@ -124,8 +126,8 @@ pub fn to_url(address: &str, text: &str) -> Result<String, InvalidUrl> {
     Ok(format!("corbaname:{address}#{}", escape_key(text.as_bytes())))
 }
 
-/// Checks the address in a corbaname URL. If Corelane does not know the protocol of an address, only the form of the
-/// protocol's name is checked.
+/// Checks the address part of a corbaname URL. Addresses with a protocol that Corelane does not
+/// know are not parsed.
 fn check_address(address: &str) -> Result<(), InvalidUrl> {
     let is_url_text = |character: char| character.is_ascii_graphic() && character != '#';
     if address.is_empty() || !address.chars().all(is_url_text) {
@@ -137,7 +139,8 @@ fn check_address(address: &str) -> Result<(), InvalidUrl> {
         Err(_) => {}
     }
     let (addresses, key) = address.split_once('/').unwrap_or((address, ""));
-    // The client chooses the number of addresses and the size of the key, so each part is parsed once.
+    // The client chooses the number of addresses and the size of the key, so each part is parsed
+    // once.
     let is_key = Corbaloc::parse(&format!("corbaloc::h/{key}"), &Limits::DEFAULT).is_ok();
     if !is_key || addresses.split(',').count() > Limits::DEFAULT.max_profiles as usize {
         return Err(InvalidUrl::Address);

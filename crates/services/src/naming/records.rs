@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 01 "next"                                       -> u64: the next context's id
-//! 01 "stamp"                                      -> u64: part of every context's object id
+//! 01 "stamp"                                      -> u64: part of the object ids of contexts
+//! except the initial one
 //! 02 | u64 context                                -> empty
 //! 03 | u64 context | u32 length of id | id | kind -> 00 | byte order | reference     an object
 //!                                                    01 | u64 context                a context of this server
@@ -60,7 +61,7 @@ fn context_key(context: ContextId) -> Vec<u8> {
 }
 
 fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
-    // Each name arrived in a message shorter than 2^32 octets.
+    // Names that arrive in requests are shorter than 2^32 octets.
     let length = (name.id.len() as u32).to_be_bytes();
     [&[BINDING][..], &context.0.to_be_bytes(), &length, name.id.as_bytes(), name.kind.as_bytes()].concat()
 }

@@ -1,9 +1,7 @@
-//! The servants of contexts and iterators. One servant serves all contexts, and another all iterators: the object id of
-//! a request selects the context or iterator. The skeleton of contexts is written by hand: it copies the octets of a
-//! reference into a reply without parsing them.
+//! The servants of contexts and iterators: one servant for all contexts, and one for all iterators.
 //!
-//! If a name leads into a context of another server, the servant calls that context once, with the remaining
-//! components.
+//! The skeleton of contexts is written by hand: it copies the octets of a reference into a reply
+//! without parsing them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -174,7 +172,7 @@ impl ServiceState {
         ObjectId::from(&id[..])
     }
 
-    /// Returns `None` if this directory never gave the id to a context.
+    /// Returns `None` for an id of another store. The context may be destroyed.
     fn context(&self, id: &ObjectId) -> Option<ContextId> {
         let octets = id.as_octets();
         if octets == ROOT_ID {
@@ -190,7 +188,6 @@ impl ServiceState {
 struct WaitingThread<'c>(&'c Mutex<usize>);
 
 impl<'c> WaitingThread<'c> {
-    /// Returns `None` if `max` threads wait.
     fn begin(count: &'c Mutex<usize>, max: usize) -> Option<Self> {
         let mut waiting = count.lock();
         if *waiting >= max {
@@ -218,7 +215,6 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// The environment from which decoders create references.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }
@@ -594,7 +590,6 @@ impl ContextRequest<'_, '_, '_> {
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
     }
 
-    /// Decodes a reference; `None` for a nil reference.
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
@@ -631,7 +626,6 @@ pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        // An id without 16 octets belongs to no iterator.
         let octets = <[u8; 16]>::try_from(current.object_id.as_octets()).map_err(|_| no_such_object())?;
         Ok(IteratorId(u128::from_be_bytes(octets)))
     }

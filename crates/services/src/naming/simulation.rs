@@ -1,7 +1,4 @@
-//! A simulation of the pure core against plain maps, in virtual time.
-//!
-//! A failing seed is printed, and `CORELANE_SEED=n cargo test -p corelane-services simulation` runs it alone;
-//! `CORELANE_SEEDS=n` sets the number of seeds.
+//! A simulation that compares contexts and iterators with plain maps, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,8 +33,8 @@ impl SplitMix {
     }
 }
 
-/// Runs `work` with the seed in `CORELANE_SEED`, or without it with the seeds from 0 on;
-/// `CORELANE_SEEDS` sets their number.
+/// Runs `work` with the seed in `CORELANE_SEED`, or, if it is not set, with each seed below
+/// `CORELANE_SEEDS` (default: `usual`).
 pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
@@ -70,8 +67,8 @@ enum ModelStep<'m> {
 }
 
 impl NamingModel {
-    /// Finds the last component of a name by the OMG's rule: an operation on `<c1 .. cn>` is the operation on
-    /// `<c2 .. cn>` in the context `<c1>`.
+    /// Finds the last component of a name by the OMG's rule: an operation on `<c1 .. cn>` is the
+    /// operation on `<c2 .. cn>` in the context `<c1>`.
     fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,
@@ -169,8 +166,8 @@ impl NamingModel {
     }
 }
 
-/// An iterator of a simulated client: the bindings that it has returned, and the bindings that lasted since it was
-/// opened, which it must return before its end.
+/// An iterator of a simulated client. It must return each of the bindings `lasting`, which have
+/// existed since it was opened.
 struct Listing {
     context: u64,
     client: ClientId,
@@ -190,7 +187,6 @@ struct NamingSimulation {
     listings: BTreeMap<IteratorId, Listing>,
     ended: Vec<IteratorId>,
     step: usize,
-    /// Number of occurrences of each kind of step.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -359,7 +355,6 @@ impl NamingSimulation {
         }
     }
 
-    /// Restarts the server from its records, with another hash seed and without iterators.
     fn restart(&mut self) {
         let mut state = State::empty(self.random.next());
         for change in self.records.iter().cloned() {

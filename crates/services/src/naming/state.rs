@@ -1,7 +1,7 @@
 //! Contexts and their bindings, as one immutable value that is cheap to clone.
 //!
-//! Invariant: every binding belongs to an existing context, and no context id is used twice. A binding may lead to a
-//! destroyed context.
+//! Invariant: every binding belongs to an existing context, and no context id is used twice. A
+//! binding may lead to a destroyed context.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -142,8 +142,8 @@ impl TrieItem for ContextBindings {
     }
 }
 
-/// The reason why an operation fails. `at` is the index in the name at which the member `rest_of_name` of
-/// the exception begins.
+/// The reason why an operation fails. `at` is the index in the name at which the member
+/// `rest_of_name` of the exception begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NamingRefusal {
     NotFound { why: NotFoundReason, at: usize },
@@ -210,7 +210,7 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// One binding is included even if its name is larger.
+    /// In bytes of names. One binding is included even if its name is larger.
     pub(super) max_size: usize,
 }
 
@@ -223,7 +223,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without any context, not even the initial context.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -284,8 +283,8 @@ impl State {
         Ok(batch)
     }
 
-    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that another
-    /// server has to run, changes nothing.
+    /// Applies an operation and adds its changes to `changes`. An operation that fails, or that
+    /// another server has to run, changes nothing.
     pub(super) fn apply(
         &mut self,
         operation: &NamingOperation,
@@ -355,8 +354,8 @@ impl State {
         Ok(())
     }
 
-    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or `None` if the
-    /// name is not bound.
+    /// Binds a name to the target that `choose` returns. `choose` gets the present target, or
+    /// `None` if the name is not bound.
     fn bind(
         &mut self,
         context: ContextId,
@@ -512,7 +511,6 @@ impl Loader {
     }
 }
 
-/// The error of a change in a context that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 

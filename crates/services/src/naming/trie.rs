@@ -1,10 +1,8 @@
-//! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
+//! A persistent map whose versions share nodes: a trie over 64-bit hashes. A change copies the path
+//! from the root to the item, unless no other version shares it.
 //!
-//! A change copies the path from the root to the item, so readers of a version never wait for a writer. A path that no
-//! other version shares is changed in place.
-//!
-//! Items have a fixed order, by hash and then by key, in all versions. A [`Cursor`] can continue in a later version: an
-//! item that is present all the time is visited once.
+//! Items are in the same order, by hash and then by key, in all versions. A [`Cursor`] can continue
+//! in a later version: an item that is present all the time is visited once.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -20,7 +18,6 @@ const WIDTH: usize = 1 << BITS;
 pub(super) trait TrieItem: Clone {
     type Key: ?Sized;
 
-    /// Compares the item's key with `key`, in any total order.
     fn compare(&self, key: &Self::Key) -> Ordering;
 }
 
@@ -276,7 +273,6 @@ mod tests {
         }
     }
 
-    /// Returns a hash that, depending on the key, equals other hashes in all, in many or in few bits.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,

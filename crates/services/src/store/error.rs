@@ -4,32 +4,32 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a store cannot be opened, read or changed. Each text says how the user can correct the problem.
+/// The reason why a store cannot be opened, read, changed or copied. Its text advises what to do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another process has the file open.
+    /// The file is already open, in this or another process.
     Locked {
         /// The file.
         path: PathBuf,
         /// Id of the process, if known.
         process: Option<u32>,
     },
-    /// The file belongs to another program.
+    /// The file is not a store of Corelane.
     NotAStore {
         /// The file.
         path: PathBuf,
     },
-    /// The file belongs to another service.
+    /// The file is the store of another service.
     OtherService {
         /// The file.
         path: PathBuf,
-        /// Service to which the file belongs.
+        /// Service whose store the file is.
         found: String,
         /// Service for which the file was opened.
         wanted: &'static str,
     },
-    /// The file was written in a later format.
+    /// The file has a later format than this program reads.
     LaterFormat {
         /// The file.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum StoreError {
     },
     /// The contents are inconsistent.
     Damaged {
-        /// The file; `None` for a store without a file.
+        /// The file, if it is known.
         path: Option<PathBuf>,
         /// The inconsistency.
         reason: String,
@@ -55,14 +55,14 @@ pub enum StoreError {
         /// The system's message.
         reason: String,
     },
-    /// The file cannot be opened, read or written for another reason.
+    /// The store cannot be opened, read or written, for a reason that no other variant describes.
     Unusable {
-        /// The file; `None` for a store without a file.
+        /// The file, if it is known.
         path: Option<PathBuf>,
-        /// The system's message.
+        /// Text of the error.
         reason: String,
     },
-    /// Another server has committed since the given revision.
+    /// The store's revision differs from the revision that the caller passed.
     Conflict,
 }
 

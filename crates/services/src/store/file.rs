@@ -42,12 +42,12 @@ const FORMAT: &str = "file format";
 const GENERATION: &str = "log generation";
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
-/// The service that records belong to, and their latest format.
+/// The service to which a store's records belong, and their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordKind {
     /// Name of the service.
     pub service: &'static str,
-    /// Format in which the service writes records. The service also reads all earlier formats.
+    /// Format in which the service writes records. A file with a later format is refused.
     pub format: u64,
 }
 
@@ -192,7 +192,7 @@ impl StoreSource {
 }
 
 impl FileStore {
-    /// Opens a file, which is created if it does not exist.
+    /// Opens a store file. A file that does not exist or is empty becomes a new store.
     ///
     /// # Errors
     /// The reason why the file cannot be used. A file that is not a store of this kind is left
@@ -201,7 +201,8 @@ impl FileStore {
         Self::open_with(path.into(), kind, USUAL)
     }
 
-    /// Opens a file as [`open`](Self::open) does. Only the owner can read a file that is created.
+    /// Opens a store file like [`open`](Self::open). Only the owner can read and write a file that
+    /// this creates.
     ///
     /// # Errors
     /// The errors of `open`.
@@ -427,10 +428,8 @@ fn visit_merged(
 }
 
 const USUAL: u32 = 0o666;
-/// Permissions of a copy, whose folder may have more readers than the folder of the store.
 const PRIVATE: u32 = 0o600;
 
-/// Writes records to a new store file that only its owner can read.
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
@@ -457,8 +456,9 @@ fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), StoreError> {
     create_with(path, kind, mode, |_| Ok(())).map(drop)
 }
 
-/// Creates a store file under a temporary name and then gives it its final name, so that no process sees it half
-/// written. Returns false if a file with the final name exists, unless that file is empty.
+/// Creates a store file under a temporary name and then gives it its final name, so that no process
+/// sees it half written. Returns false if a file that is not empty has the final name. An empty
+/// file is replaced.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -467,11 +467,10 @@ fn create_with(
 ) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let mut name = path.as_os_str().to_owned();
-    // Several threads may create the same file.
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // An earlier process with the same process id was killed.
+        // A killed process with the same process id may have left the file.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -495,7 +494,6 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Removes the temporary name; the hard link keeps the file under its final name.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -506,10 +504,11 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if redb wrote the file, and false if the file does not exist or is empty.
+/// Returns true if the file begins like a database of redb, and false if it does not exist or is
+/// empty.
 ///
 /// # Errors
-/// [`StoreError::NotAStore`] for other files.
+/// [`StoreError::NotAStore`] for any other file; errors of reading.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = match File::open(path) {
@@ -529,8 +528,8 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Checks the contents of a file without writing to it: redb would repair another program's database if the file were
-/// opened for writing.
+/// Checks the contents of a file without writing to it: redb would repair another program's
+/// database if the file were opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -670,12 +669,12 @@ fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     }
 }
 
-/// Returns the id of the process that has locked the file, if `/proc/locks` shows it.
+/// Returns the id of a process that has locked the file, by the inode numbers in `/proc/locks`.
 fn lock_holder(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
-        // `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`
+        // A line is, for example, `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`.
         let mut fields = line.split_whitespace().skip(4);
         let (process, file) = (fields.next()?, fields.next()?);
         if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
@@ -688,7 +687,7 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// The first of two copies to one file must fail, and must not change the other copy.
+    /// The outer copy begins first and ends last: it must fail and leave the inner copy unchanged.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for services whose records end with the process.
+//! A store in memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 use super::file::{RecordKind, write_copy};
 use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
-/// A store in memory. All clones are one store.
+/// A store in memory. Clones share the records.
 #[derive(Clone)]
 pub struct MemoryStore {
     kind: RecordKind,
@@ -23,7 +23,7 @@ struct Records {
 }
 
 impl MemoryStore {
-    /// Creates an empty store of this kind. Its backups are files of this kind.
+    /// Creates an empty store. `kind` is the kind of its backup files.
     #[must_use]
     pub fn new(kind: RecordKind) -> Self {
         MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", LockScope::Orb, Records::default())) }

@@ -1,10 +1,8 @@
-//! Stores, which keep the records of a service.
+//! Maps from keys to values: the records of a service. Each batch of changes is applied completely
+//! or not at all.
 //!
-//! A [`Store`] is a map from keys to values, whose batches of changes are applied completely or not at all. Services
-//! read a store at their start, and later commit changes.
-//!
-//! Several servers can share a store that allows it. A commit fails with [`StoreError::Conflict`] if another server has
-//! committed since the server's [`Revision`].
+//! Several servers can share a store that permits it: a commit fails with [`StoreError::Conflict`]
+//! if another server has committed since the revision that the server knows.
 
 mod error;
 mod file;
@@ -27,26 +25,27 @@ pub enum RecordChange<'b> {
     Delete(&'b [u8]),
 }
 
-/// The number of the last commit to a store, which every commit increases.
+/// A number that each commit to a store increases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// The moment at which a commit counts as done.
+/// What a commit waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the disk has the commit, which then survives the end of the process and a power
+    /// The commit waits for the disk, so that it survives the end of the process and a power
     /// failure.
     #[default]
     Synced,
-    /// At once, before the disk has the commit. The next [`Store::sync`] or synced commit writes it
-    /// to the disk. If the process ends before that, the commit is lost.
+    /// The commit may return before the disk has it. The next [`Store::sync`] or synced commit
+    /// writes it to the disk. If the process ends before that, the commit may be lost.
     Relaxed,
 }
 
-/// A function that receives the key and the value of each record of a store. An error ends the visit.
+/// A function that receives the key and the value of each record of a store. An error ends the
+/// visit.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
-/// A persistent map. Every method can be called from any thread.
+/// The records of a service, as a map from keys to values.
 pub trait Store: Send + Sync + 'static {
     /// Calls `visit` for all records as of one instant, in the order of their keys. Returns the
     /// revision of that instant.
@@ -70,11 +69,10 @@ pub trait Store: Send + Sync + 'static {
     /// Syncs all relaxed commits to the disk.
     ///
     /// # Errors
-    /// The reason why syncing failed. The commits are not lost: a later call tries again.
+    /// The reason why syncing failed. A later call tries again.
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// Writes all records as of one instant to a new file, for [`FileStore::open`]. Other threads
-    /// can commit meanwhile.
+    /// Writes all records as of one instant to a new file, for [`FileStore::open`].
     ///
     /// # Errors
     /// [`StoreError::FileExists`] if the file exists; errors of reading and writing.

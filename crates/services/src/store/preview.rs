@@ -1,6 +1,5 @@
-//! A view of a file that never changes the file.
-//!
-//! A database can be opened, repaired and read before the program knows if it is one of Corelane's stores.
+//! A storage backend that keeps writes in memory, so that a database can be opened, repaired and
+//! read without a change of its file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +20,8 @@ pub(super) struct Preview {
 #[derive(Debug)]
 struct Pages {
     length: u64,
-    /// Number of leading bytes of the file that the view shows; smaller than the file after the view was shortened.
+    /// Number of bytes of the file, from its start, that the view shows. Smaller than the file
+    /// after the view was shortened.
     file_length: u64,
     written: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
 }
@@ -44,8 +44,8 @@ impl Preview {
     }
 }
 
-/// Splits a range of a file at page boundaries. Each part has its page number, its offset in the page, and
-/// its range in the split range.
+/// Splits a byte range of a file at page boundaries. Each part is the page number, the offset in
+/// the page, and the range of indices in the caller's buffer.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -73,7 +73,7 @@ impl Disk {
         move || (DiskFile { disk: disk.clone(), file: 0 }, DiskFile { disk: disk.clone(), file: 1 })
     }
 
-    /// Begins a new log of operations. All earlier operations count as on the disk permanently.
+    /// Begins a new log of operations. Earlier operations are never lost.
     pub(crate) fn start_log(&self) {
         let mut contents = self.0.lock();
         contents.bases = contents.images.clone();
@@ -88,8 +88,8 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// Makes each write, sync and change of length after this number of operations fail. `None` ends
-    /// the failures.
+    /// Makes each write, sync and change of length after this number of operations fail. `None`
+    /// ends the failures.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }

@@ -27,7 +27,6 @@ pub(crate) const ANY: EventSource = EventSource::ANY;
 /// A time far above the duration of any step of these tests.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
-/// Values that threads add, and for which tests wait.
 pub(crate) struct Inbox<T> {
     values: Mutex<Vec<T>>,
     added: Condvar,
@@ -43,7 +42,6 @@ impl<T: Clone> Inbox<T> {
         self.added.notify_all();
     }
 
-    /// Returns all values once there are `count`.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<T> {
         let deadline = Monotonic::now() + GENEROUS;
         let mut values = self.values.lock();
@@ -60,7 +58,6 @@ impl<T: Clone> Inbox<T> {
     }
 }
 
-/// Blocks consumers until the test opens it.
 pub(crate) struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
@@ -84,7 +81,6 @@ impl Gate {
     }
 }
 
-/// Waits until a condition holds.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let deadline = Monotonic::now() + GENEROUS;
     while !condition() {
@@ -93,14 +89,12 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// A consumer or supplier that records what it gets.
 pub(crate) struct Recorder {
     pub(crate) sets: Arc<Inbox<Vec<Event>>>,
     pub(crate) values: Arc<Inbox<Any>>,
     pub(crate) disconnects: Arc<Inbox<&'static str>>,
     /// Runs in each push.
     pub(crate) in_push: Box<dyn Fn() + Send + Sync>,
-    /// Runs in each disconnect operation.
     pub(crate) in_disconnect: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -167,7 +161,7 @@ pub(crate) fn listening_orb() -> Orb {
     orb
 }
 
-/// A channel, and an ORB that is another process for it.
+/// `other` is a second ORB, which reaches the channel over TCP.
 pub(crate) struct Scene {
     pub(crate) server: Orb,
     pub(crate) channel: EventChannel,
@@ -186,12 +180,10 @@ impl Scene {
         Scene { server, channel, other: listening_orb() }
     }
 
-    /// Returns the channel's reference in another process.
     pub(crate) fn remote(&self) -> EventChannelRef {
         self.other.string_to_reference(&self.channel.reference().to_string()).unwrap()
     }
 
-    /// Returns the reference of CORBA's Event Service in another process.
     pub(crate) fn remote_cos(&self) -> cos_admin::EventChannelRef {
         self.other.string_to_reference(&self.channel.cos_reference().to_string()).unwrap()
     }
@@ -228,7 +220,6 @@ pub(crate) fn supplier_qos(published: &[(EventType, i32)]) -> SupplierQOS {
     SupplierQOS { publications: published.iter().map(publication).collect(), is_gateway: false }
 }
 
-/// Activates a consumer in an ORB and connects it.
 pub(crate) fn connect_consumer(
     orb: &Orb,
     channel: &EventChannelRef,
@@ -241,7 +232,6 @@ pub(crate) fn connect_consumer(
     proxy
 }
 
-/// Activates a supplier in an ORB and connects it.
 pub(crate) fn connect_supplier(
     orb: &Orb,
     channel: &EventChannelRef,
@@ -255,7 +245,6 @@ pub(crate) fn connect_supplier(
     proxy
 }
 
-/// Connects a consumer of CORBA's Event Service.
 pub(crate) fn connect_cos_consumer(
     orb: &Orb,
     channel: &cos_admin::EventChannelRef,
@@ -274,7 +263,6 @@ pub(crate) fn connect_cos_supplier(channel: &cos_admin::EventChannelRef) -> cos_
     proxy
 }
 
-/// Returns the types of the events of each set.
 pub(crate) fn types(sets: &[Vec<Event>]) -> Vec<Vec<i32>> {
     sets.iter().map(|set| set.iter().map(|event| event.header.r#type).collect()).collect()
 }

@@ -1,5 +1,5 @@
-//! Power failures under a name service: the disk loses some of the writes after the last sync. The last write may be
-//! incomplete.
+//! Power failures under a name service: the disk loses some of the writes after the last sync. The
+//! last write may be incomplete.
 
 use std::collections::BTreeMap;
 

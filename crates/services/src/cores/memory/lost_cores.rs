@@ -1,10 +1,8 @@
-//! The loss and the return of cores: which tasks move, which lose their promise, and how both are
-//! restored.
+//! The loss and the return of cores.
 //!
-//! A task that loses its core remembers it as its home. It moves to a core that has room for it
-//! beside the tasks there, the most critical task first; no other task moves. If there is no such
-//! core, it is demoted: it has no core, and its requests are best effort. A demoted task gets a
-//! core as soon as one has room. When its home returns, each task goes back there.
+//! A task that loses its core remembers it as its home. The task moves to a core with room, the
+//! most critical task first, or is demoted: it has no core until one has room. When its home
+//! returns, the task returns there if there is room.
 
 use std::cmp::Reverse;
 
@@ -35,8 +33,8 @@ impl MemoryBooks {
         change
     }
 
-    /// Removes the tasks of lost cores, and the shares of ended and moved tasks there, from the set.
-    /// Returns the promised and reserved tasks among them.
+    /// Removes the tasks of lost cores, and the shares for last jobs there, from the set. Returns
+    /// the promised and reserved tasks among them.
     fn leave_lost_cores(&mut self, lost: &[CoreId]) -> Vec<TaskId> {
         let gone: Vec<TaskId> =
             self.set.iter().filter(|(_, core)| lost.contains(core)).map(|(task, _)| task.id).collect();
@@ -56,7 +54,8 @@ impl MemoryBooks {
         displaced
     }
 
-    /// Returns the tasks with a home that match `is_wanted`, the most critical first.
+    /// Returns the promised and reserved tasks whose home and core match `is_wanted`, the most
+    /// critical first.
     fn by_criticality(&self, is_wanted: impl Fn(CoreId, Option<CoreId>) -> bool) -> Vec<TaskId> {
         let wanted = |(task, entry): (&TaskId, &super::Entry)| {
             let is_live = matches!(entry.state, EntryState::Promised { .. } | EntryState::Reserved { .. });
@@ -68,7 +67,6 @@ impl MemoryBooks {
         tasks.into_iter().map(|(_, task)| task).collect()
     }
 
-    /// Moves the tasks whose home has returned back to it.
     pub(super) fn return_home(&mut self, change: &mut CoreChange) {
         let returned = change.returned.clone();
         for id in self.by_criticality(|home, _| returned.contains(&home)) {
@@ -77,8 +75,7 @@ impl MemoryBooks {
             else {
                 continue;
             };
-            // The task fitted on its home core beside the tasks that return with it. The test fails
-            // only if timings or tasks have changed since then.
+            // The task fits, unless tasks or timings have changed since it lost its home.
             if !self.place_beside(&Task { pinned: Some(home), ..task }, task) {
                 continue;
             }
@@ -93,7 +90,7 @@ impl MemoryBooks {
     }
 
     /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
-    /// which a stage has none. `displaced` are the tasks that have lost their core now.
+    /// which a stage finds none. `displaced` are the tasks that lose their core in this change.
     pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };
@@ -114,7 +111,7 @@ impl MemoryBooks {
         }
     }
 
-    /// Places `task` on a core that has room for it beside the other tasks there. `asked` is the
+    /// Places `task` on a core that has room for it without moves of other tasks. `asked` is the
     /// same task, perhaps pinned to a core. Returns false if no permitted core has room.
     pub(super) fn place_beside(&mut self, asked: &Task, task: Task) -> bool {
         let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };

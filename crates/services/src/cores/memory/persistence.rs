@@ -1,5 +1,4 @@
-//! The part of books in memory that outlives the process, and what the books take back if it cannot
-//! be saved.
+//! Saving and restoring of books in memory, and taking back what cannot be saved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +11,8 @@ use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, Token};
 use crate::cores::records::SavedPromise;
 use crate::cores::saving::SavedBooks;
 
-/// The state of a task before a change of its timing. The old timing keeps its share of the core, so
-/// that the change can be taken back.
+/// The state of a task before a change of its timing. The old timing keeps its share of the core,
+/// so that the change can be taken back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RevocableChange {
     share: TaskId,
@@ -35,13 +34,10 @@ impl Entry {
         SavedPromise { request, client, token, core: self.core, home: self.home, attachment }
     }
 
-    /// Returns true if the saved promise has the entry's timing and attachment, which the client was
-    /// told.
     fn is_saved_as(&self, saved: &SavedPromise) -> bool {
         self.request.timing == saved.request.timing && self.attachment == saved.attachment
     }
 
-    /// Returns true if all fields of the saved promise that can change are those of the entry.
     fn equals(&self, saved: &SavedPromise) -> bool {
         let of_saved = (saved.request.lease, saved.core, saved.home);
         self.is_saved_as(saved) && (self.lease, self.core, self.home) == of_saved
@@ -53,8 +49,8 @@ impl MemoryBooks {
         self.last_number
     }
 
-    /// Returns true if the saved promise has the timing and attachment of the task's promise, or if neither promise
-    /// exists.
+    /// Returns true if the saved promise has the timing and attachment of the task's promise, or if
+    /// neither promise exists.
     pub(in crate::cores) fn is_saved_as(&self, task: TaskId, saved: Option<&SavedPromise>) -> bool {
         let entry = self.entries.get(&task).filter(|entry| entry.is_promised());
         match (entry, saved) {
@@ -63,7 +59,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Returns the promises that differ from the saved promises, and `None` for each saved task that has ended.
+    /// Returns the promises that differ from the saved promises, and `None` for each saved task
+    /// that has ended.
     pub(in crate::cores) fn changed_promises(
         &self,
         saved: &BTreeMap<TaskId, SavedPromise>,
@@ -172,7 +169,7 @@ impl MemoryBooks {
         let has_started = entry.starts_at < self.now;
         let until = if has_started { self.now.saturating_add(old.deadline) } else { self.now };
         if core == plan.core {
-            // A task that has not started yet still waits for other tasks' shares.
+            // A task that has not started may wait for the shares of other tasks.
             starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
         }
         if old != timing {
@@ -191,9 +188,9 @@ impl MemoryBooks {
         Ok(TaskAdmission::Promised(promise))
     }
 
-    /// Keeps the change of a task's timing, if there is a revocable one. Until now the client knew
-    /// only the old timing. The old share is free when the last job with the old timing must have
-    /// ended, and the new timing on this core begins then.
+    /// Makes the revocable change of a task's timing final, if there is one. The old share is free
+    /// after the deadline of a job that arrives now, and on the same core the new timing begins
+    /// then. If the old timing has not started, its share is free at once.
     pub(super) fn keep_change(&mut self, task: TaskId) {
         let Some(old) = self.revocable.remove(&task) else { return };
         if old.starts_at >= self.now {
@@ -209,7 +206,6 @@ impl MemoryBooks {
         }
     }
 
-    /// Keeps the changes of tasks that have the saved timings.
     pub(in crate::cores) fn keep_changes(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
         let is_saved = |task: &&TaskId| {
             let timing = self.entries.get(task).map(|entry| entry.request.timing);
@@ -219,7 +215,6 @@ impl MemoryBooks {
         kept.into_iter().for_each(|task| self.keep_change(task));
     }
 
-    /// Returns the timings before the changes that can still be taken back.
     pub(in crate::cores) fn revocable_timings(&self) -> Vec<(TaskId, Timing)> {
         self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }
@@ -248,7 +243,7 @@ impl MemoryBooks {
 
     fn take_change_back(&mut self, task: TaskId) {
         let Some(old) = self.revocable.remove(&task) else { return };
-        // The share is lost with its core.
+        // The share is absent if its core has been lost.
         let has_share = self.set.withdraw(old.share);
         self.set.withdraw(task);
         self.revision += 1;

@@ -22,9 +22,7 @@ pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
 }
 
-/// Name of a channel unless it has another.
 const DEFAULT_NAME: &str = "EventChannel";
-/// Maximum length of a channel's name.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The settings of an [`EventChannel`].
@@ -57,9 +55,9 @@ impl Default for EventChannelBuilder {
 }
 
 impl EventChannelBuilder {
-    /// Sets the name: 1 to 64 letters, digits and the characters `-_.`. The plain key `NAME`
-    /// reaches the channel by CORBA's Event Service, and `NAME.rtec` by TAO's Real-time Event Service.
-    /// Default: `EventChannel`.
+    /// Sets the name: 1 to 64 ASCII letters, digits and characters `-_.`. The plain key `NAME`
+    /// reaches the channel by CORBA's Event Service, and `NAME.rtec` by TAO's Real-time Event
+    /// Service. Default: `EventChannel`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -88,8 +86,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the bounds of the queue that each consumer in another process has, and each consumer
-    /// that pulls.
+    /// Sets the bounds of each queue of a consumer. Push consumers in the channel's process have
+    /// queues only in a channel with [lanes](Self::lanes).
     #[must_use]
     pub fn queue(mut self, limits: QueueLimits) -> Self {
         self.router.queue = limits;
@@ -103,14 +101,13 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the lanes, the most urgent first, and dispatches by priority: a thread for each lane of
-    /// a consumer calls the consumer, also in the channel's process. At most 16. Default: none; the
-    /// supplier's thread then calls consumers of the channel's process (`reactive`), and one thread
-    /// calls each other consumer.
+    /// Sets the lanes, at most 16, the most urgent first. A push consumer has a separate thread for
+    /// each of its lanes, even in the channel's process. Default: none; the supplier's thread then
+    /// calls push consumers in the channel's process, and any other push consumer has one thread.
     ///
-    /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes gets
-    /// all its sets in the most urgent of these lanes. Any other consumer gets each event in the lane
-    /// that the supplier names, or else in the lane of the event's type
+    /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes
+    /// gets all its sets in the most urgent of these lanes. Any other consumer gets each event in
+    /// the lane that the supplier names, or else in the lane of the event's type
     /// ([`EventLane::event_type`]), or else in the least urgent lane. An `rt_info` that names no
     /// lane is refused with BAD_PARAM; 0 names none.
     #[must_use]
@@ -119,8 +116,7 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets how long an event of any type may wait for a consumer in another process, or for a
-    /// consumer that pulls. After this time it is dropped instead of sent. A set of several events
+    /// Sets how long an event may wait in a queue before it is dropped. A set of several events
     /// lives as long as its longest-lived event. Default: without end.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
@@ -158,9 +154,10 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Calls the disconnect operation also of a peer that itself disconnects from its proxy.
-    /// Default: only of peers that the channel disconnects because a queue is full
-    /// ([`OverflowPolicy::Disconnect`]) or because it is destroyed.
+    /// Sets whether the disconnect operation of a peer is called if the peer itself disconnects
+    /// from its proxy. Default: false; it is called only if the channel disconnects the peer
+    /// because a queue is full ([`OverflowPolicy::Disconnect`]) or because the channel is
+    /// destroyed.
     #[must_use]
     pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
         self.config.has_disconnect_callbacks = has_callbacks;
@@ -200,8 +197,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the time from one question for events to the next, for suppliers from which the channel
-    /// pulls and which had none. Default: 100 ms.
+    /// Sets the interval at which the channel asks a pull supplier that had no event. Default: 100
+    /// ms.
     #[must_use]
     pub fn pull_interval(mut self, interval: Duration) -> Self {
         self.config.pull_interval = interval;
@@ -209,20 +206,18 @@ impl EventChannelBuilder {
     }
 
     /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
-    /// raises TRANSIENT at once if there is no event. Default: 2, half of a default pool's threads.
+    /// raises TRANSIENT at once if there is no event. Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
         self
     }
 
-    /// Sets the maximum number of sets in the queue of a consumer.
     pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
         self.router.queue.max_sets = count;
         self
     }
 
-    /// Sets the maximum number of proxies of consumers.
     pub(in crate::events) fn max_consumers(mut self, count: usize) -> Self {
         self.router.limits.max_consumers = count;
         self
@@ -231,9 +226,9 @@ impl EventChannelBuilder {
     /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is already
-    /// bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses the
-    /// priority of a lane; other errors of the ORB.
+    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
+    /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
+    /// the priority of a lane; other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
@@ -248,7 +243,6 @@ impl EventChannelBuilder {
         let keys = plain_keys(&self.name);
         let served = self.serve_in(orb, &poa, &keys);
         if served.is_err() {
-            // Destroying a POA fails only after the ORB's shutdown.
             let _ = poa.destroy(false, false);
         }
         served

@@ -1,7 +1,5 @@
-//! The calls that a channel makes beside its events, in the thread `events/admin`: disconnect
-//! callbacks, and the updates of observers.
-//!
-//! A peer that does not answer delays other callbacks by the deadline of one call, but no event.
+//! The calls of the thread `events/admin`: disconnect callbacks, and updates of observers. A peer
+//! that does not answer delays other callbacks, but no event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,31 +15,26 @@ use crate::events::peer::{Peer, classify};
 use crate::events::queue::LatestKey;
 use crate::events::router::CallResult;
 
-/// Maximum number of observers.
 const MAX_OBSERVERS: usize = 64;
-/// Number of missed updates in a row after which an observer is removed.
 const MAX_MISSED_UPDATES: u32 = 3;
 
-/// The calls that are due.
 #[derive(Default)]
 pub(super) struct Callbacks {
-    /// The disconnected peers to call back.
     pub(super) peers: VecDeque<Arc<Peer>>,
     observers: BTreeMap<u32, Observed>,
     last_observer: u32,
-    /// True if consumers or suppliers have changed since the last update of the observers.
+    /// True if the observers need an update.
     has_changed: bool,
 }
 
-/// An observer of the channel.
 struct Observed {
     observer: ObserverRef,
     missed_updates: u32,
 }
 
 impl SharedChannel {
-    /// Adds an observer. The thread `events/admin` then tells all observers the present subscriptions
-    /// and publications. Returns `None` if there are too many observers.
+    /// Adds an observer, and lets the thread `events/admin` update all observers. Returns `None` if
+    /// there are too many observers.
     pub(in crate::events) fn add_observer(&self, observer: ObserverRef) -> Option<u32> {
         let mut state = self.state.lock();
         let callbacks = &mut state.callbacks;
@@ -55,12 +48,12 @@ impl SharedChannel {
         Some(handle)
     }
 
-    /// Removes an observer. Returns false if there is no such observer.
     pub(in crate::events) fn remove_observer(&self, handle: u32) -> bool {
         self.state.lock().callbacks.observers.remove(&handle).is_some()
     }
 
-    /// Makes the thread `events/admin` tell the observers the present subscriptions and publications.
+    /// Lets the thread `events/admin` send the present subscriptions and publications to the
+    /// observers.
     pub(super) fn tell_observers(&self, state: &mut ChannelState) {
         if !state.callbacks.observers.is_empty() {
             state.callbacks.has_changed = true;
@@ -68,7 +61,6 @@ impl SharedChannel {
         }
     }
 
-    /// Makes the calls that are due, until the channel ends and the last peer is called back.
     pub(super) fn run_callbacks(&self) {
         let mut state = self.state.lock();
         loop {
@@ -113,7 +105,6 @@ impl SharedChannel {
         }
     }
 
-    /// Returns an observer's reference with the deadline of the channel's calls.
     pub(in crate::events) fn timed<R: Reference>(&self, reference: &R) -> R {
         reference.with_timeout(self.config.misses.send_timeout)
     }
@@ -123,7 +114,7 @@ fn event(event_type: i32, source: i32) -> Event {
     Event { header: EventHeader { r#type: event_type, source, ..EventHeader::default() }, ..Event::default() }
 }
 
-/// Returns the types and sources as a disjunction, as TAO tells them.
+/// Returns the types and sources as a disjunction, as TAO does.
 fn subscriptions(wanted: &BTreeSet<LatestKey>) -> ConsumerQOS {
     let count = i32::try_from(wanted.len()).unwrap_or(i32::MAX);
     let head = event(Designator::Disjunction.event_type().0, count);

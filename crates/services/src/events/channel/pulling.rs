@@ -17,7 +17,6 @@ use crate::events::router::{CallResult, ProxyId, SupplierConnection};
 use crate::events::stored::StoredEvent;
 
 impl SharedChannel {
-    /// Connects a supplier from which the channel pulls.
     pub(in crate::events) fn connect_pulled_supplier(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -40,7 +39,6 @@ impl SharedChannel {
         })
     }
 
-    /// Pulls the events of a supplier until it is disconnected.
     fn run_puller(&self, proxy: ProxyId, peer: &Arc<Peer>, supplier: &PullSupplierRef) {
         let interval = u64::try_from(self.config.pull_interval.as_nanos()).unwrap_or(Nanos::MAX);
         let mut health = ConsumerHealth::default();
@@ -53,7 +51,7 @@ impl SharedChannel {
                 Ok((value, true)) => {
                     next_at = now;
                     let event = StoredEvent::of_value(value, &self.config.cos_events, now);
-                    // A refusal means that the supplier has been disconnected, which ends the loop.
+                    // If the supplier has been disconnected, the loop ends.
                     let _ = self.push(proxy, std::iter::once(event));
                     CallResult::Done
                 }

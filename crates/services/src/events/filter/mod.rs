@@ -48,11 +48,9 @@ pub enum FilterBuilder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFilter {
     nodes: Box<[Node]>,
-    /// Number of conjunctions in the tree.
     conjunctions: u32,
 }
 
-/// A node of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
@@ -60,7 +58,6 @@ pub(super) struct Node {
     pub(super) end: usize,
 }
 
-/// The condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Type {
@@ -91,10 +88,8 @@ pub(super) enum NodeKind {
     },
 }
 
-/// The input of a filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilterInput<'a> {
-    /// The header of an event that a supplier pushed.
     Event(&'a EventHeader),
     /// The index of the node of the timeout that expired.
     Timeout(usize),
@@ -127,7 +122,6 @@ impl EventFilter {
     pub fn dependencies(&self) -> DependencySet {
         let mut set = DependencySet::new();
         for (at, node) in self.nodes.iter().enumerate() {
-            // A set of dependencies declares counts as CORBA's long, so no filter has more nodes.
             let children = i32::try_from(self.children(at).count()).unwrap_or(i32::MAX);
             set = match node.kind {
                 NodeKind::Type { event_type, source } => set.event(EventType(event_type), EventSource(source)),
@@ -161,8 +155,8 @@ impl EventFilter {
         self.nodes.iter().filter_map(wanted).collect()
     }
 
-    /// Returns true if the consumer asks for gap events: the filter names their type and source, and
-    /// would deliver a gap event that it gets alone. A filter of every type, a negation and a
+    /// Returns true if the consumer asks for gap events: the filter names their type and source,
+    /// and would deliver a gap event that it gets alone. A filter of every type, a negation and a
     /// conjunction of several filters do not ask for them.
     pub(super) fn asks_for_gaps(&self) -> bool {
         !self.nodes.is_empty() && self.asks_for_gaps_at(0)
@@ -190,7 +184,6 @@ impl EventFilter {
         &self.nodes
     }
 
-    /// Returns the indexes of a node's children.
     pub(super) fn children(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.nodes[at].end;
         let first = (at + 1 < end).then_some(at + 1);

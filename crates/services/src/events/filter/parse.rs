@@ -1,16 +1,11 @@
-//! The parser of sets of dependencies, which builds filters by the rules of TAO's two filter
-//! builders.
-//!
-//! Where TAO's builders read over the end of a set, leave out dependencies or keep null children,
-//! this parser refuses the set. In two cases it accepts sets that TAO's builders misread; the
-//! documentation of [`FilterBuilder`] describes them.
+//! The parser of sets of dependencies. Where TAO's builders read over the end of a set, leave out
+//! dependencies or keep null children, this parser refuses the set.
 
 use super::error::{FilterError, FilterLimits};
 use super::{EventFilter, FilterBuilder, Node, NodeKind};
 use crate::events::designator::{Designator, TIME_UNIT, TimeoutKind};
 use crate::events::header::EventHeader;
 
-/// Builds the filter that a set describes.
 pub(super) fn build(
     builder: FilterBuilder,
     set: &[EventHeader],
@@ -25,12 +20,10 @@ pub(super) fn build(
     Ok(EventFilter { nodes: parser.nodes.into(), conjunctions: parser.groups })
 }
 
-/// The place of a filter in the set.
 #[derive(Clone, Copy)]
 struct Place {
     /// Depth of the filter: 1 plus the number of filters that enclose it.
     depth: usize,
-    /// True if one of the enclosing filters is a group.
     is_in_group: bool,
 }
 
@@ -50,18 +43,14 @@ struct Parser<'a> {
     builder: FilterBuilder,
     set: &'a [EventHeader],
     limits: &'a FilterLimits,
-    /// Index of the next dependency.
     next: usize,
-    /// The nodes so far, in prefix order.
     nodes: Vec<Node>,
-    /// Number of conjunctions so far.
     groups: u32,
-    /// Number of timeouts so far.
     timeouts: usize,
 }
 
 impl Parser<'_> {
-    /// Reads the whole set. Several filters without a common group are a disjunction.
+    /// Several filters without a common group are a disjunction.
     fn root(&mut self) -> Result<(), FilterError> {
         let root = self.open(NodeKind::Disjunction);
         let first = self.set.first().and_then(|header| Designator::from_type(header.event_type));
@@ -138,7 +127,6 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads the children of a group whose head is at the index `at` and declares `count` children.
     fn group(&mut self, at: usize, head: Designator, count: i32, place: Place) -> Result<(), FilterError> {
         let kind = match head {
             Designator::Conjunction => {
@@ -213,7 +201,6 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Returns the next dependency, which the designator at `parent` needs.
     fn take(&mut self, parent: usize) -> Result<EventHeader, FilterError> {
         let header = self.set.get(self.next).ok_or(FilterError::Cut { at: parent })?;
         self.next += 1;
@@ -225,13 +212,11 @@ impl Parser<'_> {
         self.close(node);
     }
 
-    /// Appends a node, and returns its index for [`Parser::close`].
     fn open(&mut self, kind: NodeKind) -> usize {
         self.nodes.push(Node { kind, end: 0 });
         self.nodes.len() - 1
     }
 
-    /// Ends the node's subtree with the last node so far.
     fn close(&mut self, node: usize) {
         self.nodes[node].end = self.nodes.len();
     }

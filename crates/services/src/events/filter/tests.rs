@@ -7,7 +7,6 @@ use super::*;
 
 const BOTH: &[FilterBuilder] = &[Basic, Prefix];
 
-/// The application types and the source that the tables use.
 const A: EventType = EventType(16);
 const B: EventType = EventType(17);
 const C: EventType = EventType(18);
@@ -42,7 +41,6 @@ fn cases() -> Vec<Case> {
         (BOTH, set().event(EventType::ACT, ANY), &[(2, 3)], &[(1, 3), (3, 3)]),
         (BOTH, set().event(EventType::GAP, ANY), &[(3, 3)], &[(1, 3), (2, 3)]),
         (BOTH, set().event(EventType(-7), ANY), &[(-7, 3)], &[(7, 3)]),
-        // Null, and the empty set.
         (BOTH, set().null(), &[(16, 1), (0, 0), (14, 0)], &[]),
         (BOTH, set(), &[], &[(16, 1), (0, 0)]),
         // Timeouts accept no event of a supplier, whatever its type.
@@ -61,7 +59,6 @@ fn cases() -> Vec<Case> {
             &[(16, 2), (17, 1)],
         ),
         (BOTH, set().logical_and(1).null(), &[(16, 1)], &[]),
-        // A global group, and several filters without a group.
         (BOTH, set().global(), &[], &[(16, 1), (7, 0)]),
         (BOTH, set().global().event(A, ANY), &[(16, 1)], &[(17, 1)]),
         (BOTH, set().global().event(A, ANY).event(B, ANY), &[(16, 1), (17, 1)], &[(18, 1)]),
@@ -172,7 +169,6 @@ fn sets_that_are_no_filters_are_refused() {
         (&[Prefix], set().event(A, ANY).global().event(A, ANY), FilterError::MisplacedGlobal { at: 1 }),
         // Unknown designators.
         (BOTH, set().event(EventType(15), ANY), FilterError::UnknownDesignator { at: 0, value: 15 }),
-        // Periods and delays out of range.
         (BOTH, set().timeout(Interval, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Deadline, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Interval, 999), FilterError::PeriodTooShort { at: 0, min }),
@@ -265,7 +261,7 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
     ];
     let no = [
         (BOTH, set()),
-        // A filter of every type, or of a source alone, gets application events only.
+        // A filter of every type, or of a source alone, does not ask for gap events.
         (BOTH, set().event(EventType::ANY, ANY)),
         (BOTH, set().event(EventType::ANY, EventSource(7))),
         (BOTH, set().null()),
@@ -273,7 +269,6 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
         (BOTH, set().masked_type(0, 0xf, 0, GAP.0)),
         (BOTH, set().event(GAP, EventSource(7))),
         (BOTH, set().masked_type(-1, -1, 7, GAP.0)),
-        // A gap event has the source 0, which shares no bit with a mask.
         (BOTH, set().bitmask(-1, -1).event(GAP, ANY)),
         (BOTH, set().negation().event(GAP, ANY)),
         (BOTH, set().negation().event(A, ANY)),

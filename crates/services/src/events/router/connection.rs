@@ -1,5 +1,5 @@
-//! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with its
-//! publications.
+//! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with
+//! its publications.
 
 use corelane_sched::task::Nanos;
 
@@ -15,7 +15,6 @@ use crate::events::subscriptions::{Occurrence, SubscriptionError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 
-/// The way in which a consumer gets its sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
     /// The thread of the supplier calls the consumer.
@@ -26,7 +25,6 @@ pub(in crate::events) enum Transfer {
     Pulled,
 }
 
-/// The reason why a consumer or supplier is not connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum ConnectRefusal {
     NoProxy,
@@ -41,11 +39,10 @@ pub(in crate::events) enum ConnectRefusal {
 pub(in crate::events) struct Disconnected<P> {
     /// The peer of each queue, at least one. The caller wakes their senders and pullers.
     pub(in crate::events) peers: Vec<P>,
-    /// The caller calls the disconnect operation of the first peer.
+    /// True if the caller has to call the disconnect operation of the first peer.
     pub(in crate::events) is_called_back: bool,
 }
 
-/// A consumer to be connected.
 #[derive(Debug)]
 pub(in crate::events) struct NewConsumer<P> {
     /// The lane of each queue, the most urgent first, and the peer for it: one queue, or one for
@@ -56,70 +53,59 @@ pub(in crate::events) struct NewConsumer<P> {
     pub(in crate::events) is_gateway: bool,
 }
 
-/// An event that a supplier may push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct Publication {
     pub(in crate::events) header: EventHeader,
-    /// The lane that the supplier names for these events.
     pub(in crate::events) lane: Option<usize>,
 }
 
-/// A connected supplier, or a supplier to be connected.
 #[derive(Debug)]
 pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) peer: P,
     /// The events that the supplier may push; every event if the list is empty.
     pub(in crate::events) publications: Box<[Publication]>,
     pub(in crate::events) is_gateway: bool,
-    /// True if the channel pulls the events of the supplier.
     pub(in crate::events) is_pulled: bool,
 }
 
-/// A queue of a consumer, and the state of its sender.
 #[derive(Debug)]
 pub(super) struct SenderQueue<E, P> {
     pub(super) lane: usize,
     pub(super) peer: P,
     pub(super) sets: DeliveryQueue<DeliverySet<E>>,
     pub(super) health: ConsumerHealth,
-    /// The set whose call is running.
     pub(super) in_flight: Option<InFlight>,
-    /// True while the sender waits for a set.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }
 
-/// A set whose call is running.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) event_type: i32,
-    /// The drops of which the set tells, if it is a gap event.
+    /// The drops that a gap event reports; `None` for any other set.
     pub(super) gap: Option<Box<DropCounts>>,
 }
 
-/// A connected consumer.
 #[derive(Debug)]
 pub(super) struct Connection<E, P> {
     pub(super) proxy: ProxyId,
     pub(super) queues: Box<[SenderQueue<E, P>]>,
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
-    /// The types and sources that observers are told.
+    /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
-    /// True while the consumer has suspended its connection.
     pub(super) is_suspended: bool,
-    /// True if the consumer asks for gap events.
     pub(super) wants_gaps: bool,
     pub(super) counts: DeliveryCounts,
     pub(super) drops_by_type: DropsByType,
-    /// The drops of which gap events have told or tell now, each drop at most once. A gap event
-    /// whose call fails is itself a drop, and takes its drops back.
+    /// The drops that gap events have reported, or that a gap event whose call is running reports.
+    /// If the call of a gap event fails, its drops count as not reported.
     pub(super) told: DropCounts,
-    /// The total of `counts.dropped` when the call of a gap event last failed; `None` if a set has been
-    /// sent since then.
+    /// The total of `counts.dropped` when the call of a gap event last failed; `None` if a set has
+    /// been sent since then.
     pub(super) dropped_at_failed_gap: Option<u64>,
-    /// The connection has ended, but not all its senders; true if the last sender calls the consumer
-    /// back.
+    /// `Some` if the connection has ended, but not all its senders: true if the last sender calls
+    /// the consumer back.
     pub(super) ending: Option<bool>,
 }
 
@@ -129,10 +115,10 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         self.drops_by_type.count(event_type, reason);
     }
 
-    /// Returns a gap event if one is due, as a set that is counted as routed, and the drops of which
-    /// it tells. After a failed gap event, the next one waits until a set has been sent, or, if there
-    /// is none, for a further drop. Otherwise a consumer that refuses gap events would get them
-    /// without end, and never its sets.
+    /// Returns a gap event if one is due, with the drops that it reports, and counts it as routed.
+    /// After a failed gap event, the next one waits until a set has been sent, or, if no set is
+    /// queued, for a further drop. Otherwise a consumer that refuses gap events would never get a
+    /// set.
     pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
         if !self.wants_gaps || self.is_suspended || self.told == self.counts.dropped {
             return None;
@@ -146,8 +132,8 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
         Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, &self.told, now))), Box::new(untold)))
     }
 
-    /// Counts a set whose call has failed. The next gap event tells of it, and of the drops of which
-    /// the set should have told.
+    /// Counts a set whose call has failed. The next gap event reports it, and the drops that the
+    /// set itself should have reported.
     pub(super) fn count_failed(&mut self, event_type: i32, reason: DropReason, gap: Option<&DropCounts>) {
         self.count_drop(event_type, reason);
         if let Some(gap) = gap {

@@ -7,25 +7,19 @@ use crate::events::header::EventType;
 use crate::events::queue::LatestKey;
 use crate::events::subscriptions::Occurrence;
 
-/// An event with its payload, as a router keeps it.
 pub(in crate::events) trait RoutedEvent: Clone {
-    /// Returns the number of bytes that the event counts in a queue.
     fn bytes(&self) -> usize;
-    /// Returns the event's type and source.
     fn key(&self) -> LatestKey;
-    /// Returns the lane of the event.
     fn lane(&self) -> usize;
-    /// Returns the event with its lane. It is called before the event is copied.
+    /// Sets the event's lane. Must be called before the event is cloned.
     fn in_lane(self, lane: usize) -> Self;
-    /// Returns the gap event that tells of the drops `untold`, and of all drops since the consumer was
+    /// Returns a gap event that reports the drops `untold`, and all drops since the consumer was
     /// connected.
     fn gap(untold: &DropCounts, total: &DropCounts, now: Nanos) -> Self;
 }
 
-/// Number of bytes that a timeout counts in a queue.
 const TIMEOUT_BYTES: usize = 64;
 
-/// The content of one push to a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) enum DeliverySet<E> {
     One(Occurrence<E>),
@@ -55,7 +49,6 @@ impl<E: RoutedEvent> DeliverySet<E> {
         self.as_slice().iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Returns the event if the set has only one.
     pub(in crate::events) fn into_only_event(self) -> Option<E> {
         match self {
             Self::One(Occurrence::Event(event)) => Some(event),
@@ -63,7 +56,6 @@ impl<E: RoutedEvent> DeliverySet<E> {
         }
     }
 
-    /// Returns the type of the first event.
     pub(in crate::events) fn event_type(&self) -> i32 {
         match self.as_slice().first() {
             Some(Occurrence::Event(event)) => event.key().0,

@@ -1,20 +1,13 @@
-//! The decisions of a channel: which consumers get an event, what waits for them, and when a
-//! consumer is disconnected.
+//! The decisions of a channel: which consumers get an event, which sets wait for them, and when a
+//! consumer is disconnected. `P` is the peer of a proxy, and `E` is the event. The caller makes the
+//! calls and wakes the threads.
 //!
-//! The module knows neither clocks nor threads nor references. `P` is the peer of a proxy, which
-//! the module only keeps and returns; `E` is the event. The caller calls direct consumers,
-//! has a sender for each queue of a queued consumer, and wakes the senders and pullers that
-//! [`Routed::wake`] names.
-//!
-//! Lanes are numbers from 0, the most urgent. A consumer has a queue in one lane, and gets all its
-//! sets there, or a queue in each lane, and gets each set in the lane of the set's most urgent
-//! event. Sets without a supplier's event (timeouts) are in the least urgent lane.
-//!
-//! `connection` has the state of a consumer, `routing` the way of an event to the queues, `sending`
-//! the way from the queues to the consumers.
+//! Lanes are numbers from 0, the most urgent. A consumer has a queue in one lane, for all its sets,
+//! or a queue in each lane, and gets each set in the lane of the set's most urgent event. Timeouts
+//! without an event are in the least urgent lane.
 //!
 //! Invariants: the counts of each connection are balanced ([`DeliveryCounts::is_balanced`]). A peer
-//! is returned for a disconnect callback at most once.
+//! is called back at most once.
 
 mod connection;
 mod delivery_set;
@@ -52,9 +45,9 @@ pub struct ChannelLimits {
     pub max_consumers: usize,
     /// Maximum number of proxies of suppliers, connected or not.
     pub max_suppliers: usize,
-    /// Maximum number of threads that send. In a channel without lanes, each consumer in another
-    /// process has one. In a channel with lanes, each consumer has one, or one for each lane if it
-    /// names no `rt_info`. Consumers that pull have none.
+    /// Maximum number of threads that send. In a channel without lanes, each push consumer in
+    /// another process has one. In a channel with lanes, each push consumer has one, or one for
+    /// each lane if it names no `rt_info`.
     pub max_senders: usize,
     /// Maximum number of suppliers from which the channel pulls. Each has a thread.
     pub max_pulled_suppliers: usize,
@@ -76,7 +69,6 @@ impl Default for ChannelLimits {
     }
 }
 
-/// Settings of a router.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouterConfig {
     pub(super) limits: ChannelLimits,
@@ -85,25 +77,23 @@ pub(super) struct RouterConfig {
     pub(super) lifetimes: EventLifetimes,
     /// The number of lanes; 0 counts as 1.
     pub(super) lanes: usize,
-    /// The lanes of event types whose supplier names none.
+    /// The lane of each event type, for suppliers that name no lane.
     pub(super) lane_of_type: HashMap<i32, usize>,
     pub(super) misses: MissPolicy,
     pub(super) is_consumer_reconnected: bool,
     pub(super) is_supplier_reconnected: bool,
 }
 
-/// The consumers and suppliers of a channel.
 #[derive(Debug)]
 pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
-    /// The proxies of consumers, and the connection of each.
+    /// `None` for a proxy without a connected consumer.
     consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
     connections: HashMap<ConsumerId, Connection<E, P>>,
-    /// The proxies of suppliers, and the supplier of each.
+    /// `None` for a proxy without a connected supplier.
     suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>>,
     last_proxy: u64,
-    /// Number of senders.
     senders: usize,
     published: u64,
     refused: u64,
@@ -136,7 +126,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some(proxy)
     }
 
-    /// Makes a proxy for a supplier. Returns `None` if there are too many.
     pub(super) fn add_supplier(&mut self) -> Option<ProxyId> {
         let has_room = self.suppliers.len() < self.config.limits.max_suppliers;
         let proxy = has_room.then(|| self.next_proxy())?;
@@ -193,7 +182,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Ok((id, replaced))
     }
 
-    /// Connects a supplier. Returns the peer that it replaces.
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
@@ -213,7 +201,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     }
 
     /// Removes a consumer's proxy. Returns `None` if there is no such proxy; otherwise the peer, if
-    /// one was connected. `is_called_back` is true if the peer's disconnect operation is called.
+    /// one was connected. `is_called_back` is true if the peer's disconnect operation has to be
+    /// called.
     pub(super) fn remove_consumer(&mut self, proxy: ProxyId, is_called_back: bool) -> Option<Option<Disconnected<P>>> {
         let connection = self.consumers.remove(&proxy)?;
         Some(connection.and_then(|id| self.end_connection(id, is_called_back)))
@@ -225,7 +214,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         self.suppliers.remove(&proxy).map(|supplier| supplier.map(|supplier| supplier.peer))
     }
 
-    /// Removes all proxies. Returns each connected peer, which is called back if the flag is true.
+    /// Removes all proxies, and returns the connected peers. If `is_called_back`, each peer is
+    /// called back: a queued consumer by its last sender, and any other peer by the caller.
     pub(super) fn remove_all(&mut self, is_called_back: bool) -> Vec<Disconnected<P>> {
         let consumers = std::mem::take(&mut self.consumers).into_values().flatten();
         let mut peers: Vec<_> = consumers.filter_map(|id| self.end_connection(id, is_called_back)).collect();
@@ -234,17 +224,14 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         peers
     }
 
-    /// Returns the peer of a supplier's proxy, if one is connected.
     pub(super) fn supplier(&self, proxy: ProxyId) -> Option<&P> {
         self.suppliers.get(&proxy)?.as_ref().map(|supplier| &supplier.peer)
     }
 
-    /// Returns true if the proxy exists.
     pub(super) fn has_consumer(&self, proxy: ProxyId) -> bool {
         self.consumers.contains_key(&proxy)
     }
 
-    /// Returns the id of a consumer's connection.
     pub(super) fn connection(&self, proxy: ProxyId) -> Option<ConsumerId> {
         self.consumers.get(&proxy).copied().flatten()
     }
@@ -256,18 +243,17 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some(connection.map(|connection| connection.is_suspended = is_suspended).is_some())
     }
 
-    /// Returns the peer of a connection's first queue.
     pub(super) fn peer(&self, id: ConsumerId) -> Option<P> {
         self.connections.get(&id)?.queues.first().map(|queue| queue.peer.clone())
     }
 
-    /// Returns the types and sources that consumers want, except gateways, each once.
+    /// Returns the types and sources that consumers other than gateways want.
     pub(super) fn wanted_events(&self) -> BTreeSet<LatestKey> {
         let own = self.connections.values().filter(|connection| !connection.is_gateway && connection.ending.is_none());
         own.flat_map(|connection| connection.wanted.iter().map(event_key)).collect()
     }
 
-    /// Returns the types and sources that suppliers publish, except gateways, each once.
+    /// Returns the types and sources that suppliers other than gateways publish.
     pub(super) fn published_events(&self) -> BTreeSet<LatestKey> {
         let own = self.suppliers.values().flatten().filter(|supplier| !supplier.is_gateway);
         own.flat_map(|supplier| supplier.publications.iter().map(|publication| event_key(&publication.header)))
@@ -317,7 +303,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         ProxyId(self.last_proxy)
     }
 
-    /// Ends a connection. Returns the peer, unless the connection ended before.
+    /// Ends a connection. Returns the peers of its queues, unless the connection has ended before.
     fn end_connection(&mut self, id: ConsumerId, is_called_back: bool) -> Option<Disconnected<P>> {
         self.subscriptions.remove(id);
         let connection = self.connections.get_mut(&id).filter(|connection| connection.ending.is_none())?;
@@ -334,7 +320,6 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some(Disconnected { peers, is_called_back })
     }
 
-    /// Removes a connection that has ended, and keeps its counts.
     fn forget(&mut self, id: ConsumerId) {
         let Some(connection) = self.connections.remove(&id) else { return };
         self.senders -= if connection.transfer == Transfer::Queued { connection.queues.len() } else { 0 };

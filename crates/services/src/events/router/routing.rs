@@ -12,13 +12,12 @@ use crate::events::header::{EventHeader, EventHeaderError};
 use crate::events::queue::QueuedSet;
 use crate::events::subscriptions::{ConsumerId, Occurrence};
 
-/// The result of routing.
 #[derive(Debug)]
 pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The peers whose sender or puller waits for a set.
+    /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
     /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
     /// proxies.
@@ -38,11 +37,10 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     pub(in crate::events) consumer: ConsumerId,
     pub(in crate::events) peer: P,
     pub(in crate::events) set: DeliverySet<E>,
-    /// The drops of which the set tells, if it is a gap event.
+    /// The drops that a gap event reports; `None` for any other set.
     gap: Option<Box<DropCounts>>,
 }
 
-/// The reason why an event is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum PushRefusal {
     NoProxy,
@@ -51,7 +49,6 @@ pub(in crate::events) enum PushRefusal {
 }
 
 impl<E: RoutedEvent, P: Clone> Router<E, P> {
-    /// Routes an event of a supplier, after the timeouts that are due.
     pub(in crate::events) fn push(
         &mut self,
         supplier: ProxyId,
@@ -84,14 +81,12 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
-    /// Routes the timeouts that are due.
     pub(in crate::events) fn expire(&mut self, now: Nanos, routed: &mut Routed<E, P>) {
         let Self { subscriptions, connections, config, .. } = self;
         subscriptions.expire(now, |id, set| route(connections, config, id, set, now, routed));
         self.disconnect_overflowed(routed);
     }
 
-    /// Disconnects the consumers whose queue has overflowed, if the policy demands it.
     fn disconnect_overflowed(&mut self, routed: &mut Routed<E, P>) {
         while let Some(id) = routed.overflowed.pop() {
             let Some(proxy) = self.connections.get(&id).map(|connection| connection.proxy) else { continue };
@@ -115,7 +110,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     ) -> Option<ProxyId> {
         let reason = if is_nested { DropReason::Nested } else { DropReason::Failed };
         let Some(connection) = self.connections.get_mut(&delivery.consumer) else {
-            // A consumer that was disconnected during its push counts with the others.
+            // The counts of a consumer that was disconnected during its push are in `departed`.
             self.departed.delivered = self.departed.delivered.saturating_sub(1);
             self.departed.dropped.count(reason);
             return None;
@@ -130,9 +125,9 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
     }
 }
 
-/// Returns the lane of an event of a supplier: the most urgent lane of the publications that match the
-/// event, or else the lane of the event's type, or else the least urgent lane. Returns `None` if the
-/// supplier does not publish the event. 0 matches everything on both sides.
+/// Returns the lane of an event of a supplier: the most urgent lane of the publications that match
+/// the event, or else the lane of the event's type, or else the least urgent lane. Returns `None`
+/// if the supplier does not publish the event. 0 matches everything on both sides.
 fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &RouterConfig) -> Option<usize> {
     let matches = |published: i32, found: i32| published == 0 || found == 0 || published == found;
     let mut matching = supplier.publications.iter().filter(|publication| {
@@ -166,7 +161,7 @@ fn route<E: RoutedEvent, P: Clone>(
         return;
     }
     if connection.transfer == Transfer::Direct {
-        // A set follows each gap event, so none is held back.
+        // A set follows each gap event, so a gap event needs no delay after a failed one.
         connection.dropped_at_failed_gap = None;
         let gap = connection.take_gap(true, now).map(|(set, gap)| (set, Some(gap)));
         let Connection { queues, counts, .. } = connection;

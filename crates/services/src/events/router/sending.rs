@@ -1,4 +1,4 @@
-//! From the queues to the consumers: the steps of senders, and the questions of pullers.
+//! From the queues to the consumers: the steps of senders, and pulls.
 
 use corelane_sched::task::Nanos;
 
@@ -14,38 +14,34 @@ use crate::events::subscriptions::ConsumerId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct SenderId {
     pub(in crate::events) consumer: ConsumerId,
-    /// The number of the queue in [`NewConsumer::queues`].
     pub(in crate::events) queue: usize,
 }
 
-/// The next step of a sender.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) enum SenderStep<E> {
-    /// Sends the set, then reports.
+    /// Send the set, then call [`Router::called`].
     Send(DeliverySet<E>),
-    /// Asks the consumer if it exists, then reports.
+    /// Ask the consumer if it exists, then call [`Router::called`].
     Ask,
-    /// Waits until it is woken, or until this time.
+    /// Wait until woken, or until this time.
     Wait(Option<Nanos>),
-    /// Ends. If the flag is true, the sender first calls the consumer's disconnect operation.
+    /// End. If the flag is true, first call the consumer's disconnect operation.
     End(bool),
 }
 
-/// The result of a call of a queued consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum CallResult {
-    /// The consumer has the set, or exists.
+    /// The call has succeeded.
     Done,
-    /// The consumer answered with an exception.
+    /// The peer has answered with an exception.
     Refused,
-    /// The consumer did not answer.
+    /// The peer has not answered.
     Missed,
-    /// The consumer does not exist, or does not want further events.
+    /// The peer does not exist, or wants no further calls.
     Gone,
 }
 
 impl<E: RoutedEvent, P: Clone> Router<E, P> {
-    /// Returns the next step of a sender.
     pub(in crate::events) fn next_step(&mut self, sender: SenderId, now: Nanos) -> SenderStep<E> {
         let Some(connection) = self.connections.get_mut(&sender.consumer) else { return SenderStep::End(false) };
         let Connection { queues, counts, drops_by_type, ending, .. } = connection;
@@ -88,8 +84,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         }
     }
 
-    /// Records the result of a sender's step. Returns the consumer's proxy, which is removed,
-    /// if the consumer is gone or has missed too many calls, and the peers to wake.
+    /// Records the result of a sender's step. If the consumer is gone or has missed too many calls,
+    /// removes its proxy, and returns the proxy and the peers to wake.
     pub(in crate::events) fn called(
         &mut self,
         sender: SenderId,
@@ -124,8 +120,8 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Some((proxy, disconnected))
     }
 
-    /// Removes the first set of a consumer that pulls, of the most urgent lane first. Returns `None`
-    /// if the connection has ended, and `Some(None)` if there is no set.
+    /// Removes and returns the first set of a pull consumer, from the most urgent lane that has a
+    /// set. Returns `None` if the connection has ended, and `Some(None)` if there is no set.
     pub(in crate::events) fn pull(&mut self, id: ConsumerId, now: Nanos) -> Option<Option<DeliverySet<E>>> {
         let Connection { queues, counts, drops_by_type, .. } = self.connections.get_mut(&id)?;
         let mut note = |event_type: i32, reason: DropReason| {

@@ -21,14 +21,13 @@ use crate::events::subscriptions::{ConsumerId, Occurrence};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TestEvent {
-    /// The number of the push.
     pub(super) number: u64,
     pub(super) key: LatestKey,
     pub(super) bytes: usize,
     pub(super) lane: usize,
-    /// The drops of which a gap event tells.
+    /// The number of drops that a gap event reports.
     pub(super) gap: u64,
-    /// All drops since the consumer was connected, in a gap event.
+    /// The number of all drops since the consumer was connected, in a gap event.
     pub(super) total: u64,
 }
 
@@ -54,10 +53,8 @@ impl RoutedEvent for TestEvent {
     }
 }
 
-/// The lifetime of events of the type 17.
 const LIFETIME_OF_17: Duration = Duration::from_nanos(100);
 
-/// A generator of pseudo-random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -70,22 +67,20 @@ impl Random {
     }
 }
 
-/// A consumer as the simulation knows it. In the router, the peer of each of its queues is its number.
+/// The index of the consumer in `Simulation::consumers` is the peer of each of its queues.
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
     transfer: Transfer,
     event_type: i32,
-    /// The last event of each source that the consumer got.
     last: HashMap<i32, u64>,
-    /// The lane of each queue.
     lanes: Vec<usize>,
-    /// By queue: the drops of which the set tells that is being sent; `None` if none is.
+    /// For each queue: the number of drops that the set in flight reports; `None` without a set in
+    /// flight.
     sending: Vec<Option<u64>>,
     wants_gaps: bool,
-    /// Number of drops told by the gap events that the consumer has got.
+    /// Number of drops that the gap events of the consumer have reported.
     told: u64,
-    /// The total in the last gap event.
     told_total: u64,
     is_disconnected: bool,
 }
@@ -253,8 +248,8 @@ impl Simulation {
         assert_eq!(refused, Err(PushRefusal::NoProxy));
     }
 
-    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has queues.
-    /// Returns the number of drops of which the set tells.
+    /// Checks a set that the consumer gets, from its queue with the number `queue` if it has
+    /// queues. Returns the number of drops that the set reports.
     fn take(&mut self, at: usize, queue: Option<usize>, set: &DeliverySet<TestEvent>) -> u64 {
         let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
         let consumer = &mut self.consumers[at];
@@ -292,7 +287,6 @@ impl Simulation {
         }
     }
 
-    /// Runs a step of a sender, or ends the call that is running.
     fn run_sender(&mut self) {
         let Some(at) = self.any_consumer() else { return };
         if self.consumers[at].transfer != Transfer::Queued {
@@ -317,7 +311,8 @@ impl Simulation {
         }
     }
 
-    /// Ends a call at random: the push of a set that tells of `gap` drops, or a question.
+    /// Ends a running call with a random result. `gap` is the number of drops that the sent set
+    /// reports.
     fn end_call(&mut self, at: usize, sender: SenderId, gap: u64) {
         let results = [CallResult::Done, CallResult::Refused, CallResult::Missed, CallResult::Missed, CallResult::Gone];
         let result = results[self.random.below(5) as usize];
@@ -351,10 +346,9 @@ impl Simulation {
         assert_eq!(statistics.consumers.len(), connected.count());
     }
 
-    /// Lets every connected consumer take its sets without a failure, with an event of each type and
-    /// source behind them. Each drop has then been told exactly once.
+    /// Lets each sender send its sets without a failure, then an event of each type and source.
+    /// Each drop must then have been reported exactly once.
     fn settle(&mut self) {
-        // The suspensions of silent consumers are over.
         self.now += 1_000;
         for at in 0..self.consumers.len() {
             if let Some(id) = self.router.connection(self.consumers[at].proxy) {
@@ -392,8 +386,8 @@ impl Simulation {
         }
     }
 
-    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event before the
-    /// first set and one after each set.
+    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event
+    /// before the first set and one after each set.
     fn refuse(&mut self) {
         for at in 0..self.consumers.len() {
             if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {
@@ -427,7 +421,6 @@ impl Simulation {
         }
     }
 
-    /// Runs a sender without a failure until it has nothing to do.
     fn settle_sender(&mut self, at: usize, queue: usize) {
         if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {
             return;
@@ -450,7 +443,6 @@ impl Simulation {
         }
     }
 
-    /// Ends the channel and all senders.
     fn end(&mut self) {
         for Disconnected { peers, is_called_back } in self.router.remove_all(true) {
             if peers[0] != usize::MAX {

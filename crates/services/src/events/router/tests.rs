@@ -1,4 +1,4 @@
-//! Gap events: which drops they tell of, and when.
+//! Gap events: which drops they report, and when.
 
 use super::simulation::TestEvent;
 use super::*;
@@ -9,7 +9,6 @@ use crate::events::subscriptions::Occurrence;
 
 const A: EventType = EventType(16);
 
-/// A router with a supplier, and a consumer of the type A that asks for gap events.
 struct GapScene {
     router: Router<TestEvent, ()>,
     supplier: ProxyId,
@@ -17,7 +16,7 @@ struct GapScene {
     pushed: u64,
 }
 
-/// The number of an event, or the drops of which a gap event tells.
+/// The number of an event, or the number of drops that a gap event reports.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
     Event(u64),
@@ -25,7 +24,6 @@ enum Got {
 }
 
 impl GapScene {
-    /// Creates a router whose consumer's queue has room for `max_sets` sets.
     fn new(transfer: Transfer, max_sets: usize) -> Self {
         let queue = QueueLimits { max_sets, ..QueueLimits::default() };
         let mut router = Router::new(RouterConfig { queue, ..RouterConfig::default() });
@@ -41,7 +39,6 @@ impl GapScene {
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
 
-    /// Pushes an event, and returns the calls of a direct consumer.
     fn push(&mut self) -> Vec<DirectDelivery<TestEvent, ()>> {
         self.pushed += 1;
         let event = TestEvent { number: self.pushed, key: (A.0, 1), bytes: 1, lane: 0, gap: 0, total: 0 };

@@ -28,7 +28,6 @@ use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 use crate::events::subscriptions::Occurrence;
 
-/// Activates the channel and its administration objects.
 pub(in crate::events) fn activate(shared: &Arc<SharedChannel>) -> Result<EventChannelRef, SystemException> {
     let poa = &shared.poa;
     let consumers = poa.activate(&ConsumerAdmin::servant(Consumers(Arc::clone(shared))))?;
@@ -89,7 +88,6 @@ impl SupplierAdmin for Suppliers {
     }
 }
 
-/// Connects a consumer that gets every event.
 fn connect_consumer(
     channel: &Arc<SharedChannel>,
     proxy: ProxyId,
@@ -216,7 +214,6 @@ impl PushConsumer for PushSupplierProxy {
 
 impl ProxyPushConsumer for PushSupplierProxy {
     fn connect_push_supplier(&self, push_supplier: Option<&PushSupplierRef>) -> Result<(), ConnectPushSupplierError> {
-        // A supplier without an object gets no disconnect callback.
         let object = match push_supplier {
             Some(supplier) => PeerObject::CosSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,

@@ -22,7 +22,7 @@ use crate::events::peer::{Peer, PeerObject};
 use crate::events::router::{ProxyId, Publication, PushRefusal};
 use crate::events::stored::{StoredEvent, event_header};
 
-/// Activates the channel and its administration objects. The channel's servant has `end`.
+/// `end` ends the channel when the servant of the channel is dropped.
 pub(in crate::events) fn activate(
     shared: &Arc<SharedChannel>,
     end: ChannelEnd,
@@ -85,7 +85,6 @@ impl SupplierAdmin for Suppliers {
     }
 }
 
-/// The proxy to which a consumer connects.
 struct ConsumerProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,
@@ -141,7 +140,6 @@ impl ProxyPushSupplier for ConsumerProxy {
     }
 }
 
-/// The proxy to which a supplier connects.
 struct SupplierProxy {
     channel: Arc<SharedChannel>,
     proxy: ProxyId,
@@ -169,7 +167,6 @@ impl ProxyPushConsumer for SupplierProxy {
         push_supplier: Option<&PushSupplierRef>,
         qos: &SupplierQOS,
     ) -> Result<(), ConnectPushSupplierError> {
-        // A supplier without an object gets no disconnect callback.
         let object = match push_supplier {
             Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,
