@@ -50,8 +50,8 @@ pub struct OnewayBatch {
     /// buffering. A message that does not fit is sent together with the buffered messages. Default:
     /// 16 KiB.
     pub max_bytes: usize,
-    /// Maximum time for which a message is buffered. The thread that sends the messages runs in the ordinary scheduling
-    /// class, so it may have to wait for a core. Default: 1 ms.
+    /// Maximum time for which a message is buffered. It can be exceeded, because the sending thread
+    /// runs in the ordinary scheduling class. Default: 1 ms.
     pub max_delay: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Events of an ORB that no call can report: the callback for them, and their counters.
+//! Events of an ORB, the program's callback for them, and their counters.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::exception::SystemException;
 use crate::fault::PeerFault;
 use crate::text;
 
-/// An event of an ORB that no call can report. The program's callback runs on the thread in which the event happened,
-/// so it must be quick.
+/// An event of an ORB. The program's callback runs on the thread in which the event happened, so it
+/// must be quick.
 ///
 /// Control characters in operation names, which peers sent, are escaped.
 #[derive(Clone, Debug)]
@@ -45,8 +45,7 @@ pub enum Event {
         peer: Peer,
     },
     /// A connection was closed because the connections of its lane together held more than the
-    /// pool's `max_buffered_bytes`. The pool first closes connections whose peers read nothing, then
-    /// those that hold the most bytes.
+    /// pool's `max_buffered_bytes`.
     MemoryBudgetExceeded {
         /// The peer.
         peer: Peer,
@@ -107,8 +106,7 @@ pub enum Event {
         error: String,
     },
     /// A reference to an object of this ORB was converted to text although the ORB does not listen,
-    /// so no other process can call the object. Reported once for each ORB. Sending such a
-    /// reference in a call raises BAD_PARAM.
+    /// so no other process can call the object. Reported once for each ORB.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.
         type_id: String,
@@ -196,8 +194,8 @@ pub enum Event {
         error: String,
     },
     /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
-    /// in the ordinary class. The pool serves its tasks all the same, but its promises are advisory.
-    /// Reported once for each pool.
+    /// in the ordinary class. The pool serves its tasks without guaranteed response times. Reported
+    /// once for each pool.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {
         /// The pool's name.
@@ -228,9 +226,9 @@ pub enum Event {
         /// The fate of the request after its budget was used up.
         action: crate::rt::JobOverrunAction,
     },
-    /// A request arrived above the rate of its task
-    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early
-    /// request waited or no thread was free at which it could wait, so it was refused.
+    /// A request was refused because it arrived above the rate of its task
+    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)), and could not wait
+    /// for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.
@@ -463,8 +461,8 @@ pub struct EventCounts {
     pub execution_time_overruns: u64,
 }
 
-/// The limits on the lines that are printed about events: about each peer, about all peers together, and about each
-/// kind of event of the process.
+/// Limits the lines per second about events: for each peer, for all peers together, and for each
+/// kind of event that is not about a peer.
 pub(crate) struct Log(PiMutex<Lines>);
 
 struct Lines {
@@ -481,15 +479,15 @@ struct Count {
     left_out: u64,
 }
 
-/// The origin of an event, which decides the maximum number of its lines.
+/// The peer of an event, or its kind if it is not about a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// The peers with the same first 64 bits of their IPv6 addresses, all of which one host may have.
+    /// Peers with the same first 64 bits of their IPv6 addresses. One host may have all these
+    /// addresses.
     Network(Ipv6Addr),
     User(u32),
     Unknown,
-    /// The kind of an event of the process.
     Own(Discriminant<Event>),
     Others,
 }
@@ -537,9 +535,8 @@ impl Lines {
 
 impl Log {
     const MAX_LINES_PER_SOURCE: u32 = 10;
-    /// Maximum number of lines per second about all peers.
     const MAX_LINES: u32 = 100;
-    /// Maximum number of peers counted separately.
+    /// Maximum number of peers that are counted separately.
     const MAX_SOURCES: usize = 64;
 
     pub(crate) fn new() -> Self {
@@ -548,7 +545,6 @@ impl Log {
         Log(PiMutex::new("log of events", LockScope::Orb, lines))
     }
 
-    /// Returns the line to print about the event; `None` if a maximum has been reached.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
         let mut lines = self.0.lock();
         let lines = &mut *lines;
@@ -763,7 +759,6 @@ mod tests {
             log.line(&stalled(address, flood), now)
         });
         assert_eq!(printed.count(), 100);
-        // A flood of this event must not hide the panic of a servant.
         let passed = || {
             let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
             Event::DeadlinePassed { operation: "op".into(), waited, remaining }

@@ -11,7 +11,7 @@ use crate::server::connection::stall::StallDetector;
 
 const TIME: Duration = Duration::from_secs(4);
 
-/// Runs events on a server's connections, one event for each input byte.
+/// Feeds the events that `input` encodes to the state machines of a server's connections.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
@@ -72,8 +72,6 @@ impl Message {
     }
 }
 
-/// The queue must not exceed its bound. A connection whose reading pauses when `may_read` returns false must not exceed
-/// its share.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();

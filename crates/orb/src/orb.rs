@@ -26,7 +26,7 @@ use crate::octets_buffer::OctetsBuffer;
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB, which owns its threads, connections and POAs. The ORBs of a process share nothing.
+/// An ORB, which owns its threads, connections and POAs.
 ///
 /// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB started, and in an
 /// upcall, the drop starts the shutdown and returns at once. The drop waits at most [`OrbBuilder::drain_timeout`] for
@@ -168,9 +168,8 @@ impl Orb {
         self.core.value_factories()
     }
 
-    /// Creates an empty buffer with room for `octets` octets, in memory that the ORB uses again. For
-    /// arguments that are sent repeatedly; servants use
-    /// [`OctetsBuffer::with_capacity`].
+    /// Creates an empty buffer with room for `octets` octets, from the ORB's cache of memory for
+    /// large messages. Servants use [`OctetsBuffer::with_capacity`].
     ///
     /// # Errors
     /// NO_MEMORY if the process has no address range of this size.
@@ -186,7 +185,7 @@ impl Orb {
         self.core.adapter().kept_budget().kept_bytes()
     }
 
-    /// Returns the number of times that each event has happened.
+    /// Returns counts of events since the ORB was made.
     #[must_use]
     pub fn event_counts(&self) -> EventCounts {
         self.core.events().counts()
@@ -267,8 +266,7 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Makes [`Orb::run`] return, and makes the ORB refuse new requests and connections. Does not
-    /// wait.
+    /// Shuts the ORB down like [`Orb::shutdown`] without `wait`.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
             core.shutdown(ShutdownWait::DoNotWait);

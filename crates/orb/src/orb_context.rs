@@ -43,17 +43,13 @@ pub(crate) struct OrbContext {
     cores: Option<CpuSet>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
-    /// Incremented `Relaxed` by the thread that accepts or connects.
     next_connection_id: AtomicU64,
     spares: RegionCache,
-    /// The budget of the octets of requests that servants keep.
     #[cfg(feature = "keep-octets")]
     kept_budget: Arc<KeptBudget>,
     /// Raised with AcqRel or Release by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
-    /// Threads wait here if another thread began the shutdown.
     closing: EventCount,
-    /// Swapped `Relaxed` by the thread that reports.
     nowhere_reported: AtomicBool,
     /// Lowers the priority of threads whose operations exceed their declared time.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
@@ -124,7 +120,6 @@ impl OrbContext {
         &self.spares
     }
 
-    /// Returns the budget of the octets of requests that servants keep.
     #[cfg(feature = "keep-octets")]
     pub(crate) fn kept_budget(&self) -> &Arc<KeptBudget> {
         &self.kept_budget
@@ -165,7 +160,6 @@ impl OrbContext {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// Replaces the host of a TCP endpoint by the host that the ORB publishes.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -220,7 +214,6 @@ impl OrbContext {
         corelane_sys::process::fork_generation() != self.fork_generation
     }
 
-    /// Returns false if another thread has begun the shutdown.
     pub(crate) fn begin_shutdown(&self) -> bool {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -251,7 +244,6 @@ impl OrbContext {
     }
 }
 
-/// Returns the text of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

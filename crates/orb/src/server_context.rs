@@ -61,15 +61,16 @@ impl ServerContext {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// From the first use of real-time features on, requests at the builder's endpoints can reach every lane.
+    /// Records that the program uses real-time features. From the first use on, requests at the
+    /// builder's endpoints can reach every lane.
     pub(crate) fn enable_rt(&self) {
         if self.rt.mark_used() {
             report_reachable(self, self.lanes());
         }
     }
 
-    /// Returns freed memory to the kernel, if no large message has used memory since the last call, but some had before
-    /// it.
+    /// Returns freed memory to the kernel if large messages have used memory, but not since the
+    /// last call.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -114,7 +115,8 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate`. The main thread of `orb` waits at its queue instead, and runs queued deactivations during the wait.
+/// Waits until `look` returns a value or `deadline` has passed. The main thread of `orb` runs
+/// queued deactivations meanwhile.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

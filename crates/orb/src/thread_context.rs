@@ -158,7 +158,6 @@ pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
     }
 }
 
-/// Makes no system call if the thread already has this scheduling.
 pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     if current_scheduling()? != to {
         thread::set_scheduling(None, to)?;
@@ -209,7 +208,8 @@ impl SavedScheduling {
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
-    /// Raises the calling thread to the scheduling `least`, unless its priority is higher.
+    /// Raises the calling thread to the scheduling `least`, unless its priority is at least as
+    /// high.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
@@ -236,7 +236,6 @@ impl Drop for PriorityBoost {
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {
-    /// `arrived_at` has the numbers of the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
         RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, arrived_at }))

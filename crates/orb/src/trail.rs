@@ -80,7 +80,6 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
     unwritable(error, "", e)
 }
 
-/// The message contains `what` and the path.
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);

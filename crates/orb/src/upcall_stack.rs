@@ -131,7 +131,8 @@ impl FrameSlot {
     }
 }
 
-/// If the last frame belongs to another ORB, calls `register` first. Returns `None` if too many upcalls are nested.
+/// Calls `register` first if the thread's last pushed frame belongs to another ORB. Returns `None`
+/// if too many upcalls are nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -146,7 +147,6 @@ pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&
     })
 }
 
-/// An object id that does not fit goes to the separate list.
 pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce()) -> Option<()> {
     push_with(frame.stamp, register, |slot| slot.set(frame))?;
     if frame.spills_id() {

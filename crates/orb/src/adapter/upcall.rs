@@ -25,12 +25,10 @@ pub(crate) enum DispatchOutcome {
     Done,
     /// The client must send the request to this reference (LOCATION_FORWARD).
     Forward(ObjectRef),
-    /// The request must wait for this event before it can run.
     Held(WaitFor),
     Exception(SystemException),
 }
 
-/// A request whose deadline passed before its upcall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -43,7 +41,8 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Returns the highest CORBA priority at which the request may run; `None` means no limit.
+    /// Reports that the deadline passed. Returns the highest CORBA priority at which the request
+    /// may run; `None` means no limit.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.
@@ -149,7 +148,6 @@ fn upcall(
     target.finish(operation).and(result)
 }
 
-/// Replaces the results of a job that has used up its budget by TIMEOUT.
 #[cfg(feature = "core-pool")]
 #[cold]
 fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {

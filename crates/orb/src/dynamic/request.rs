@@ -266,7 +266,7 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Returns false if the response has arrived.
+    /// Returns false if the response has arrived, so that `bell` is not signalled.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.notify_when_ready(bell)
     }

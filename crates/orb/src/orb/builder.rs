@@ -132,9 +132,9 @@ impl OrbBuilder {
     /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
     /// matter.
     ///
-    /// An address is `tcp:HOST:PORT`, `unix:PATH`, or `shm:PATH` (with the feature
-    /// `shared-memory`). With port 0 the kernel chooses a free port. An empty host means every
-    /// address of the machine. By default the ORB does not listen and is only a client.
+    /// An address is `tcp:HOST:PORT`, `unix:PATH` or `shm:PATH`, if the ORB has the transport. With
+    /// port 0 the kernel chooses a free port. An empty host means every address of the machine. By
+    /// default the ORB does not listen and is only a client.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
@@ -178,13 +178,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the maximum memory in bytes that servants may keep of requests by
+    /// Sets the maximum memory in bytes of the octets of requests that servants keep by
     /// [`keep_octets`](crate::keep_octets); 256 MiB by default. The requests of one connection may
-    /// keep half of it. Kept octets count until they are dropped or are part of a reply: octets
-    /// without a copy with the memory of their whole message, copies with their size.
-    ///
-    /// Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83. Requests of which nothing
-    /// is kept do not count.
+    /// use half of it. Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83.
     pub fn max_kept_memory(mut self, bytes: usize) -> Self {
         self.max_kept_memory = bytes;
         self

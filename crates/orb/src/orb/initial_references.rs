@@ -199,7 +199,6 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
     SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{}\": {error}", excerpt(text)))
 }
 
-/// Fails for an option without its value, an invalid value, and an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,

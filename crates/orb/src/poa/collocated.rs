@@ -52,7 +52,6 @@ struct CollocatedCall<'c> {
 }
 
 trait DirectInvocation {
-    /// Returns an owned pointer to the servant, which a reference keeps for calls that bypass the POA.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     fn run(&mut self, servant: &ErasedRef<'_>);
     fn set_error(&mut self, exception: SystemException);
@@ -225,7 +224,6 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
     true
 }
 
-/// Returns false if the call must be encoded.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
     let (object, client) = (call.object, call.object.client());
@@ -441,8 +439,8 @@ pub(crate) fn send_local<'a>(
     Ok(())
 }
 
-/// Checks that an object of this ORB exists, and waits while its requests are held. Returns `Ok` without a check for a
-/// remote object and for a forward.
+/// Checks that an object of this ORB exists, and waits while its requests are held. Remote objects
+/// and targets of forwards are not checked.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;

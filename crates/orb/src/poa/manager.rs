@@ -235,7 +235,6 @@ impl PoaManager {
         server_context::notify(&self.0.orb, &self.0.changed);
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
         let wait = |until| server_context::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();

@@ -213,7 +213,8 @@ impl PoaCore {
         }
     }
 
-    /// True in an upcall on the object, and in any upcall of a POA that serializes its requests.
+    /// Returns true in an upcall on the object, and in any upcall of a POA that serializes its
+    /// requests.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -253,7 +254,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }

@@ -133,7 +133,6 @@ pub(crate) struct PoaCore {
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,
-    /// The first bytes of the object keys of this POA.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
@@ -172,7 +171,6 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Returns false if the deadline passes first.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }

@@ -17,7 +17,7 @@ struct State {
     depth: usize,
 }
 
-/// Dropping the guard ends the ownership.
+/// Dropping the guard undoes one call of [`SerialLock::enter`].
 #[must_use = "the lock is unlocked at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);

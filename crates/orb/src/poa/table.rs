@@ -134,7 +134,8 @@ impl PoaTable {
         let _ = self.root.set(root);
     }
 
-    /// The result is passed to `act`, because it borrows from the guards that pin the POA and the object.
+    /// Passes the result to `act`, because it borrows from the guards that pin the POA and the
+    /// object.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -193,7 +194,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which the request will run; `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -608,7 +608,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns false if the key was not bound.
     pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
         loop {
             let seen = self.plain_keys.lock().changes;

@@ -351,7 +351,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || self.children.lock().pending(name).is_none())
     }

@@ -55,7 +55,7 @@ pub enum DynAnyError {
     InvalidValue,
     /// A contained value (IDL `valuetype`) had an unknown type and was truncated.
     MustTruncate,
-    /// A system exception: the type has no values, or the value cannot be encoded.
+    /// A system exception, for example for a type without values.
     System(SystemException),
 }
 
@@ -267,7 +267,7 @@ impl DynAny {
     /// Returns the value as an `any`.
     ///
     /// # Errors
-    /// [`DynAnyError::System`] for text that cannot be encoded.
+    /// [`DynAnyError::System`] if the value cannot be encoded.
     pub fn to_any(&self) -> Result<Any, DynAnyError> {
         Ok(Any::from_wire(AnyValue::from_value(self.type_code(), &self.value()?)?, self.client.clone()))
     }
