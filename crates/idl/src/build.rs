@@ -28,7 +28,8 @@ impl Builder {
         Self::default()
     }
 
-    /// Adds a search folder for included files, after the previous ones.
+    /// Adds a search folder for included files. Folders are searched in the order in which they
+    /// were added.
     #[must_use]
     pub fn include(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.include.push(folder.into());

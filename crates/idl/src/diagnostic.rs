@@ -251,7 +251,8 @@ impl Diagnostics {
     /// Maximum number of errors, and maximum number of warnings that are shown.
     pub const MAX_PER_SEVERITY: usize = 100;
 
-    /// Adds a diagnostic, unless it is a duplicate or the limit is reached.
+    /// Adds a diagnostic, unless the list contains it or is full. An error of lower precision is
+    /// replaced by the next error at the same place.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let repeated = |known: &Diagnostic| known.span == diagnostic.span && known.message == diagnostic.message;
         if self.full || self.list.iter().any(repeated) {
@@ -296,7 +297,8 @@ impl Diagnostics {
         self.errors
     }
 
-    /// Returns the diagnostics that are not hidden.
+    /// Returns the diagnostics that are shown, at most [`MAX_PER_SEVERITY`](Self::MAX_PER_SEVERITY)
+    /// of each severity.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {
         &self.list

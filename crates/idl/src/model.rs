@@ -158,7 +158,7 @@ pub struct Bitmask {
 pub struct Bitset {
     /// The base bit set, whose fields come first.
     pub base: Option<DefinitionId>,
-    /// The bitset's own fields, the lowest first.
+    /// The bitset's fields without the fields of its base, the lowest first.
     pub fields: Vec<BitsetField>,
     /// The bitset's size in bits, including its base.
     pub bits: u32,

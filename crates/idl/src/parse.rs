@@ -171,8 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. If it is missing and the next token can begin another
-    /// declaration, reports it and succeeds.
+    /// Takes the `;` after a declaration. If it is missing at the end of a line, in front of `}` or
+    /// at the end of the text, reports it and succeeds.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());

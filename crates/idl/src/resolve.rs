@@ -98,7 +98,7 @@ enum ScopeItem {
     /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
     /// A name that is declared outside this scope. Its use in this scope fixes its meaning (CORBA
-    /// 3.20.2).
+    /// 3.0.3, section 3.20.2).
     Introduced(DefinitionId),
 }
 

@@ -173,7 +173,6 @@ fn strength(mark: P) -> Option<u8> {
     })
 }
 
-/// Returns the result of an operator; `None` for a division by zero.
 fn apply(mark: P, left: Number, right: Number) -> Option<Number> {
     let unsigned = left.unsigned || right.unsigned;
     let (l, r) = (left.bits, right.bits);

@@ -22,7 +22,7 @@ pub trait FileSource {
     /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// Returns one path for each file, even if several paths lead to the file.
+    /// Returns a path that is equal for all paths that lead to one file.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {
@@ -255,7 +255,7 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // `_Pragma` takes an argument as a macro does, so it is defined as one.
+        // `_Pragma` takes an argument as a macro does, so it is defined as a macro.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
+//! Fixed-point arithmetic of constant expressions (CORBA 3.0.3, section 3.10.2).
 //!
 //! Results are computed exactly and then truncated to 31 digits, with at most 31 digits after the
 //! point.

@@ -392,8 +392,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations that only the later bases have. The reference type of the first base
-    /// has the others.
+    /// Returns the operations that the reference type of the first base does not have.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -789,8 +788,8 @@ impl Generator<'_> {
 
     /// Plans the error types of an interface: one enumeration for each distinct list of exceptions.
     ///
-    /// The enumeration is named after the first operation with that list; other operations get an
-    /// alias.
+    /// The enumeration is named after the first operation with its list. Further operations with
+    /// this list get an alias.
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
         for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {
