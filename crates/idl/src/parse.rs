@@ -171,8 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. If it is missing at the end of a line, in front of `}` or
-    /// at the end of the text, reports it and succeeds.
+    /// Takes the `;` after a declaration. A missing `;` is reported but is no failure at the end of
+    /// a line, in front of `}` and at the end of the text.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());

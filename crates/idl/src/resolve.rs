@@ -81,7 +81,6 @@ struct NameScope {
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
     /// inherited.
     inherited: SymbolMap<LookUpResult>,
-    /// Folded names in `names` whose entry is `ScopeItem::Introduced`.
     introduced: Vec<Symbol>,
 }
 
@@ -122,9 +121,7 @@ struct DeclarationResolver<'r> {
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
-    /// The `#pragma prefix` in force.
     prefix: Arc<str>,
-    /// Number of the current file inclusion.
     file: u32,
     files: Vec<u32>,
     last_file: u32,
@@ -139,7 +136,6 @@ struct DeclarationResolver<'r> {
     /// folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True after the first definition: a later `import` is an error.
     defined_anything: bool,
 }
 

@@ -80,7 +80,6 @@ struct Generator<'c> {
     path: Vec<String>,
     scope: Option<DefinitionId>,
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Number of bytes of generated code so far.
     written: usize,
     too_long: Option<Span>,
 }
@@ -106,7 +105,6 @@ const PUBLIC: &[&str] = &[
     "ValueRef",
 ];
 
-/// Lints of rustc that generated code may violate.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
 /// A kind of generated item, which determines the clippy lints that the item may violate.
@@ -171,8 +169,6 @@ impl<'c> Generator<'c> {
     }
 
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // Finds definitions that have no mapping themselves, and then the definitions that use
-        // them.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {

@@ -30,7 +30,6 @@ pub(crate) struct Config {
     #[cfg(feature = "keep-octets")]
     pub(crate) max_kept_memory: usize,
     pub(crate) rt: RtConfig,
-    /// If true, threads touch their stacks before they begin.
     pub(crate) locks_memory: bool,
     pub(crate) client_policies: ClientPolicies,
 }

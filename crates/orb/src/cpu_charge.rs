@@ -111,7 +111,6 @@ impl BudgetScope {
 
 #[cfg(feature = "core-pool")]
 impl BudgetScope {
-    /// Stops the budget. Returns true if the thread was lowered.
     pub(crate) fn stop(&mut self) -> bool {
         matches!(stop_budget(), BudgetOutcome::Exhausted(_))
     }

@@ -106,7 +106,6 @@ pub fn keep_octets(octets: &[u8]) -> Result<Octets, SystemException> {
     Ok(Octets::copy_from(octets))
 }
 
-/// Returns the ORB of the calling thread's innermost upcall or callback.
 pub(crate) fn running_orb_of_thread() -> Option<Arc<ServerContext>> {
     let (frame, _) = upcall_stack::innermost()?;
     SPILL.with_borrow(|beside| beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?.1.upgrade())

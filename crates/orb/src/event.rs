@@ -73,7 +73,8 @@ pub enum Event {
         /// Time for which the connection had been draining.
         draining: Duration,
     },
-    /// A new connection was closed at once because the pool is full.
+    /// A new connection was closed at once, because the pool has its maximum number of connections
+    /// or is closing.
     ConnectionRefused {
         /// The peer.
         peer: Peer,
@@ -87,17 +88,17 @@ pub enum Event {
         /// The reason that the kernel gives.
         error: String,
     },
-    /// A servant panicked, and the client got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
-    /// of a servant or servant manager panicked when a POA released it.
+    /// A servant, servant manager or adapter activator panicked in a call or in its `Drop`. If a
+    /// servant panicked in a request, the client got UNKNOWN, COMPLETED_MAYBE.
     ServantPanicked {
-        /// The interface of the servant.
+        /// The servant's repository id, or a name such as `ServantActivator`.
         interface: &'static str,
-        /// The operation, or `drop` for a panic in `Drop`.
+        /// The operation or method; `drop` for a panic in `Drop`.
         operation: String,
         /// The panic's message.
         message: String,
     },
-    /// The kernel refused the priority or the cores of a thread of a pool. The thread runs in the
+    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs in the
     /// ordinary class, or on any core.
     ThreadSchedulingRefused {
         /// The thread's name.
@@ -141,15 +142,14 @@ pub enum Event {
         /// priority.
         ceiling: Option<i16>,
     },
-    /// A request was refused, for one of these reasons:
+    /// A request was refused. For example:
     /// - Its priority is above the endpoint's ceiling (NO_PERMISSION).
     /// - No lane or band has its priority (TRANSIENT, INV_POLICY).
-    /// - Its priority, band or deadline is malformed (BAD_PARAM, MARSHAL).
     /// - It needs more memory than
     ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
     ///   (IMP_LIMIT).
     /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
-    ///   event also has the path of the member and its position, which are not sent to the client.
+    ///   event then has the path of the member and its position, which are not sent to the client.
     RequestRefused {
         /// The client.
         peer: Peer,
@@ -203,8 +203,8 @@ pub enum Event {
         /// The reason.
         error: String,
     },
-    /// A core pool had no thread for the connection of a task. A thread without a task ran the
-    /// request, without the task's core and priority.
+    /// A core pool had no thread for a task. A thread without a task ran the request, without the
+    /// task's core and priority.
     #[cfg(feature = "core-pool")]
     TaskNotBound {
         /// The client.
@@ -445,13 +445,13 @@ pub struct EventCounts {
     pub idle_connections_closed: u64,
     /// Draining connections closed early to make room ([`Event::DrainingConnectionEvicted`]).
     pub draining_connections_evicted: u64,
-    /// Connections refused because the pool was full.
+    /// Connections that were refused ([`Event::ConnectionRefused`]).
     pub connections_refused: u64,
     /// Panics of servants ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
     /// Requests that arrived at one lane and were handed over to another lane.
     pub requests_handed_over: u64,
-    /// Threads of pools whose priority or cores the kernel refused.
+    /// Threads whose priority or cores the kernel refused.
     pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,

@@ -131,7 +131,7 @@ impl SystemException {
         self.with_detail(FailureDetail { message: message.into(), ..FailureDetail::default() })
     }
 
-    /// Returns the name of the minor code if it belongs to the OMG or to this ORB;
+    /// Returns the name or the explanation of the minor code if the OMG or this ORB defines it.
     /// docs/minor-codes.md explains each code.
     #[cold]
     #[must_use]

@@ -95,8 +95,6 @@ fn ranked(number: usize) {
     assert!(never.is_some() && never < eviction_rank::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// The close takes a bounded number of steps and bytes, and sends nothing after the last message. A peer that keeps
-/// reading may get more time until `limit_close_time` is called.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
     let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };

@@ -149,7 +149,6 @@ impl AsRef<[u8]> for KeptCopy {
     }
 }
 
-/// The memory of a message.
 #[derive(Debug, Default)]
 pub(crate) enum MessageMemory {
     #[default]

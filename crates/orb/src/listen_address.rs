@@ -27,7 +27,6 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the start of the error message for an unknown scheme; empty if the scheme is known.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);

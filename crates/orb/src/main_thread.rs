@@ -76,7 +76,6 @@ impl MainQueue {
         true
     }
 
-    /// Returns the job if the queue has stopped.
     pub(crate) fn push_deactivation(&self, end: MainThreadJob) -> Result<(), MainThreadJob> {
         {
             let mut state = self.state.lock();
@@ -137,7 +136,6 @@ impl MainQueue {
         }
     }
 
-    /// Returns false if no job has run.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
         // If another thread is in `run`, that thread runs the jobs.

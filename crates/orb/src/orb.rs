@@ -28,9 +28,9 @@ use crate::rt::RtOrb;
 
 /// An ORB, which owns its threads, connections and POAs.
 ///
-/// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB started, and in an
-/// upcall, the drop starts the shutdown and returns at once. The drop waits at most [`OrbBuilder::drain_timeout`] for
-/// running servants and for peers.
+/// Dropping an ORB shuts it down and waits for running servants and for peers, for a bounded time
+/// ([`OrbBuilder::drain_timeout`]). On a thread that the ORB started, and in an upcall, the drop
+/// starts the shutdown and returns at once.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
 ///

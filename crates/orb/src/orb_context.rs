@@ -28,9 +28,9 @@ const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// Number of messages of the maximum size for which the ORB keeps memory.
+/// Maximum size of the cache of memory for large messages, in messages of the maximum size.
 const CACHED_MESSAGES: usize = 4;
-/// Number of further bytes of memory that the ORB keeps, for bytes that were read after a message.
+/// Additional maximum size of the cache in bytes, for bytes that were read after a message.
 const CACHED_REST: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -51,7 +51,6 @@ pub(crate) struct OrbContext {
     state: AtomicU8,
     closing: EventCount,
     nowhere_reported: AtomicBool,
-    /// Lowers the priority of threads whose operations exceed their declared time.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
     interceptors: Option<Box<dyn InterceptionPoints>>,

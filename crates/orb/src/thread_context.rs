@@ -54,7 +54,6 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 struct CurrentRequest {
     /// 0 for a collocated call.
     connection: u64,
-    /// Numbers of the pool and lane at which the request arrived.
     arrived_at: (u32, u32),
 }
 
@@ -204,7 +203,6 @@ impl SavedScheduling {
     }
 }
 
-/// Dropping the boost restores the previous scheduling.
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
@@ -232,7 +230,6 @@ impl Drop for PriorityBoost {
     }
 }
 
-/// Dropping the guard restores the previous request.
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {

@@ -10,7 +10,6 @@ use crate::thread_context;
 
 pub(crate) const MAX_DEPTH: usize = 32;
 const MAX_INLINE_ID: usize = 24;
-/// The object id is in the separate list.
 const SPILLED: u8 = u8::MAX;
 /// A callback without an object, for example of a servant activator or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
@@ -19,7 +18,6 @@ const NO_OBJECT: u8 = u8::MAX - 1;
 pub(crate) struct UpcallFrame {
     pub(crate) stamp: u64,
     pub(crate) poa: SlotId,
-    /// 0 if the servant is not known.
     pub(crate) servant: usize,
     id: [u8; MAX_INLINE_ID],
     length: u8,

@@ -11,7 +11,6 @@ pub(crate) const LONGEST: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
     pub(crate) parameters: Option<Arc<[Symbol]>>,
-    /// True if the last parameter takes all remaining arguments.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
     uses: Arc<[Option<usize>]>,
@@ -41,7 +40,6 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// Returns the first `#` or `##` of the body that lacks an operand, with an error message.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));

@@ -149,7 +149,6 @@ struct IfSection {
     seen_else: bool,
 }
 
-/// The state of the detection of an include guard (`#ifndef NAME`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     Start,

@@ -119,7 +119,6 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Drops excess digits, and trailing zeros after the point.
 fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));

@@ -185,8 +185,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns true for a definition in an IDL module of the ORB's interfaces. The ORB implements
-    /// these interfaces. They are not remote, even if the IDL does not declare them local.
+    /// Returns true for a definition inside a module whose interfaces belong to the ORB. Such
+    /// interfaces are not remote, even if the IDL does not declare them local.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

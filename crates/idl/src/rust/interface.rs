@@ -27,7 +27,6 @@ const REFERENCE_METHODS: [&str; 10] = [
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) of: DefinitionId,
-    /// The operation's name on the wire.
     pub(super) wire: String,
     pub(super) method: String,
     pub(super) oneway: bool,
@@ -36,7 +35,6 @@ pub(super) struct Call {
     pub(super) raises: Vec<DefinitionId>,
     pub(super) sets: bool,
     pub(super) wcet_microseconds: Option<u32>,
-    /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
 }
 
@@ -182,7 +180,6 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes the reference type of an interface that the IDL announces and never defines.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -499,7 +496,6 @@ impl Generator<'_> {
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
 
-    /// Writes a closure called `left` that reads the results.
     fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut CodeWriter) {
         let head = format!("|d: &mut {}<'_>|", self.runtime("Decoder"));
         if let [(ty, name)] = outputs {
@@ -583,8 +579,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the function that runs an operation by its number. The skeletons of the interface and of
-    /// derived interfaces call it.
+    /// Writes the function that runs an operation by its number.
     fn dispatcher(
         &mut self,
         id: DefinitionId,

@@ -233,7 +233,7 @@ impl OrbBuilder {
 
     /// Sets the maximum time for which a graceful close waits for the peer to read the ORB's last
     /// messages and to close; 2 s by default. After this time the ORB closes the connection without
-    /// waiting. The drop of an ORB waits at most this time for servants to return.
+    /// waiting. The time also bounds the waits for servants when an ORB is dropped.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self

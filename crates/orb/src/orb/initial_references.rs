@@ -22,7 +22,6 @@ const MAX_SHOWN: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
-    /// The start of the text for references that are not in the table.
     default: Option<(TextSource, String)>,
 }
 

@@ -191,7 +191,6 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     })
 }
 
-/// Returns false if the call must be encoded.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
     let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);

@@ -96,7 +96,6 @@ impl PinnedEntry<'_> {
     }
 }
 
-/// Dropping the reservation releases the id.
 pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],

@@ -116,7 +116,6 @@ mod slow_path {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoaPhase {
     Alive,
-    /// `destroy` was called, and requests still run or children are still alive.
     Destroying,
     /// Objects are being deactivated.
     Deactivating,

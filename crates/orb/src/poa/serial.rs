@@ -30,7 +30,6 @@ impl SerialLock {
         }
     }
 
-    /// Waits until no other thread owns the lock.
     pub(crate) fn enter(&self) -> SerialGuard<'_> {
         let me = thread_number();
         let mut state = self.state.lock();

@@ -35,7 +35,6 @@ const MAX_POAS: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct PoaTable {
-    /// The ORB's random number, which every transient key contains.
     pub(crate) stamp: u64,
     pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
     pub(crate) managers: PoaManagers,
@@ -50,7 +49,6 @@ pub(crate) struct PoaTable {
 #[derive(Debug, Default)]
 struct PlainKeyState {
     changes: u64,
-    /// True if no plain key can be bound any more.
     closed: bool,
 }
 

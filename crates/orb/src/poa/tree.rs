@@ -299,7 +299,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns `None` if the activator panicked or could not be called.
     fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,

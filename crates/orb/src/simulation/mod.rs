@@ -170,7 +170,6 @@ impl<'w> World<'w> {
         }
     }
 
-    /// If all callers have made their calls, schedules the shutdown of all servers.
     fn caller_done(&mut self) {
         if self.callers.iter().all(Caller::is_done) {
             let mut state = self.network.state();
