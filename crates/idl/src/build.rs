@@ -150,7 +150,6 @@ fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
 }
 
 thread_local! {
-    /// The output files that this thread has written, each with its source file.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 

@@ -107,7 +107,6 @@ const PUBLIC: &[&str] = &[
 
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
-/// A kind of generated item, which determines the clippy lints that the item may violate.
 #[derive(Clone, Copy)]
 enum LintedItem {
     Type,
@@ -163,7 +162,6 @@ impl<'c> Generator<'c> {
         self.model().repository_id(id, &self.compilation.symbols)
     }
 
-    /// Returns true for built-in definitions of the ORB, which no file declares.
     fn is_built_in(&self, id: DefinitionId) -> bool {
         self.model().get(id).span == Span::default()
     }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use corelane_sched::Priority;
 
-/// The highest priority that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
     UpTo(Priority),

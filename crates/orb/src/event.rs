@@ -536,7 +536,6 @@ impl Lines {
 impl Log {
     const MAX_LINES_PER_SOURCE: u32 = 10;
     const MAX_LINES: u32 = 100;
-    /// Maximum number of peers that are counted separately.
     const MAX_SOURCES: usize = 64;
 
     pub(crate) fn new() -> Self {
@@ -573,7 +572,6 @@ impl Log {
         }
     }
 
-    /// Counts a line that could not be printed without blocking.
     #[cold]
     pub(crate) fn note_lost(&self) {
         self.0.lock().left_out += 1;

@@ -28,7 +28,6 @@ pub(crate) struct JobBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobOverrun {
     pub(crate) used: Duration,
-    /// True if the thread lost its priority.
     pub(crate) is_demoted: bool,
     /// True if the client got TIMEOUT in place of the results.
     pub(crate) is_stopped: bool,

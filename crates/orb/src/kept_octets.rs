@@ -37,7 +37,6 @@ struct RunningMessage {
     kept: Weak<KeptMessage>,
 }
 
-/// The budget of the memory that servants keep, for all connections of an ORB.
 #[derive(Debug)]
 pub(crate) struct KeptBudget {
     limit: usize,
@@ -124,7 +123,6 @@ impl KeepAccount {
     }
 }
 
-/// Bytes that count in a [`KeptBudget`] until the drop.
 #[derive(Debug)]
 struct KeptShare {
     budget: Arc<KeptBudget>,
@@ -176,7 +174,6 @@ impl MessageMemory {
     }
 }
 
-/// The message of a running request, shared by the running thread, kept octets and replies.
 #[derive(Debug, Default)]
 struct LentMessage {
     memory: MessageMemory,
@@ -246,7 +243,6 @@ pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
     })
 }
 
-/// Lends messages to the requests of one thread, one message at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Lender(Arc<LentMessage>);
 
@@ -355,7 +351,6 @@ mod tests {
         let sent = reply.slices().map(|slice| reply.share_or_copy(slice)).find(|part| part.len() == 89_990).unwrap();
         drop(reply);
         assert_eq!((sent.as_ptr().addr(), sent[89_989], budget.kept_bytes()), (address + 10, 7, 0));
-        // A part that is kept after the drop of the first part reserves the memory again.
         let ((), left) = lender.lend(message(100_000), KeepAccount::new(&budget, 1), |octets| {
             drop(keep(octets).unwrap());
             assert_eq!(budget.kept_bytes(), 0);

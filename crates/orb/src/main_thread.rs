@@ -61,7 +61,6 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Returns false if the queue has stopped, or has too many requests or bytes.
     pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped

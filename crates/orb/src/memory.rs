@@ -75,7 +75,6 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// Dropping a share returns its bytes to the budget.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,

@@ -40,7 +40,6 @@ pub struct ObjectRef {
     has_no_address: bool,
 }
 
-/// A linked list with one entry for each interface through which the servant was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 

@@ -122,7 +122,6 @@ impl LaneIdentity {
     }
 }
 
-/// Dropping the visit restores the lane and priority that the thread had before.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {

@@ -86,7 +86,6 @@ pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> System
     SystemException::from(error).because(format!("{}{place}", error.text()))
 }
 
-/// Returns `, in ` and the path to the member, or an empty text without a path.
 #[cold]
 pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
     coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))

@@ -196,7 +196,6 @@ pub(crate) fn frames_below(depth: usize) -> impl Iterator<Item = UpcallFrame> {
     (1..depth).filter_map(frame_at)
 }
 
-/// Returns `None` for a callback without an object.
 pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> {
     match frame.length {
         NO_OBJECT => None,

@@ -579,7 +579,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the function that runs an operation by its number.
     fn dispatcher(
         &mut self,
         id: DefinitionId,

@@ -22,7 +22,6 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// Lets the client's maintenance thread run the maintenance of lanes and POAs.
     pub(crate) fn register_with_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }

@@ -21,9 +21,7 @@ use crate::servant::ServerCall;
 use crate::text;
 
 pub(crate) enum DispatchOutcome {
-    /// The request has finished. The [`ServerCall`] contains the results or a user exception.
     Done,
-    /// The client must send the request to this reference (LOCATION_FORWARD).
     Forward(ObjectRef),
     Held(WaitFor),
     Exception(SystemException),

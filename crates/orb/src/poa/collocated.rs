@@ -136,7 +136,6 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Returns `None` if a reference cannot cache the object's slot.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;

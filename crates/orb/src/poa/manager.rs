@@ -258,8 +258,6 @@ impl PoaManager {
         }
     }
 
-    /// Reports nothing if the oldest request has not waited for [`REPORT_AFTER`], or if the last report was less than
-    /// [`REPORT_INTERVAL`] ago.
     #[cold]
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();

@@ -60,7 +60,6 @@ impl Drop for UnpinCheck<'_> {
 pub(super) enum UniqueActivation {
     At(ObjectId),
     Nowhere,
-    /// The servant is being removed.
     Leaving,
 }
 
@@ -286,7 +285,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if the servant has further activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {

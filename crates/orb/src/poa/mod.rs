@@ -106,7 +106,6 @@ pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Reasons for which a POA's requests take the slow path.
 mod slow_path {
     pub(super) const THREAD_POLICY: u8 = 1;
     pub(super) const ACTIVATING: u8 = 2;
@@ -228,7 +227,6 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// Returns OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }

@@ -17,7 +17,6 @@ struct State {
     depth: usize,
 }
 
-/// Dropping the guard undoes one call of [`SerialLock::enter`].
 #[must_use = "the lock is unlocked at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);

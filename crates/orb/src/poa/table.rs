@@ -452,7 +452,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns `None` if requests of the POA can run on this thread.
     fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
@@ -665,7 +664,6 @@ impl PoaTable {
         self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
     }
 
-    /// The search goes through all entries of the ORB.
     pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
         let ids = self.entries.iter().filter_map(|entry| match &*entry {
             KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),

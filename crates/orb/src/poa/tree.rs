@@ -315,7 +315,6 @@ impl PoaCore {
         run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Returns `None` if the request may call the adapter activator now.
     pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
             return Some(LookupResult::Refused(being_destroyed()));
@@ -331,7 +330,6 @@ impl PoaCore {
         Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// Returns `None` on the thread that runs the activator, and after its return.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;

@@ -146,7 +146,6 @@ impl State {
         self.after(delay, AgendaEvent::Reset(link, by));
     }
 
-    /// Returns the number of bytes that the link accepts.
     fn send(&mut self, link: usize, from: usize, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let to = 1 - from;
         let held = self.links[link].ends[to].coming + self.links[link].ends[to].arrived.len();

@@ -82,7 +82,6 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Fails for an abstract or custom value type, and for `ValueBase`.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {
