@@ -327,7 +327,7 @@ impl Diagnostics {
         said
     }
 
-    /// Returns all diagnostics as text, followed by the notice about hidden diagnostics.
+    /// Returns the shown diagnostics as text, followed by the notice about hidden diagnostics.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let mut text = String::new();

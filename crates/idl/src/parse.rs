@@ -272,8 +272,7 @@ impl Parser<'_> {
         self.word(what, false)
     }
 
-    /// Takes a name, without its escaping underscore. A name that differs from a keyword only in case
-    /// cannot be declared, but can be used: its declaration may have an escaping underscore.
+    /// Takes a name, without its escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

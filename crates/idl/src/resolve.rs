@@ -75,7 +75,7 @@ struct ScopeId(usize);
 #[derive(Debug, Default)]
 struct NameScope {
     outer: Option<ScopeId>,
-    /// The definition that owns the scope; `None` for the file and for operations.
+    /// The definition that owns the scope; `None` for the file.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
@@ -433,8 +433,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
-    /// scope that is not a module.
+    /// Fixes the meaning of a name in its scope, and in enclosing scopes up to `found_in` that are
+    /// not modules.
     fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;

@@ -288,7 +288,7 @@ impl<'c> Generator<'c> {
         up.chain(path[shared..].iter().map(String::as_str)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the path of a type; for an interface, of its reference type.
+    /// Returns the path of a type; for an interface or a value type, of its reference type.
     fn path_to(&self, id: DefinitionId) -> String {
         let mut path = self.module_path(id);
         path.push(match self.names.reference.get(&id) {

@@ -181,7 +181,7 @@ pub enum Event {
     OnewaysLost {
         /// The server.
         peer: Peer,
-        /// Number of lost bytes. A message of which a part was sent counts with its full size.
+        /// Number of buffered bytes that were not sent.
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.

@@ -156,8 +156,8 @@ pub enum RequestOutcome<'r> {
     Forwarded,
     /// In the client: a oneway request was sent.
     Sent,
-    /// In the client: the attempt ended without a reply, because the deadline passed or the
-    /// connection ended. Before the deadline the ORB may try again.
+    /// In the client: the attempt ended without a reply, for example because the deadline passed or
+    /// the connection ended. The ORB may try again before the deadline.
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.

@@ -1,10 +1,9 @@
 //! Octets of requests that servants keep, without a copy where possible, and their budget.
 //!
 //! While a request of at least [`MIN_LENT_BYTES`] runs, a [`Lender`] shares the memory of its
-//! message with the running thread, and the octets that a servant keeps become owners of this
-//! memory. Kept octets count in the ORB's [`KeptBudget`] until they are dropped; octets in a reply
-//! do not count ([`ChargedOctets`]).
-//! of the budget.
+//! message with the running thread, and large parts that a servant keeps share this memory. Kept
+//! octets count in the ORB's [`KeptBudget`] until they are dropped; octets in a reply do not count
+//! ([`ChargedOctets`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

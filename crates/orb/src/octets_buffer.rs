@@ -58,7 +58,8 @@ impl OctetsBuffer {
         if more <= self.buffer.capacity() - self.buffer.len() {
             return Ok(());
         }
-        // The size at least doubles, so that octets are moved a bounded number of times.
+        // The size at least doubles, so that appending takes amortized constant time for each
+        // octet.
         let wanted = self.buffer.len().saturating_add(more).max(self.buffer.capacity().saturating_mul(2));
         let reserved = match &self.spares {
             Some(spares) => self.buffer.reserve_from(wanted, spares),

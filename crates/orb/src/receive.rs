@@ -11,7 +11,7 @@ use corelane_wire::Octets;
 const MIN_READ_BYTES: usize = 16 * 1024;
 const TAIL_ROOM: usize = 64;
 
-/// Maximum size in bytes of memory that is kept for reuse.
+/// Maximum size in bytes of each buffer that is kept for reuse.
 pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room is empty if the process
-    /// has no addresses left.
+    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room may
+    /// be smaller, or empty, if the process has no addresses left.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);

@@ -164,7 +164,8 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns false for SCHED_DEADLINE, because the kernel might not grant the reservation again.
+/// Returns true if `to` has a lower priority. Returns false for SCHED_DEADLINE, because the kernel
+/// might not grant the reservation again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }

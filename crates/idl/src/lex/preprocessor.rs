@@ -172,7 +172,7 @@ struct Preprocessor<'e> {
     macros: SymbolMap<Macro>,
     identities: HashMap<PathBuf, PathBuf>,
     known: HashMap<PathBuf, FileId>,
-    /// The include guard of each file, by identity; a file is skipped while its guard is defined.
+    /// The include guards of files, by identity. A file is skipped while its guard is defined.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
@@ -319,7 +319,7 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Copies tokens to the output up to the first macro or directive, and returns that token.
+    /// Copies tokens that need no preprocessing to the output, and returns the next token.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {

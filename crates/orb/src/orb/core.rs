@@ -115,7 +115,8 @@ impl OrbCore {
         Ok(initial.register(name, reference))
     }
 
-    /// A new thread runs the shutdown, because the calling thread cannot wait for itself.
+    /// Starts the shutdown. A new thread completes it, because the calling thread cannot wait for
+    /// itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
