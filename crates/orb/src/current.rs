@@ -72,10 +72,10 @@ pub fn current() -> Option<Current> {
 
 /// Returns octets that a servant received, for use after the request.
 ///
-/// The result shares the memory of the received message if the octets are at least 16 KiB of a
-/// `sequence<octet>` parameter, and the calling thread runs the operation. All other octets are
-/// copied: fewer than 16 KiB, members of structures, arguments of collocated calls. Returned as the
-/// operation's result, shared octets are sent without a copy.
+/// The result shares the memory of the received message if the octets are at least 16 KiB of it,
+/// such as a `sequence<octet>` parameter, and the calling thread runs the operation. All other
+/// octets are copied, for example members of structures and arguments of collocated calls. Returned
+/// as the operation's result, shared octets are sent without a copy.
 ///
 /// The octets count in the ORB's memory
 /// ([`OrbBuilder::max_kept_memory`](crate::OrbBuilder::max_kept_memory)) until they and their

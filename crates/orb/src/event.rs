@@ -669,7 +669,8 @@ impl Events {
         }
     }
 
-    /// Without a callback, prints a line on standard error, because the error is in the program.
+    /// Reports the event. Without a callback, also prints a line on standard error, because the
+    /// error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {

@@ -112,8 +112,8 @@ impl Orb {
     /// its object.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or has the form of the object keys that the ORB
-    /// makes; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM if the key is empty, is already bound, or has the form of the object keys that the
+    /// ORB makes; BAD_INV_ORDER 4 after shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }

@@ -19,10 +19,11 @@ mod expansion;
 
 /// A source of included files.
 pub trait FileSource {
-    /// Returns the content of a file, or `None` if it does not exist.
+    /// Returns the content of a file, or `None` if the file cannot be read.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// Returns a path that is equal for all paths that lead to one file.
+    /// Returns a path that is equal for all paths that lead to one file. By default, links are not
+    /// followed.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {

@@ -376,8 +376,8 @@ impl OrbBuilder {
         Ok((self, rest))
     }
 
-    /// Adds an interceptor, which the ORB calls before and after every request. May be called
-    /// several times. By default there are no interceptors.
+    /// Adds an interceptor, which the ORB calls before and after requests. May be called several
+    /// times. By default there are no interceptors.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         let points = self.interceptors.get_or_insert_with(|| Box::new(InterceptorChain::default()));
         points.push(Box::new(interceptor));
@@ -387,8 +387,8 @@ impl OrbBuilder {
     /// Makes the ORB.
     ///
     /// # Errors
-    /// If a guarantee is not met, an address is invalid, a connection cannot be made, or the kernel refuses descriptors
-    /// or threads.
+    /// An [`OrbError`] with the reason, such as a guarantee that is not met, an invalid address, or
+    /// a thread that the kernel refuses.
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
             check(&self.required)?;
