@@ -63,8 +63,8 @@ impl Builder {
     /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
     /// depend on that crate.
     ///
-    /// Sequences of octets, references, `any` and fixed-point numbers prevent the derivation for a
-    /// type that contains them.
+    /// A type that contains, for example, a sequence of octets, an object reference, an `any` or a
+    /// fixed-point number is generated without the derivation.
     #[must_use]
     pub fn derive(mut self, path: &str) -> Self {
         self.options.derives.push(path.to_owned());

@@ -40,11 +40,11 @@ impl Any {
         Any::default()
     }
 
-    /// Makes an `any` from a value of the Rust type `T`, whose IDL type is [`Typed::type_code`].
+    /// Makes an `any` from a value of the Rust type `T`, whose IDL type is
+    /// [`Typed::dynamic_type_code`].
     ///
     /// # Errors
-    /// If the value cannot be marshalled: NUL in a string, or a discriminator that does not select
-    /// its member.
+    /// If the value cannot be marshalled, for example a string with a NUL.
     pub fn new<T: Typed>(value: &T) -> Result<Any, SystemException> {
         Any::write(&value.dynamic_type_code(), value)
     }

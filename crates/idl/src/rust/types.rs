@@ -376,7 +376,6 @@ impl Generator<'_> {
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) => {
                     members.iter().all(|ty| self.has_default_type(ty))
                 }
-                // A union cannot derive `Default`, because a default variant must have no fields.
                 DefinitionKind::Enum(_) => true,
                 _ => false,
             };

@@ -48,8 +48,8 @@ impl ManagerState {
     }
 }
 
-/// A POA manager, which controls the requests of one or more POAs. In the holding state up to 1,024 requests, of 64 MiB
-/// in total, wait; further requests get TRANSIENT 1.
+/// A POA manager, which controls the requests of one or more POAs. In the holding state up to 1,024
+/// remote requests, of 64 MiB in total, wait; further remote requests get TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
