@@ -223,7 +223,7 @@ impl DeclarationResolver<'_> {
                 self.described(id),
                 self.prefix
             );
-            // A module's id never appears on the wire, so another prefix is only a warning.
+            // A module's id never appears on the wire, so a different prefix causes only a warning.
             let diagnostic = if is_module {
                 Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {

@@ -16,7 +16,7 @@ use crate::server::connection::Connection;
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The priority number that the client sent, and that the reply carries too.
+    /// The client's priority number, which the reply repeats.
     pub(super) reply_priority: Option<i16>,
     pub(super) refused: Option<SystemException>,
     pub(super) band: Option<(i16, i16)>,

@@ -230,7 +230,6 @@ fn dispatch_intercepted(
 ) -> DispatchOutcome {
     if let Err(exception) = points.receive_request(info, &RequestServiceContexts(request.contexts)) {
         let finished = match found {
-            // `finish` returns the servant to its servant locator, if a locator supplied it.
             LookupResult::Servant(target) => target.finish(request.operation),
             _ => Ok(()),
         };
@@ -470,7 +469,7 @@ mod tests {
         let hashes: Vec<_> =
             (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
         hashes.iter().for_each(|hash| large.add(*hash));
-        // Each place remembers one operation. Half of the places would remember 32.
+        // The table has 64 places, each for one operation.
         assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
     }
 }

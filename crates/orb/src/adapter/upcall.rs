@@ -122,7 +122,6 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // `finish` returns the servant to its servant locator, if a locator supplied it.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };

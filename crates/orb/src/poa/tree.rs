@@ -159,7 +159,6 @@ impl Poa {
         let policies = PoaPolicies::ROOT_POA;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
-        // The table and the index are empty.
         let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }

@@ -107,8 +107,9 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Fails if the type with the repository ids `ids` is not `expected` and does not inherit from it.
-/// A value that is not chunked cannot be truncated, so no id after the first counts.
+/// Returns the factory for the first known id of `ids`, or for `expected` if `ids` is empty. Fails
+/// if its type is not `expected` and does not inherit from it. A value that is not chunked cannot
+/// be truncated, so no id after the first counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,

@@ -321,7 +321,8 @@ impl DynAny {
         }
     }
 
-    /// Sets the value if `T` represents its type; otherwise sets its current component.
+    /// Sets the value if `T` represents its type; otherwise inserts into the current component, by
+    /// the same rule.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type; [`DynAnyError::InvalidValue`] if
@@ -334,7 +335,8 @@ impl DynAny {
         self.current_component()?.ok_or(DynAnyError::InvalidValue)?.insert(value)
     }
 
-    /// Returns the value if `T` represents its type; otherwise returns its current component.
+    /// Returns the value if `T` represents its type; otherwise gets from the current component, by
+    /// the same rule.
     ///
     /// # Errors
     /// The errors of [`insert`](DynAny::insert).
