@@ -204,7 +204,7 @@ impl OrbCore {
         self.spares().close();
         self.set_ended();
         drop(threads);
-        // No lock is held here, because the event callback may use the ORB or shut it down.
+        // `threads` is unlocked first, because the event callback may use the ORB or shut it down.
         self.events().replies_unread(unread);
     }
 }

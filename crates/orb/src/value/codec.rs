@@ -108,8 +108,8 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
 }
 
 /// Returns the factory for the first known id of `ids`, or for `expected` if `ids` is empty. Fails
-/// if its type is not `expected` and does not inherit from it. A value that is not chunked cannot
-/// be truncated, so no id after the first counts.
+/// if the factory's type is not `expected` and does not inherit from it. A value that is not
+/// chunked cannot be truncated, so no id after the first counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
