@@ -210,8 +210,9 @@ impl Orb {
         self.core.server().main_queue().is_pending()
     }
 
-    /// Runs one request or etherealizes one object that waits for the main thread. The calling thread becomes the main
-    /// thread. Returns false if nothing waits, or if another thread is in [`run`](Self::run).
+    /// Makes the calling thread the main thread, and runs one request or etherealizes one object
+    /// that waits for the main thread. Returns false if nothing waits. If another thread is in
+    /// [`run`](Self::run), does nothing and returns false.
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }

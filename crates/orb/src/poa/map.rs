@@ -408,7 +408,7 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // The object is no longer counted before its removal, because another thread may finish the
+                // The count is decremented first, because another thread may finish the
                 // deactivation directly after the removal.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {

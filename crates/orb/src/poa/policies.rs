@@ -123,8 +123,8 @@ pub enum KeyHints {
     Slots,
 }
 
-/// The treatment of an object whose servant panicked. The client gets UNKNOWN, COMPLETED_MAYBE, in
-/// any case.
+/// The treatment of an object whose servant panicked. In both cases the client gets UNKNOWN,
+/// COMPLETED_MAYBE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantPanicAction {
     /// The object stays active.
