@@ -39,9 +39,10 @@ impl Poa {
     ///
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
-    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is being destroyed,
-    /// OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the path is longer than 65,535 bytes, or the
-    /// manager belongs to another ORB.
+    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is
+    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the path is
+    /// longer than 65,535 bytes, or the manager belongs to another ORB; NO_RESOURCES at the maximum
+    /// number of POAs.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
         self.create_rt_poa(name, manager, policies, &RtPolicies::default())
     }
