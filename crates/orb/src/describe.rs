@@ -92,7 +92,7 @@ macro_rules! describe {
     };
 }
 
-/// For generated code: implements the functions of `Typed` for sequences of a type that has one encoding.
+/// For generated code: implements the functions of `Typed` that write and read many values at once.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]

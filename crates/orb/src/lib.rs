@@ -1,9 +1,8 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
-//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler makes from an
-//! interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through typed [references](Reference). By
-//! default every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the
-//! elapsed time.
+//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler
+//! makes from an interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through
+//! typed [references](Reference).
 //!
 //! Features, all on by default except `reply-memory-waits`:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
