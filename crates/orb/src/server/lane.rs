@@ -53,8 +53,8 @@ pub(super) const MAX_ACCEPTS: usize = 64;
 /// The kernel's default for the maximum length of a listener's backlog.
 const MAX_BACKLOG: usize = 4096;
 
-/// Room to write is included while the connection is congested, because a Unix socket reports room each time the peer
-/// reads.
+/// Includes room to write only while the connection is congested, because a Unix socket reports
+/// room each time the peer reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
@@ -87,7 +87,7 @@ pub(crate) struct Lane<S> {
     /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections that threads use.
+    /// Number of connections whose retirement has begun and is not finished.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     pub(super) may_spin: bool,
@@ -174,7 +174,8 @@ impl<S: Architecture<S>> Lane<S> {
         lane.downcast().ok()
     }
 
-    /// A configured port 0 is replaced by the port that the kernel chose. The addresses of single tasks are left out.
+    /// Leaves out the endpoints of tasks. A configured port 0 is replaced by the port that the
+    /// kernel chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let of_tasks = self.role.as_ref().map_or(0, |role| role.task_listeners);
         self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
@@ -231,8 +232,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Handles an event or a task; without one, waits for an event for at most `timeout`, or without a limit if it is
-    /// `None`.
+    /// Handles one event or task. If there is none, waits for an event for at most `timeout`;
+    /// `None` means no limit.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -269,7 +270,6 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Sends begun replies for which there is room. Threads call this function before they take new work.
     #[inline]
     pub(super) fn send_begun_first(&self, _context: &OrbContext) {
         #[cfg(feature = "replies-first")]
@@ -278,7 +278,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Handles an event. A request may wait instead, while unread replies fill the lane's memory.
     #[inline]
     pub(super) fn handle_or_defer<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
         #[cfg(feature = "replies-first")]
@@ -295,7 +294,8 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // An earlier step may have cleared the wake-up for a task, and then handled an event.
+            // The ready list is checked first, because an earlier step may have cleared the wake-up
+            // for a task and then handled an event.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
@@ -395,7 +395,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns `None` if the request is deferred, or must not run because the peer was told that it did not run.
+    /// Returns `None` if the request is deferred, or if it must not run because CloseConnection
+    /// reports it to the peer as not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
@@ -448,8 +449,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Reads and runs messages of a connection, at most `max_reads` in one turn. The read lock is released before each
-    /// upcall, so that another thread can read the next message. For a retired connection, continues the drain.
+    /// Reads and runs messages of a connection, at most `max_reads` in one turn. Continues the
+    /// drain of a retired connection.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -493,8 +494,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// The message is in `detached`, or else in the buffer of `worker`. `more` is true if the next message may have
-    /// arrived. Returns true if the calling thread must read the next message.
+    /// The message is in `detached` or, if this is `None`, in the buffer of `worker`. `more` is
+    /// true if the next message may have arrived. Returns true if the calling thread must read the
+    /// next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -520,9 +522,9 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Leaves one complete message in `detached` or in the buffer of `worker`, and returns true if more input may have
-    /// arrived. Returns `None` if no message is complete, if another thread reads, if reading is paused, or if it has
-    /// ended.
+    /// Reads one message into `detached` or the buffer of `worker`. Returns true if more input may
+    /// have arrived. Returns `None` if no message is complete, another thread reads, reading is
+    /// paused, or the input has ended or is faulty.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -693,7 +695,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.wake.notify();
     }
 
-    /// A thread that serves one connection checks this after each request.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -738,7 +739,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.poll_draining(context, connection.handle);
     }
 
-    /// True if requests use memory of the lane's budget, or released some since the last call.
+    /// True if running requests use memory of the lane's budget, or have released some since the
+    /// last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
@@ -814,7 +816,7 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     }
 }
 
-/// Notes that the input is not drained, because new input was reported. The caller must read again.
+/// Notes that the input is not drained, because new input was reported.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.is_drained = false);
     turn

@@ -17,7 +17,6 @@ pub(crate) struct LaneRole {
     /// True in a pool with lanes.
     pub(crate) is_lane: bool,
     pub(crate) is_highest: bool,
-    /// `None` means the ordinary class.
     pub(crate) scheduling: Option<Scheduling>,
     /// `None` means all cores.
     pub(crate) cores: Option<CpuSet>,

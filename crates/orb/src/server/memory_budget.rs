@@ -1,15 +1,8 @@
-//! The memory accounting of a lane. The first budget counts incomplete messages and unread replies; when it is
-//! exceeded, the lane closes connections.
+//! The memory accounting of a lane: one budget for incomplete messages and unread replies, and one
+//! for running requests.
 //!
-//! The second budget, of equal size, counts running requests; a request that does not fit is refused, because closing
-//! its connection would not free the memory.
-//!
-//! The running requests of one connection may use at most half of the second budget. A request that finds no room moves
-//! to a reserve of equal size, which one request of the lane may use at a time. So one of several large requests
-//! succeeds.
-//!
-//! A third budget, of half the size, counts unread replies, of each connection at most a quarter of this budget. While
-//! it is exceeded, requests with large replies wait.
+//! If connections exceed the first budget, the lane closes some of them. A request that exceeds the
+//! second budget is refused, because closing its connection would not free the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -90,7 +83,8 @@ impl MemoryBudget {
         self.total.is_exceeded()
     }
 
-    /// After the result true, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
+    /// Returns true if the budget is exceeded, and then false until a thread calls
+    /// [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
@@ -192,7 +186,7 @@ impl MemoryUse {
         self.set_unread(bytes);
     }
 
-    /// Requests no longer wait because of the connection's unread replies, until its peer reads.
+    /// The connection's unread replies delay no requests until its output changes.
     #[cfg(feature = "replies-first")]
     pub(crate) fn exempt_unread(&self) {
         self.set_unread(0);
@@ -204,7 +198,7 @@ impl MemoryUse {
         self.set(budget, &self.unread, bytes.min(budget.limit() / 4));
     }
 
-    /// After [`write_off`](Self::write_off), the value stays 0.
+    /// Returns the earlier value. After [`write_off`](Self::write_off), the new value is 0.
     fn set(&self, budget: &ByteBudget, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
@@ -222,7 +216,6 @@ impl MemoryUse {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Called when the connection has ended and no request keeps its descriptor open.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
@@ -349,7 +342,6 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // The shared budget and the reserve have 100 bytes each.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

@@ -1,4 +1,5 @@
-//! While a servant waits for a reply, its thread runs other work of the lane, or hands its connection over and blocks.
+//! The hooks of threads whose servant waits for a reply: the thread runs other work of the lane, or
+//! returns its connection to the lane.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -11,7 +11,7 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Number of tasks from which on requests of other lanes are refused with TRANSIENT 1.
+/// If the list has this number of tasks, requests of other lanes are refused with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl LaneTask {
     }
 }
 
-/// The mutex passes on priorities, because threads of other lanes, with other priorities, add requests.
+/// The mutex has priority inheritance, because threads of lanes with other priorities add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
@@ -100,20 +100,17 @@ impl ReadyList {
         self.count.load(Ordering::Acquire) & (BEGUN - 1) > 0
     }
 
-    /// Returns true if a task is on the list, or a connection waits for room to write.
     #[inline]
     pub(super) fn has_any_or_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Returns true if a connection of the lane waits for room to write the rest of a reply.
     #[cfg(feature = "replies-first")]
     #[inline]
     pub(super) fn has_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) >= BEGUN
     }
 
-    /// Counts a connection that begins or ends to wait for room to write.
     pub(super) fn count_begun(&self, begins: bool) {
         let change = if begins { BEGUN } else { BEGUN.wrapping_neg() };
         self.count.fetch_add(change, Ordering::SeqCst);
@@ -133,8 +130,7 @@ impl ReadyList {
         self.push_if(work, |_| true);
     }
 
-    /// Returns false if too many tasks are on the list, its requests would exceed `max_bytes` bytes, or the lane has
-    /// stopped.
+    /// Returns false if too many tasks or bytes are on the list, or if the lane has stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {

@@ -31,8 +31,9 @@ pub(crate) struct Worker {
     pub(crate) buffer: ReceiveBuffer,
     /// True if the thread has taken its last work from the ready list.
     pub(crate) ran_listed_task: bool,
-    /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. A value that is read just after
-    /// a move stalls store forwarding (docs/performance.md).
+    /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. The header
+    /// is not in `InPlace`, because reading a value just after a move stalls store forwarding
+    /// (docs/performance.md).
     in_place_header: Header,
     /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
@@ -43,7 +44,8 @@ pub(crate) struct Worker {
     #[cfg(feature = "keep-octets")]
     lender: Lender,
     pub(super) is_overload_thread: bool,
-    /// While this field is set, the thread keeps the connection's read lock.
+    /// The task of the message that the thread has read. While it is set, the thread holds the
+    /// connection's read lock.
     #[cfg(feature = "core-pool")]
     pub(super) claimed_task: Option<u64>,
 }
@@ -54,7 +56,6 @@ pub(crate) enum ReadResult {
     InPlace {
         more: bool,
     },
-    /// `more` is true if more input may have arrived.
     Message {
         message: Message,
         more: bool,
@@ -104,8 +105,7 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it. The function is
-    /// inlined, because each return after the wait is slow.
+    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -165,7 +165,8 @@ impl Worker {
         }
     }
 
-    /// Returns a message if one is complete, and otherwise the number of bytes that the first message needs.
+    /// `Break` has a message, the end of the input or a fault; `Continue` has the number of bytes
+    /// that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -331,7 +332,7 @@ impl Worker {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Returns true if the thread keeps the read lock of the connection whose message it has read.
+    /// Returns true if the thread holds the read lock of the connection whose message it has read.
     #[cfg(feature = "replies-first")]
     pub(super) fn keeps_read_lock(&self) -> bool {
         #[cfg(feature = "core-pool")]
@@ -356,7 +357,6 @@ impl Worker {
         )
     }
 
-    /// Rejects a message with TRANSIENT and this minor code.
     #[cold]
     pub(crate) fn reject<H: RequestHandler>(
         &mut self,
@@ -379,7 +379,7 @@ impl Worker {
         self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
-    /// Returns false if the connection gets no further messages to handle.
+    /// Returns false if the connection must be retired.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -406,8 +406,8 @@ impl Worker {
         goes_on
     }
 
-    /// `waited` is the time since the message was read. Returns false if the connection gets no further messages to
-    /// handle.
+    /// `waited` is the time since the message was read. Returns false if the connection must be
+    /// retired.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -460,9 +460,9 @@ impl Worker {
         goes_on
     }
 
-    /// Passes a large message to the handler. A servant may keep octets of the message without a copy. Returns false if
-    /// the connection gets no further messages to handle, and the message's buffer if nothing of it is kept and its
-    /// memory may be used again.
+    /// Passes a large message to the handler. A servant may keep octets of the message without a
+    /// copy. Returns false if the connection must be retired, and the message's buffer if no octets
+    /// are kept and the buffer may be used again.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]

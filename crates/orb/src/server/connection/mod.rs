@@ -1,6 +1,5 @@
-//! A connection of a lane. Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until
-//! one request is complete. Replies are written under the output lock. While replies wait, the lane reads nothing from
-//! the connection and begins none of its waiting requests.
+//! A connection of a lane. Reading and writing have separate locks. While replies wait for the
+//! peer, the lane reads nothing from the connection and begins none of its waiting requests.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -56,7 +55,8 @@ pub(crate) struct Connection {
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Number of the connection's list in the lane's queue, which stores this field, or [`NO_LIST`].
+    /// Number of the connection's list in the lane's fair queue, or [`NO_LIST`]. Written by the
+    /// queue.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     /// The announced code sets as bits; 0 before the announcement.
@@ -148,7 +148,7 @@ impl Connection {
         if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
-    /// Makes no system call if `priority` was set last.
+    /// Makes no system call if the last call set the same priority.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -182,12 +182,10 @@ impl Connection {
         self.state.has(Flag::Congested, Ordering::Acquire)
     }
 
-    /// Called by the thread that has read the request.
     pub(crate) fn record_hand_over(&self) {
         self.state.set_relaxed(Flag::HandedOver);
     }
 
-    /// Called by the thread that reads.
     #[inline]
     pub(crate) fn has_handed_over(&self) -> bool {
         self.state.has(Flag::HandedOver, Ordering::Relaxed)
@@ -209,18 +207,16 @@ impl Connection {
         self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
     }
 
-    /// Unread bytes may be in the stream before its end.
     pub(crate) fn record_hang_up(&self) {
         self.state.set(Flag::HungUp);
     }
 
-    /// If true, a thread must read the stream to its end, even if a read does not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Returns false if a thread has yet to handle an earlier call of the readiness callback.
+    /// Returns false if an earlier report has not been handled.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
@@ -250,8 +246,8 @@ impl Connection {
         )
     }
 
-    /// Returns the time since the last complete message in whole seconds; if none has arrived, the exact time since the
-    /// connection was accepted.
+    /// Returns the time since the last complete message in whole seconds or, if none has arrived,
+    /// the exact time since the connection was accepted.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -264,7 +260,8 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if the connection is retired or another thread retires it.
+    /// Returns false if an idle close has begun, or if the connection is retired and no thread uses
+    /// it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
@@ -290,13 +287,11 @@ impl Connection {
         }
     }
 
-    /// Returns true if the caller must put the connection on the lane's ready list.
     #[cold]
     pub(in crate::server) fn begin_listing(&self, cause: ReadCause) -> bool {
         self.listing.begin(cause)
     }
 
-    /// Returns the cause of reading, or `None` if the connection was not on the list.
     #[cold]
     pub(in crate::server) fn take_listing(&self) -> Option<ReadCause> {
         self.listing.take()

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// Returns a handle to the memory of the slice, which may outlive the message.
+/// Returns octets equal to the slice, which may share its memory.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
 const MAX_CHUNKS: usize = 8;
@@ -108,7 +108,8 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes the bytes that it has sent.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes as many
+    /// bytes as it returns.
     pub(crate) fn send<E>(
         &mut self,
         max_bytes: usize,

@@ -32,7 +32,8 @@ impl StallDetector {
         self.fragments.note(oldest, now);
     }
 
-    /// If there is unread input and no thread has read since the last call, the delay counts as the server's.
+    /// Restarts the times if there is unread input and no thread has read since the last call: then
+    /// the server causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {

@@ -21,9 +21,7 @@ pub(super) enum ConnectionState {
     ShutDown = 1,
     Draining = 2,
     Closed = 3,
-    /// If another thread uses the connection, the state becomes `Open` again.
     IdleClosing = 4,
-    /// The peer was sent CloseConnection, which says that unanswered requests did not run.
     IdleClosed = 5,
 }
 
@@ -68,8 +66,7 @@ impl ConnectionState {
 const STATE: u32 = 7;
 const SHUT_DOWN: u32 = 1;
 const VACATED: u32 = 2;
-/// Set in the states of a connection that is retired because its peer is idle. `Vacate` clears this bit if the last
-/// message was queued before.
+/// Bit of the states of a connection that is closed because its peer is idle. `Vacate` clears it.
 const IDLE: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,14 +77,13 @@ pub(super) enum Flag {
     HungUp = 1 << 4,
     /// The peer has closed its sending direction.
     PeerHalfClosed = 1 << 5,
-    /// A thread of another lane will send the reply. Set by the reading thread.
+    /// A request was handed to a thread of another lane, which sends the reply.
     HandedOver = 1 << 6,
     ReportPending = 1 << 7,
 }
 
-/// Rare events write the word by sequentially consistent operations. A thread that sees a change therefore sees all
-/// that its writer wrote before. Changes of the word and of the counts of waiting requests have one total order.
-/// [`set_relaxed`](Self::set_relaxed) gives neither guarantee.
+/// Apart from [`set_relaxed`](Self::set_relaxed), all writes are sequentially consistent. Changes
+/// of the word and of the counts of waiting requests therefore have one total order.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
@@ -106,7 +102,6 @@ impl StateWord {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// The load is `Acquire`: the caller sees what the thread wrote before it shut the stream down.
     #[inline]
     pub(super) fn is_shut_down(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0

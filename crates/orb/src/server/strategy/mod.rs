@@ -1,7 +1,5 @@
-//! The dispatch architectures, which decide the threads that read, run and answer the requests of a lane.
-//!
-//! The trait [`Architecture`] has the operations in which architectures differ. A new architecture needs a file in this
-//! folder, a variant of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
+//! The dispatch architectures, which decide the threads that read, run and answer the requests of a
+//! lane.
 
 pub(super) mod burst;
 #[cfg(feature = "core-pool")]

@@ -37,7 +37,7 @@ impl ThreadPerConnection {
         }
     }
 
-    /// Returns false if the maximum is reached, or if the thread cannot be started.
+    /// Returns false if no thread was started for the connection.
     fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,

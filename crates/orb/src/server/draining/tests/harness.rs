@@ -23,7 +23,7 @@ const REPLY: usize = 100;
 /// A GIOP 1.2 request: a message header and 4 bytes.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
-/// An event of a drain; a number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
+/// A number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
 /// the thread leaves the request. `Hold` parks the request, and `Again` continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {

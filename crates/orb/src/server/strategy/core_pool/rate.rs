@@ -1,15 +1,11 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
-//! Time is an argument.
 //!
 //! A request is due `distance` after the request before it, and may run up to the task's jitter
 //! earlier. An earlier request waits until then, which is its turn. While it waits, all further
 //! requests that arrive early are refused.
 //!
-//! [`Rate`] decides. [`TaskRate`] shares it between threads: a change moves or ends the wait of a
-//! request at any thread. [`RateWait`] is the right to wait.
-//!
-//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin, also across
-//! changes of the rate. At most one request of a task waits.
+//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
+//! request of a task waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +16,6 @@ use corelane_sys::lock::{LockScope, PiMutex};
 use super::Mailbox;
 use crate::rt::core_config::{TaskBinding, TaskRules};
 
-/// The decision about a request of a task with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateVerdict {
     /// The request runs now.
@@ -48,7 +43,6 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Rate {
-    /// Decides about a request that arrives at the time `now`.
     fn arrive(&mut self, now: u64) -> RateVerdict {
         let (Some((distance, jitter)), Some(before)) = (self.bounds, self.waiting.max(self.last)) else {
             self.last = Some(now);
@@ -86,13 +80,12 @@ impl Rate {
         self.last = self.last.max(self.waiting.take());
     }
 
-    /// Ends the wait of the request, which does not run. The next request may arrive at its time.
+    /// Ends the wait of the request, which does not run. The next request may take its turn.
     fn cancel_wait(&mut self) {
         self.waiting = None;
     }
 }
 
-/// The rate of one task, which all threads that serve the task share.
 #[derive(Debug)]
 pub(super) struct TaskRate(PiMutex<SharedRate>);
 
@@ -102,7 +95,6 @@ struct SharedRate {
     waiter: Option<Arc<Mailbox>>,
 }
 
-/// The decision whether the rate of a task permits a request.
 pub(super) enum RateAdmission {
     /// The request runs now.
     Runs,
@@ -124,13 +116,11 @@ impl std::fmt::Debug for SharedRate {
 }
 
 impl TaskRate {
-    /// Creates the rate of a task that has begun no request.
     pub(super) fn new() -> Arc<Self> {
         let rate = Rate { bounds: None, last: None, waiting: None };
         Arc::new(TaskRate(PiMutex::new("task rate", LockScope::Lane, SharedRate { rate, waiter: None })))
     }
 
-    /// Decides about a request that arrives at the time `now`.
     pub(super) fn arrive(self: &Arc<Self>, now: Duration) -> RateAdmission {
         let verdict = self.0.lock().rate.arrive(nanos(now));
         match verdict {
@@ -193,7 +183,7 @@ impl RateWait {
             end(&mut shared.rate);
             shared.waiter.take()
         };
-        // The last handle frees a descriptor, without the lock.
+        // The drop of the last handle frees a descriptor, and must not happen under the lock.
         drop(waiter);
     }
 }

@@ -1,5 +1,4 @@
-//! The decisions of a core pool: which thread serves which connection on which core. Pure: the
-//! roster knows neither clocks, nor sockets, nor threads.
+//! The decisions of a core pool: which thread serves which connection on which core.
 //!
 //! ```text
 //!              bind                     finish
@@ -21,7 +20,6 @@ use crate::rt::core_config::{CorePoolCounts, TaskBinding};
 /// The number of a thread in its pool.
 pub(super) type ThreadNumber = usize;
 
-/// The present duty of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duty {
     /// The thread sleeps on its home core.
@@ -33,7 +31,6 @@ pub(super) enum Duty {
     GiveUp,
 }
 
-/// The decision about a connection whose next message belongs to a task, or about a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BindDecision {
     /// This sleeping thread serves. It may be a thread of another core.
@@ -46,7 +43,8 @@ pub(super) enum BindDecision {
     Occupied,
     /// No thread is free, so a thread without a task runs the request.
     Exhausted,
-    /// The task is not in the set of tasks, so a thread without a task runs the request.
+    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
+    /// the request.
     NoTask,
 }
 
@@ -72,7 +70,6 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the task that the thread serves.
     fn task(&self) -> Option<u64> {
         match self.place {
             Place::Bound { binding, .. } => Some(binding.task),
@@ -81,7 +78,6 @@ impl Entry {
     }
 }
 
-/// The threads of a core pool, and the set of its tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Roster {
     threads: Vec<Entry>,
@@ -122,7 +118,6 @@ impl Roster {
         }
     }
 
-    /// Decides about the connection with this id, whose next message belongs to a task.
     pub(super) fn bind(&mut self, task: u64, connection: u64) -> BindDecision {
         let of_connection =
             |entry: &Entry| matches!(entry.place, Place::Bound { connection: Some(of), .. } if of == connection);
@@ -192,7 +187,7 @@ impl Roster {
         own.or_else(most).map(|(number, _)| number)
     }
 
-    /// Takes back [`BindDecision::Start`], because the thread could not be started.
+    /// Reverts [`BindDecision::Start`], because the thread could not be started.
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
@@ -202,7 +197,6 @@ impl Roster {
         }
     }
 
-    /// Ends the binding of a thread, which sleeps from now on.
     pub(super) fn finish(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
@@ -235,12 +229,11 @@ impl Roster {
         changed
     }
 
-    /// Ends all binding: from now on no connection is bound.
+    /// From now on, no thread is bound to a connection or a message.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Returns the present duty of a thread.
     pub(super) fn duty(&self, number: ThreadNumber) -> Duty {
         match self.threads.get(number).map(|entry| entry.place) {
             Some(Place::Bound { binding, ends: false, .. }) => Duty::Serve(binding),
@@ -249,12 +242,10 @@ impl Roster {
         }
     }
 
-    /// Returns the core on which a thread sleeps.
     pub(super) fn home(&self, number: ThreadNumber) -> usize {
         self.threads.get(number).map_or(0, |entry| entry.home)
     }
 
-    /// Counts a request of a task for which there is no thread.
     pub(super) fn count_not_bound(&mut self) {
         self.counts.not_bound += 1;
     }
@@ -264,18 +255,15 @@ impl Roster {
         self.counts.foreign += 1;
     }
 
-    /// Counts a request that arrived too early and waits.
     pub(super) fn count_delayed(&mut self) {
         self.counts.delayed += 1;
     }
 
-    /// Counts a request above the rate of its task.
     pub(super) fn count_refused(&mut self, is_oneway: bool) {
         let count = if is_oneway { &mut self.counts.dropped } else { &mut self.counts.refused };
         *count += 1;
     }
 
-    /// Counts a job that used more than its budget.
     pub(super) fn count_overrun(&mut self, overrun: JobOverrun) {
         self.counts.over_budget += 1;
         self.counts.demoted += u64::from(overrun.is_demoted);
@@ -294,14 +282,12 @@ mod tests {
     use super::*;
 
     const MAX_THREADS: usize = 3;
-    /// Three events can fill the pool, and two more can end and begin bindings.
     const DEPTH: usize = 6;
 
     fn binding(task: u64, core: usize) -> TaskBinding {
         TaskBinding::new(task, core, 10)
     }
 
-    /// The sets of tasks between which the pool changes.
     fn sets() -> [Vec<TaskBinding>; 3] {
         [vec![], vec![binding(1, 1), binding(2, 1)], vec![binding(2, 0), binding(1, 1)]]
     }
@@ -371,7 +357,6 @@ mod tests {
             assert_eq!(changed, (0..before.len()).filter(differs).collect::<Vec<_>>());
         }
 
-        /// Checks every thread's duty against the connections and the tasks.
         fn check(&self) {
             for (number, serving) in self.serving.iter().enumerate() {
                 let expected = match serving {
@@ -387,9 +372,8 @@ mod tests {
         }
     }
 
-    /// Tries all orders of events up to a depth: bindings of three connections and single messages
-    /// for two tasks, with threads that start and threads that do not, ends of bindings, and changes
-    /// of the tasks.
+    /// Tries all orders of events up to a depth: bindings, single messages, threads that cannot be
+    /// started, ends of bindings, and changes of the tasks.
     #[test]
     fn duties_follow_connections_and_tasks_in_all_orders() {
         fn explore(seen: &Observed, depth: usize, orders: &mut u64) {
