@@ -71,7 +71,6 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Resumes accepting if an error had stopped it.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {

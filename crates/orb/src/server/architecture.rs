@@ -30,7 +30,6 @@ pub(crate) enum MessagePlacement {
     Elsewhere { reads_on: bool },
 }
 
-/// The operations in which dispatch architectures differ.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
 

@@ -26,7 +26,6 @@ impl BegunReplies {
     /// Creates the instance at the first call. Returns `None` if the kernel refuses it.
     fn epoll(&self) -> Option<&Epoll> {
         if self.epoll.get().is_none() {
-            // If another thread has set an instance, this one is dropped.
             let _ = self.epoll.set(Epoll::new().ok()?);
         }
         self.epoll.get()

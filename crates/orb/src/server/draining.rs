@@ -263,7 +263,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
-        // A connection that is not congested has no deferred requests, and the thread that sends on
+        // A connection that is not congested has no deferred requests, and a thread that sends on
         // it may hold the output lock.
         if connection.is_congested() {
             #[cfg(feature = "replies-first")]

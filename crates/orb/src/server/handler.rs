@@ -42,7 +42,6 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     #[cfg(feature = "replies-first")]
     fn operation_hash(&self, header: &Header, octets: &[u8]) -> Option<u64>;
 
-    /// True once the ORB has had a thread pool or a POA with priorities.
     fn has_priorities(&self) -> bool;
 
     /// Closes an idle or draining connection of any lane; returns false if no connection may be closed.

@@ -47,7 +47,6 @@ use crate::rt::protocol::Protocol;
 use crate::thread_context::LaneIdentity;
 
 const WAKE: u64 = u64::MAX;
-/// Bit of the epoll tokens of listeners.
 pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
 /// The kernel's default for the maximum length of a listener's backlog.
@@ -366,7 +365,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns `None` if the connection is retired.
     #[inline]
     pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
         self.connections.get(connection.handle.0, connection.handle.1)
@@ -470,7 +468,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the calling thread must read the next message of the connection.
     #[inline]
     fn read_message<H: RequestHandler>(
         &self,
@@ -745,7 +742,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.memory_budget.was_used()
     }
 
-    /// `None` if the lane's configuration sets no scheduling.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }

@@ -18,7 +18,6 @@ pub(crate) struct MemoryBudget {
     connections: AtomicUsize,
     total: ByteBudget,
     running: ByteBudget,
-    /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
     shedding_requested: AtomicBool,
     #[cfg(feature = "replies-first")]
@@ -35,9 +34,7 @@ pub(crate) struct MemoryUse {
     is_written_off: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
-    /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
-    /// Number of bytes that count in [`MemoryBudget::unread`].
     #[cfg(feature = "replies-first")]
     unread: AtomicUsize,
 }
@@ -222,8 +219,8 @@ impl MemoryUse {
         }
     }
 
-    /// Returns the number of bytes that counted. Returns `None` if it was 0, or if another call has written the memory
-    /// off.
+    /// Stops counting the connection's memory. Returns the number of bytes that were counted;
+    /// `None` if it was 0, or if another call has written the memory off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let total = &self.memory_budget.total;
         let take = || {

@@ -38,7 +38,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.resume_deferred(context);
     }
 
-    /// A [`step`](Self::step) while there are begun replies.
     #[cold]
     #[inline(never)]
     pub(super) fn step_beside_begun<H: RequestHandler>(

@@ -32,7 +32,6 @@ pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
 
 enum Polled {
     Event(EpollEvent),
-    /// The field is true if more input may have arrived.
     Message(bool),
     Nothing,
 }

@@ -220,8 +220,9 @@ impl Worker {
         }
     }
 
-    /// A small message is copied to the worker's buffer, and the connection keeps the buffer. A large message keeps the
-    /// buffer, and the bytes behind it (`surplus`) are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
+    /// Separates a message from the bytes behind it (`surplus`). A small message is copied to the
+    /// worker's buffer, and the connection keeps the buffer. A large message keeps the buffer, and
+    /// the bytes behind it are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
     /// allocated for the copy.
     #[cold]
     fn split_off(
@@ -332,7 +333,6 @@ impl Worker {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Returns true if the thread holds the read lock of the connection whose message it has read.
     #[cfg(feature = "replies-first")]
     pub(super) fn keeps_read_lock(&self) -> bool {
         #[cfg(feature = "core-pool")]
@@ -461,8 +461,8 @@ impl Worker {
     }
 
     /// Passes a large message to the handler. A servant may keep octets of the message without a
-    /// copy. Returns false if the connection must be retired, and the message's buffer if no octets
-    /// are kept and the buffer may be used again.
+    /// copy. The first result is false if the connection must be retired. The second is the
+    /// message's buffer, unless octets are kept or the buffer is too large.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]

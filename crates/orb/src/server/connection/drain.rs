@@ -148,8 +148,7 @@ impl Connection {
     }
 
     /// Advances the drain of a retired connection without blocking; does nothing while a thread
-    /// uses the connection. A peer that has closed its sending direction gets its replies before
-    /// the last message.
+    /// uses the connection.
     #[cold]
     pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
         if !self.is_vacated() {

@@ -36,7 +36,6 @@ pub(crate) enum CloseAction {
     EndWriting,
     Read,
     Wait,
-    /// Shut the stream down in both directions.
     Abort,
     Done,
 }
@@ -57,8 +56,7 @@ pub(crate) enum CloseOutcome {
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// When the peer reads, the deadline moves to this time later. `None` if reading does not move
-    /// the deadline.
+    /// Time from a read by the peer to the new deadline; `None` if reads do not move the deadline.
     renewed_timeout: Option<Duration>,
     sent: bool,
     peer_half_closed: bool,

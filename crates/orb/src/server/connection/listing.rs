@@ -1,5 +1,5 @@
 //! The entry of a connection on its lane's ready list. A connection that is not retired has at most
-//! one, because a connection with endless input would otherwise fill the list.
+//! one entry, because a connection with endless input would otherwise fill the list.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -176,7 +176,6 @@ impl Connection {
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 
-    /// The lane reads nothing from a congested connection.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.state.has(Flag::Congested, Ordering::Acquire)
@@ -232,7 +231,6 @@ impl Connection {
         }
     }
 
-    /// Returns `None` if the connection must not be evicted.
     #[cold]
     pub(crate) fn eviction_rank(&self, now: u32) -> Option<EvictionRank> {
         if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
@@ -278,7 +276,6 @@ impl Connection {
         &self.memory_use
     }
 
-    /// Makes a thread of the lane close connections if they hold more memory than the budget.
     fn shed_if_over_budget(&self) {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()

@@ -71,7 +71,6 @@ pub(super) struct WriteState {
     pub(super) progress_at: Monotonic,
     /// Requests that must not begin before the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
-    /// Set when the graceful close begins.
     pub(super) closing: Option<GracefulClose>,
     /// True while `deferred` has a request that waits for memory of the lane.
     #[cfg(feature = "replies-first")]
@@ -103,7 +102,6 @@ pub(crate) enum SendResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     ConnectionLost,
-    /// The graceful close has begun.
     Closing,
     WriteTimedOut,
 }

@@ -17,7 +17,7 @@ pub(crate) struct ReadState {
     /// `None` while the reading thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
     /// True if the last read took all input, so that epoll will report new input. A read that does
-    /// not fill the buffer counts as such a read.
+    /// not fill the buffer counts as taking all input.
     pub(crate) is_drained: bool,
     pub(crate) is_over: bool,
 }
@@ -28,8 +28,9 @@ impl Connection {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// `message` and `oldest` are as in `StallDetector::record`. `held` is the memory in bytes that
-    /// all incomplete messages use.
+    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the
+    /// number and the size in bytes of the oldest message whose fragments are incomplete. `held` is
+    /// the memory in bytes that all incomplete messages use.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();

@@ -24,16 +24,14 @@ struct ReceiveProgress {
 }
 
 impl StallDetector {
-    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the number and the size
-    /// in bytes of the oldest message whose fragments are incomplete.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Restarts the times if there is unread input and no thread has read since the last call: then
-    /// the server causes the delay.
+    /// Restarts the times if there is unread input and no thread has read since the last call,
+    /// because the server causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open = 0,
-    /// The stream is shut down. The connection is not retired, and threads may use it.
     ShutDown = 1,
     Draining = 2,
     Closed = 3,
@@ -62,7 +61,6 @@ impl ConnectionState {
     }
 }
 
-/// The bits of the [`ConnectionState`].
 const STATE: u32 = 7;
 const SHUT_DOWN: u32 = 1;
 const VACATED: u32 = 2;
@@ -75,7 +73,6 @@ pub(super) enum Flag {
     Congested = 1 << 3,
     /// A thread must read the stream to its end, even if a read does not fill the buffer.
     HungUp = 1 << 4,
-    /// The peer has closed its sending direction.
     PeerHalfClosed = 1 << 5,
     /// A request was handed to a thread of another lane, which sends the reply.
     HandedOver = 1 << 6,

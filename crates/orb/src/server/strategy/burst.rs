@@ -93,7 +93,6 @@ struct BurstStatistics {
 }
 
 impl BurstStatistics {
-    /// The arguments are the present values of the fields of [`BurstMode`].
     fn record_tick(&mut self, served: u32, others: u32, is_runner_idle: bool) {
         let (new, foreign) = (served.wrapping_sub(self.served), others.wrapping_sub(self.others));
         let first = self.ticks == 0;

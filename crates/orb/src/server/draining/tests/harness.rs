@@ -24,7 +24,8 @@ const REPLY: usize = 100;
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
 /// A number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
-/// the thread leaves the request. `Hold` parks the request, and `Again` continues it.
+/// the thread that ran the request releases the connection. `Hold` parks the request, and `Again`
+/// continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
     End,

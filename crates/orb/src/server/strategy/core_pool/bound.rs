@@ -120,7 +120,6 @@ pub(super) struct BoundConnection<S, H> {
     pub(super) lane: Arc<Lane<S>>,
     pub(super) handler: Arc<H>,
     pub(super) connection: Arc<Connection>,
-    /// The object key of the task.
     pub(super) key: Box<[u8]>,
 }
 

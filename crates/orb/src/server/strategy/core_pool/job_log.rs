@@ -39,7 +39,6 @@ pub(super) struct TaskMeter {
 #[derive(Debug, Default)]
 pub(super) struct TaskMeters(BTreeMap<u64, Arc<TaskMeter>>);
 
-/// The start of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobStart {
     at: Monotonic,
@@ -52,7 +51,6 @@ struct JobRing {
     capacity: usize,
     /// The record with the number `n` is at `n` modulo the capacity.
     records: Vec<CoreJob>,
-    /// Number of the next record.
     next: u64,
 }
 

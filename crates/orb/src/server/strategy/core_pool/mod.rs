@@ -66,7 +66,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Native priority of sleeping threads: the lowest fixed priority.
 const RESTING_PRIORITY: u8 = 1;
 
-/// Native priority of the job with the earliest deadline.
+/// Highest native priority of a job with a deadline.
 pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 #[derive(Clone, Debug)]
@@ -103,12 +103,10 @@ struct SharedPool {
 struct PoolState {
     roster: Roster,
     meters: TaskMeters,
-    /// The threads in the order of their numbers.
     seats: Vec<Seat>,
     handles: Vec<JoinHandle<()>>,
     /// The cores on which the kernel lets no thread run at present.
     lost_cores: BTreeSet<usize>,
-    /// The rates of the tasks that have one, by task.
     rates: BTreeMap<u64, Arc<TaskRate>>,
     order: DeadlineOrder,
     /// Reused memory for the threads whose levels have changed.
@@ -158,7 +156,6 @@ struct ServedTask {
 enum TaskThread {
     /// This thread runs the message, and serves the connection from now on.
     Connection(Arc<Mailbox>),
-    /// This thread runs the message.
     Message(Arc<Mailbox>),
     /// A thread without a task runs the message, because the pool has no free thread.
     Exhausted,
@@ -459,7 +456,6 @@ impl SharedPool {
         }
     }
 
-    /// Records that a request of a task runs without its core and priority.
     #[cold]
     fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
         self.state.lock().roster.count_not_bound();

@@ -91,7 +91,6 @@ pub(super) struct TaskRate(PiMutex<SharedRate>);
 
 struct SharedRate {
     rate: Rate,
-    /// The thread at which a request waits for its turn.
     waiter: Option<Arc<Mailbox>>,
 }
 
@@ -171,7 +170,6 @@ impl RateWait {
         shared.rate.turn().map(Duration::from_nanos)
     }
 
-    /// Ends the wait. The request runs now.
     pub(super) fn end(mut self) {
         self.finish(Rate::end_wait);
     }
@@ -284,7 +282,6 @@ mod tests {
         update(&mut rates, &[binding(7, None)], &[]);
         update(&mut rates, &with_rate, &[]);
         assert!(matches!(rates[&7].arrive(nanos(1_099)), RateAdmission::Waits(_)));
-        // The rate ends with the task.
         update(&mut rates, &[], &[8]);
         assert!(rates.is_empty());
     }

@@ -17,7 +17,6 @@
 use crate::job_budget::JobOverrun;
 use crate::rt::core_config::{CorePoolCounts, TaskBinding};
 
-/// The number of a thread in its pool.
 pub(super) type ThreadNumber = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +25,8 @@ pub(super) enum Duty {
     Sleep,
     /// The thread serves a connection or a message, at the core and priority of this task.
     Serve(TaskBinding),
-    /// The task of the thread's connection or message has ended. The thread gives the connection up at
-    /// the next message boundary, or does not run the message.
+    /// The task of the thread's connection or message has ended. The thread must return the
+    /// connection to the lane, or must not run the message.
     GiveUp,
 }
 
