@@ -32,7 +32,8 @@ impl ConnectionBand {
         ConnectionBand(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
-    /// Returns `None` for threads without a real-time priority, and if the mapping has no value.
+    /// Returns the highest priority of a range, or the CORBA priority of a native priority. Returns
+    /// `None` for threads without a real-time priority, and if the mapping has no value.
     pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
         match self.range() {
             Some((_, high)) => Priority::new(high),

@@ -211,7 +211,7 @@ impl RtOrb {
     }
 
     /// Returns the mutex with the name `name`, and creates it if there is none. The flag is true if
-    /// this call created the mutex. A name is known in one ORB.
+    /// this call created the mutex. Two ORBs share no names.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

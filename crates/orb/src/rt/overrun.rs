@@ -21,7 +21,6 @@ use crate::servant::ServerCall;
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// `None` if the configuration does not lower priorities.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }

@@ -1,4 +1,4 @@
-//! A thread has one CORBA priority for each ORB.
+//! The CORBA priorities of threads. A thread has one priority for each ORB.
 
 use std::cell::{Cell, RefCell};
 
