@@ -22,7 +22,7 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of abandoned calls whose replies a connection may still receive.
+/// Maximum number of abandoned calls on a connection whose replies have not arrived.
 const MAX_ABANDONED: u32 = 8;
 
 /// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in the results share
@@ -86,7 +86,6 @@ impl OnewayBuffer {
     }
 }
 
-/// A complete message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
     /// A message at the front of the receive buffer: its header and its length in bytes.
@@ -189,7 +188,7 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees the buffers of large messages while no call uses the connection.
+    /// Frees the buffers that a large message made grow.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -528,9 +527,10 @@ impl ClientConnection {
         }
     }
 
-    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large part of the reply
-    /// has arrived, frees it and marks the connection as broken, in place of sending. After [`MAX_ABANDONED`] abandoned
-    /// replies the connection counts as broken.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large
+    /// part of the reply has arrived, frees it and marks the connection as broken instead of
+    /// sending. If more than [`MAX_ABANDONED`] replies are abandoned, the connection counts as
+    /// broken.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -638,7 +638,6 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins with a reply that is, or may be, the reply to request `id`.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();

@@ -1,4 +1,4 @@
-//! The client context of an ORB.
+//! The client context of an ORB: the state that its references and connections share.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -232,8 +232,8 @@ impl MonitorInner {
         }
     }
 
-    /// If the usage period is over, monitors the unmonitored connections with few calls again. Returns true if
-    /// unmonitored connections remain.
+    /// If the usage period is over, resumes the monitoring of connections with few calls. Returns
+    /// true if unmonitored connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
         if over {
@@ -310,7 +310,6 @@ impl MonitoredStream {
         calls
     }
 
-    /// Called once every [`BUSY_CALLS`] calls.
     #[cold]
     fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);

@@ -53,7 +53,6 @@ pub(crate) struct MultiplexedConnection {
 
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The memory in which requests are written.
     pub(crate) memory: Vec<u8>,
     pub(crate) announced: Option<CodeSets>,
     /// The unsent bytes of a message that was sent in part.
@@ -96,9 +95,7 @@ impl DerefMut for SendGuard<'_> {
 #[derive(Debug)]
 struct PendingTable {
     waiting: RequestTable<Arc<PendingReply>>,
-    /// True after a caller has reported the protocol fault that ended the connection.
     is_fault_reported: bool,
-    /// True after the connection has stopped accepting requests.
     is_closed: bool,
     is_used: bool,
     idle_since: Monotonic,
@@ -322,8 +319,7 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, that
-    /// caller sends the remainder.
+    /// Sends the remainder, unless a caller has checked the sending half out. That caller sends it.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -413,7 +409,6 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Closes the sending direction of the connection, because no message can follow an incomplete one.
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
@@ -531,7 +526,7 @@ impl MultiplexedConnection {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection and returns true if no request waits for a reply.
+    /// Closes the connection if no request waits for a reply. Returns true in this case.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
@@ -561,7 +556,8 @@ impl MultiplexedConnection {
 }
 
 impl ReceiveHalf {
-    /// Copies a message of at most [`MIN_OWNED_BYTES`]; a larger message takes the buffer with it.
+    /// Takes the first message. A message of at most [`MIN_OWNED_BYTES`] bytes is copied, and a
+    /// larger message gets the buffer.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);

@@ -36,7 +36,6 @@ pub(crate) struct ReceivedReply {
     pub(crate) header: Header,
     pub(crate) octets: Octets,
     pub(crate) breaks: Vec<usize>,
-    /// The share of the ORB's memory for replies.
     pub(crate) _share: Option<MemoryShare>,
 }
 

@@ -25,8 +25,7 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// Maximum time for which a caller waits for the maintenance of its connection. The maintenance takes microseconds, but
-/// its thread may be preempted.
+/// Maximum time for which a caller waits for the maintenance of its connection.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
 #[derive(Debug)]
@@ -118,8 +117,8 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last slot is under
-    /// maintenance, waits for it, but not in a real-time band, at most [`MAX_MAINTENANCE_WAIT`] and not past `due`.
+    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last
+    /// slot is under maintenance, may wait for it, but not past `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -129,7 +128,8 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// Like [`take_idle`](Self::take_idle) for a connection with any id. The checkout borrows the pool.
+    /// Checks out a connection that no call uses, with any id; the checkout borrows the pool. If
+    /// the thread's last slot is under maintenance, may wait for it, but not past `due`.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
@@ -470,8 +470,9 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// Returns true if the error is the server's, and not due to a short attempt or to this process. `begun` and `due` are
-/// the start and the deadline of the attempt. `QuotaExceeded` is the transport's own refusal.
+/// Returns true if the error counts as a failure of the server. A time-out after a short attempt, a
+/// lack of descriptors in this process, and a refusal by the transport (`QuotaExceeded`) do not
+/// count. `begun` and `due` are the start and the deadline of the attempt.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     match error.kind() {

@@ -73,7 +73,6 @@ impl TryOrder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     order: TryOrder,
-    /// Bit set of the candidates that were tried at least once.
     tried: u64,
     /// Bit set of the candidates that did not answer in their brief time.
     timed_out: u64,
