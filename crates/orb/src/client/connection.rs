@@ -188,7 +188,6 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees the buffers that a large message made grow.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -593,9 +592,9 @@ impl ClientConnection {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Searches the input after the connection has failed. Returns the kind of the first CloseConnection or
-    /// MessageError, or `None` if the reply to request `id` comes before it. Does not wait, and ends after 64 messages,
-    /// fragments and reads.
+    /// Searches the input after the connection has failed. Returns the kind of the first
+    /// CloseConnection or MessageError; `None` if there is none, or if the reply to request `id`
+    /// precedes it. Does not wait, and ends after 64 messages, fragments and reads.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {

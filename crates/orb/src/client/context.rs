@@ -177,8 +177,8 @@ impl ClientContext {
         }
     }
 
-    /// Sends the oneway batches that are due, or all batches if `all` is true. Returns the time at which to call this
-    /// function again.
+    /// Sends the oneway batches that are due, or all batches if `all` is true. Returns the time at
+    /// which to call this function again; `None` if no batch waits.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())

@@ -1,11 +1,9 @@
-//! The hang-up monitor notices when servers close connections, so that the next request is not written to a closed
-//! connection.
+//! The hang-up monitor notices when servers close connections, so that the next request is not
+//! written to a closed connection. Each ORB has one monitor thread.
 //!
-//! Each ORB has one monitor thread.
-//!
-//! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored connection, in the time
-//! of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore suspends the
-//! monitoring of its connection.
+//! Monitoring makes each reply slower, because the kernel checks the epoll instance of the
+//! connection. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore
+//! suspends the monitoring of its connection.
 
 use std::fmt;
 use std::io;
@@ -52,7 +50,7 @@ const SPARES_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Returns the time at which to call this function again.
+    /// Returns the time at which to call this function again; `None` if no batch waits.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);

@@ -55,7 +55,6 @@ pub(crate) struct MultiplexedConnection {
 pub(crate) struct SendHalf {
     pub(crate) memory: Vec<u8>,
     pub(crate) announced: Option<CodeSets>,
-    /// The unsent bytes of a message that was sent in part.
     remainder: Vec<u8>,
     remainder_sent: usize,
     /// The last sampled `remainder_sent`, and the time since which it has not changed.
@@ -202,7 +201,7 @@ impl MultiplexedConnection {
         !self.requests.lock().is_closed
     }
 
-    /// Waits until `deadline` for the sending half.
+    /// Waits for the sending half. Returns `None` if `deadline` passes.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -595,7 +594,7 @@ mod tests {
     use super::*;
     use crate::priority_inheritance::inherits_priority;
 
-    /// A stream of replies without end; the field counts their request ids.
+    /// A stream of replies without end; the field is the next request id.
     #[derive(Debug)]
     struct Endless(AtomicU32);
 

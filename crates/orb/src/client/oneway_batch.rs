@@ -28,7 +28,8 @@ struct PendingBatch {
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Returns the time of the next call, or `None` if the buffer is empty or the connection is gone.
+/// Returns the time of the next call; `None` if the buffer is empty, or if the connection is gone
+/// or has failed.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {

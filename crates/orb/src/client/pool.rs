@@ -200,8 +200,9 @@ impl ConnectionPool {
         self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a new one if the
-    /// maximum permits it. Otherwise waits until `deadline` for a slot to be returned.
+    /// Checks out a connection whose id is at least `min_connection_id`: an idle connection, or a
+    /// new one if the maximum permits it. Otherwise waits until `deadline` for a slot to be
+    /// returned.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -391,8 +392,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Raises the calling thread to the highest priority of the pool's callers until the result is dropped. Returns
-    /// `None` if the kernel refuses.
+    /// Raises the calling thread to the highest priority of the pool's callers until the result is
+    /// dropped. Returns `None` if the priority cannot be mapped, or if the kernel refuses it.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()

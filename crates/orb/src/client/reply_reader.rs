@@ -32,7 +32,6 @@ pub(crate) struct ReplyReaders {
 #[derive(Default)]
 struct ReaderThreads {
     running: Vec<RunningReader>,
-    /// True if no further thread may start.
     stopped: bool,
 }
 

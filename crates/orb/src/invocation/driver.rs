@@ -30,7 +30,6 @@ enum CallConnection {
     Multiplexed(Arc<MultiplexedConnection>),
 }
 
-/// The driver's next step, which may block.
 enum NextAction {
     Connect,
     ConnectAt(Monotonic),
@@ -170,7 +169,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// If the call's deadline would pass during the pause, the step raises the TRANSIENT exception.
+    /// If the call's deadline would pass during the pause, returns the step that raises the
+    /// TRANSIENT exception.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
         // The number may be predictable, but must differ between clients, calls and attempts.

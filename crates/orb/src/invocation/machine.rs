@@ -1,7 +1,8 @@
 //! The rules of one invocation, as a pure state machine.
 //!
-//! Invariant: the machine never repeats a request that the server may have run. A server may have run a request whose
-//! bytes were all sent or whose reply has begun, unless it states that the request did not run.
+//! Invariant: the machine never repeats a request that the server may have run. A server may have
+//! run a request whose bytes were all sent or whose reply has begun, unless the server states that
+//! the request did not run.
 
 use std::time::Duration;
 
@@ -97,7 +98,6 @@ pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     Duration::from_nanos(random % nanoseconds.saturating_add(1))
 }
 
-/// The state machine of one invocation, without clock, connections and targets.
 #[derive(Clone, Debug)]
 pub(crate) struct InvocationMachine {
     order: TryOrder,

@@ -117,7 +117,7 @@ impl Binding {
         &self.own_policies
     }
 
-    /// Records the first answer of a call on the fast path.
+    /// Binds the reference to `profile` if none of its calls has been answered before.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
         // Every calling thread reads the index, and a store would invalidate its cache line on the other cores.
