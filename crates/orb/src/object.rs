@@ -143,8 +143,6 @@ impl ObjectRef {
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 
-    /// Returns a reference to the same object whose calls have connections of their own. All other policies stay as
-    /// they are.
     pub(crate) fn with_private_connection(&self) -> Self {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { private: true, ..self.binding().own_policies().clone() };

@@ -47,7 +47,7 @@ pub(crate) struct ClientConnection {
     coarse_timeout: Duration,
     is_broken: bool,
     is_truncated: bool,
-    /// False until the server knows the connection's priority band.
+    /// True if the connection has no priority band, or if the server knows the connection's band.
     is_band_declared: bool,
     fork_generation: u64,
     pub(super) oneways: OnewayBuffer,
@@ -392,7 +392,6 @@ impl ClientConnection {
                 Err(wanted) => wanted,
             };
             if !first {
-                // A relative time would begin anew with each read, so a slow peer could prolong the call.
                 due = due.to_absolute();
             }
             first = false;
@@ -502,7 +501,6 @@ impl ClientConnection {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message of `length` bytes at the front, together with the buffer.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());

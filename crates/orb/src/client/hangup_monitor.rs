@@ -56,7 +56,6 @@ pub(crate) trait Maintained: Send + Sync {
     fn run_maintenance(&self);
 }
 
-/// The owner of a connection, which the monitor informs of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
     fn close_hung_up(&self, orb: &OrbContext);
 }
@@ -96,7 +95,6 @@ struct StreamState {
     mode: AtomicU8,
 }
 
-/// The stream of a connection that the monitor knows until this object is dropped.
 pub(crate) struct MonitoredStream {
     state: Arc<StreamState>,
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
@@ -343,7 +341,6 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored during the next calls. Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -479,7 +476,6 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // The calls before the suspension count in this period.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());

@@ -210,7 +210,6 @@ impl MultiplexedConnection {
         self.sending.try_checkout().map(|sending| SendGuard { sending, _remainder: RemainderGuard(self) })
     }
 
-    /// Returns the request's id, and the entry that gets the reply.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
         let pending = Arc::new(PendingReply::new());
         let mut requests = self.requests.lock();
@@ -519,7 +518,6 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Closes the connection and ends every waiting request with the error `lost`.
     #[cold]
     pub(crate) fn close(&self, lost: &CloseCause) {
         self.close_with(lost, |_| false);
@@ -571,7 +569,6 @@ impl ReceiveHalf {
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 }

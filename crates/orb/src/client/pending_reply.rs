@@ -101,7 +101,6 @@ impl PendingReply {
         }
     }
 
-    /// Returns `None` if the outcome is set.
     fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
         let made = Arc::new(EventFd::new()?);
         Ok(self.notify_on_reply(&made).then_some(made))

@@ -35,7 +35,6 @@ struct ReaderThreads {
     stopped: bool,
 }
 
-/// The drop removes the registration.
 pub(super) struct Registration {
     reader: Arc<ReplyReader>,
     slot: u32,
@@ -61,7 +60,6 @@ impl ReplyReaders {
         ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
-    /// Makes the reader thread of `band` read the connection. Starts the thread if the band has none.
     pub(crate) fn attach(
         &self,
         orb: &OrbContext,

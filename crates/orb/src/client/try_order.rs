@@ -77,7 +77,6 @@ pub(crate) struct Attempts {
     /// Bit set of the candidates that did not answer in their brief time.
     timed_out: u64,
     is_second_round: bool,
-    /// True if the current attempt has a [brief](AttemptTime::Brief) time.
     is_brief: bool,
 }
 

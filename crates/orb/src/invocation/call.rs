@@ -401,7 +401,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Sends the request. Returns the request id if a reply must be read.
     #[inline]
     pub(super) fn transmit(
         &mut self,

@@ -109,7 +109,6 @@ impl DeferredCall {
         self.due.latest()
     }
 
-    /// Returns false if the call is ready.
     #[cfg(feature = "any")]
     pub(crate) fn notify_when_ready(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {

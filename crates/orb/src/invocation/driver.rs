@@ -225,7 +225,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the target, the index of the profile, and the sent request.
     pub(super) fn send_deferred(mut self) -> Result<(Arc<TargetProfiles>, usize, SentRequest), SystemException> {
         let mut output = self.machine.start();
         loop {
@@ -487,7 +486,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// The machine does not return this action in the driver's present state.
 #[cold]
 fn unreachable_step() -> Box<AttemptError> {
     Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))

@@ -126,7 +126,6 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside an upcall there is no object for the transform.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

@@ -31,7 +31,6 @@ pub(crate) enum MachineInput {
         kind: Kind,
         completed: Completion,
     },
-    /// The object is at a new target, which the driver stores.
     Forwarded {
         order: TryOrder,
     },
@@ -43,7 +42,6 @@ pub(crate) enum MachineInput {
 pub(crate) enum LastMessage {
     None,
     CloseConnection,
-    /// MessageError: the server could not read the request.
     MessageError,
     PartialReply,
 }
@@ -286,7 +284,6 @@ mod tests {
         MachineInput::ConnectionLost { bytes_sent, last_message }
     }
 
-    /// The current target has `profiles` profiles, the original target `original`.
     fn started(profiles: usize, forwarded: bool, original: usize, max_transient_retries: u8) -> InvocationMachine {
         let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
         let mut machine = InvocationMachine::new(order, forwarded, original, max_transient_retries);

@@ -194,7 +194,6 @@ impl SentRequest {
         self.pending.is_done()
     }
 
-    /// Returns false if the reply has arrived.
     #[cfg(feature = "any")]
     pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         self.pending.notify_on_reply(bell)

@@ -186,7 +186,6 @@ impl Binding {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns `None` before a collocated call has found the entry.
     #[inline]
     pub(crate) fn local_entry<T: 'static>(&self) -> Option<&T> {
         self.local_entry.get()?.get()

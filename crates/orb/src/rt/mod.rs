@@ -87,7 +87,6 @@ pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list_threads()
 }
 
-/// Runs the examples of docs/real-time.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}

@@ -31,7 +31,6 @@ pub(crate) struct RtPoa {
     bands: Option<PriorityBands>,
     /// `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// The priorities stay when an object is deactivated.
     object_priorities: ObjectPriorities,
     /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from programs that create no
     /// POA.

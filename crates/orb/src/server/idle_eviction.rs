@@ -17,7 +17,6 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search finds.
 const MAX_CANDIDATES: usize = 64;
 
 #[derive(Debug)]

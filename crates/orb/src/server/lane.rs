@@ -68,7 +68,6 @@ pub(crate) struct Lane<S> {
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     pub(super) wake: EventFd,
-    /// Empty after the lane has closed.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     protocols: PiMutex<Vec<Protocol>>,
@@ -441,7 +440,6 @@ impl<S: Architecture<S>> Lane<S> {
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
-    /// `None` in pools of the ORB's builder.
     #[cold]
     pub(super) fn lowest(&self) -> Option<Arc<Lane<S>>> {
         self.lowest.get()?.upgrade()

@@ -13,7 +13,6 @@ pub(crate) struct LaneRole {
     /// The CORBA priority of the lane, or the default priority of a pool without lanes.
     pub(crate) priority: Priority,
     pub(crate) ceiling: Option<Priority>,
-    /// True in a pool with lanes.
     pub(crate) is_lane: bool,
     pub(crate) is_highest: bool,
     pub(crate) scheduling: Option<Scheduling>,

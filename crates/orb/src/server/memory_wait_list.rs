@@ -9,7 +9,6 @@ use corelane_sys::lock::{LockScope, PiMutex};
 #[derive(Debug)]
 pub(super) struct MemoryWaits {
     connections: PiMutex<VecDeque<((u32, u32), Monotonic)>>,
-    /// Number of connections on the list, stored under the lock.
     count: AtomicUsize,
 }
 

@@ -166,7 +166,6 @@ impl<S: Architecture<S>> Lane<S> {
         Some((waiting, message))
     }
 
-    /// `waited` is the time since the message was read.
     fn must_defer<H: RequestHandler>(
         &self,
         handler: &Arc<H>,

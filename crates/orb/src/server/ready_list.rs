@@ -23,7 +23,6 @@ pub(crate) enum LaneTask {
     ShedMemory,
     Dispatch(WaitingRequest, Message),
     RunCollocated(ParkedRequest),
-    /// Run a request that the overload thread has buffered.
     DispatchBuffered {
         priority: i16,
         waiting: WaitingRequest,
@@ -191,7 +190,6 @@ impl ReadyList {
         (list.buffered, list.buffered_bytes)
     }
 
-    /// The drop of a collocated call tells its caller that the lane has stopped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }

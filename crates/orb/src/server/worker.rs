@@ -29,7 +29,7 @@ const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 pub(crate) struct Worker {
     /// A connection with an incomplete message has a buffer of its own.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the thread has taken its last work from the ready list.
+    /// True if the thread's previous step ran a task of the ready list.
     pub(crate) ran_listed_task: bool,
     /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. The header
     /// is not in `InPlace`, because reading a value just after a move stalls store forwarding

@@ -219,7 +219,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Returns `None` if the call does not wait for a reply.
     pub(crate) fn cancel(&mut self) -> Option<BlockedOn<'c>> {
         let (connection, id) = self.waiting.take()?;
         Some(self.on_no_reply(connection, id, ExchangeError::Cancelled))

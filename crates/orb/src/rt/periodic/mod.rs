@@ -271,7 +271,6 @@ impl TaskClock for SharedTask {
 /// Dropping the task [stops](Self::stop) it.
 pub struct PeriodicTask {
     shared: Arc<SharedTask>,
-    /// `None` after the thread has been joined.
     thread: Option<JoinHandle<()>>,
 }
 

@@ -175,7 +175,6 @@ impl Connection {
 
     fn advance_drain_locked(&self, writing: &mut WriteState, now: Monotonic) -> DrainProgress {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.next_action(now)) else {
-            // The replies of waiting requests are dropped.
             if self.waiting_requests.load(Ordering::SeqCst) > 0 {
                 self.close();
             }

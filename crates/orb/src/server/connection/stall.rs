@@ -19,7 +19,6 @@ pub(crate) struct StallDetector {
 struct ReceiveProgress {
     number: u64,
     bytes: usize,
-    /// `None` if no message is incomplete.
     progressed_at: Option<Monotonic>,
 }
 

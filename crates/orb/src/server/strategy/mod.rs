@@ -51,7 +51,6 @@ pub(crate) enum Strategy {
     CorePool(CorePoolThreads),
 }
 
-/// Calls a function of the architecture in the variant of a [`Strategy`].
 macro_rules! delegate {
     ($strategy:ident.$function:ident($($argument:expr),*)) => {
         match $strategy {
@@ -211,7 +210,6 @@ impl Lane {
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
     }
 
-    /// Continues a request that was parked.
     pub(crate) fn resume(&self, waiting: WaitingRequest, message: Message) {
         #[cfg(feature = "core-pool")]
         if let Strategy::CorePool(threads) = &self.strategy {

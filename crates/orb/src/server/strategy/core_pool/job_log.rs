@@ -90,7 +90,6 @@ impl JobRing {
 }
 
 impl JobLog {
-    /// `capacity` is the maximum number of records.
     pub(super) fn new(capacity: usize) -> Self {
         let ring = JobRing { capacity, ..JobRing::default() };
         JobLog { record_until: AtomicU64::new(0), ring: PiMutex::new("job records", LockScope::Lane, ring) }

@@ -254,7 +254,6 @@ impl CorePoolThreads {
         self.0.jobs.recorded(from, most)
     }
 
-    /// Returns the reason why promises are advisory; `None` if there is no reason.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.0.state.lock().refusal.clone()
     }
@@ -739,7 +738,6 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             return MessagePlacement::Elsewhere { reads_on: false };
         }
         if matches!(thread, TaskThread::None | TaskThread::Exhausted) && wait.is_some() {
-            // No thread is free at which the request could wait.
             let message = detached.take().unwrap_or_else(|| worker.detach());
             return self.0.refuse_here(lane, handler, worker, connection, &message, task);
         }
@@ -813,7 +811,6 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     while !lane.is_stopping() {
         let assignment = mailbox.assignment.lock().take();
         let Some(Assignment { waiting, message, key, wait }) = assignment else {
-            // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
             mailbox.wake.drain();
             continue;

@@ -20,9 +20,7 @@ use crate::rt::core_config::{TaskBinding, TaskRules};
 enum RateVerdict {
     /// The request runs now.
     Run,
-    /// The request waits for its turn ([`Rate::turn`]).
     Wait,
-    /// Another request waits, so this request is refused.
     Refuse,
 }
 

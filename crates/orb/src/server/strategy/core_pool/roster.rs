@@ -21,7 +21,6 @@ pub(super) type ThreadNumber = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duty {
-    /// The thread sleeps on its home core.
     Sleep,
     /// The thread serves a connection or a message, at the core and priority of this task.
     Serve(TaskBinding),
