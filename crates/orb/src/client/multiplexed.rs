@@ -176,7 +176,7 @@ impl MultiplexedConnection {
     }
 
     pub(super) fn set_registration(&self, registration: Registration) {
-        // `set` succeeds, because a connection is registered with only one reader.
+        // `set` succeeds, because a connection is registered once.
         let _ = self.registration.set(registration);
     }
 

@@ -46,7 +46,6 @@ pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
 fn save_for_other_orb(now: OrbPriority) {
     OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // The oldest entry is removed, because its ORB has probably ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }

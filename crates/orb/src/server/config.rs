@@ -170,10 +170,10 @@ pub struct PoolConfig {
     /// run other requests ([`NestedWait::Serve`]), and all other threads block
     /// ([`NestedWait::Block`]). A thread that serves one connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// How long the pool's threads poll for the next request before they sleep. Threads that run queued requests of a
-    /// half-sync pool never poll. Threads that serve several connections poll only with the feature `spin`, which is on
-    /// by default. `None` means the policy of [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default:
-    /// `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads of a
+    /// half-sync pool never poll. Threads that serve several connections poll only with the feature
+    /// `spin`, which is on by default. `None` means the policy of
+    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.

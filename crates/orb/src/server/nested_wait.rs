@@ -73,8 +73,8 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
-        // The waiting request may have lowered the thread's priority because it exceeded its declared time. The other
-        // work needs the priority of the lane.
+        // The waiting request may have lowered the thread's priority because it exceeded its
+        // declared time. Requests that run during the wait need the priority of the lane.
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();

@@ -229,7 +229,7 @@ mod tests {
                         assert_eq!((overrun.missed_releases, overrun.response.as_nanos()), (missed, response.into()));
                     }
                     let releases = jobs.last().unwrap().0 + 1;
-                    // The second job may overrun, too, because of a late wake-up.
+                    // The second job may overrun because of a late wake-up.
                     let after_last = statistics.skipped - skipped;
                     assert_eq!(statistics.started + skipped, releases);
                     assert_eq!(statistics.completed + statistics.failed, 2);

@@ -60,7 +60,8 @@ impl BurstMode {
         self.roles.shut_down();
     }
 
-    /// Supervises the burst and returns its token, or sleeps if the burst has a supervisor.
+    /// Sleeps until the present burst ends, then supervises a requested burst, if there is one, and
+    /// returns its token.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.sleep_or_supervise(TICK, || {
@@ -146,8 +147,8 @@ impl BurstMode {
         self.roles.is_active()
     }
 
-    /// Runs the burst if the calling thread is its runner. All other threads supervise the burst,
-    /// or sleep until its end.
+    /// Runs the burst if the calling thread is its runner and the burst has begun. All other
+    /// threads supervise a burst, or sleep until its end.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,

@@ -1,4 +1,4 @@
-//! A thread of a core pool that is the only reader of a connection.
+//! The work of a core-pool thread that serves the connection of a task, as its only reader.
 
 use std::os::fd::AsFd;
 use std::rc::Rc;

@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(order.jobs.len(), begun.len());
     }
 
-    /// Tries all orders in which jobs on two cores begin, move and end, with fewer levels than
-    /// jobs.
+    /// Tries orders of up to seven begins, moves and ends of jobs on two cores, with fewer levels
+    /// than jobs.
     #[test]
     fn levels_follow_the_deadlines_in_all_orders() {
         const LEVELS: u8 = 3;

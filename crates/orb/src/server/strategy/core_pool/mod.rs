@@ -159,8 +159,8 @@ enum TaskThread {
     Message(Arc<Mailbox>),
     /// A thread without a task runs the message, because the pool has no free thread.
     Exhausted,
-    /// A thread without a task runs the message, because the task is not in the pool's set, or
-    /// because the message is no job and its connection has a thread.
+    /// A thread without a task runs the message: the task is not in the pool's set, or the message
+    /// is no job and its connection cannot be bound.
     None,
 }
 
