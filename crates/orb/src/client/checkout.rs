@@ -16,7 +16,6 @@ pub(crate) struct Checkout<'p> {
 }
 
 impl Checkout<'_> {
-    /// Returns false if the buffer has no room, so that the caller must send the message.
     #[inline(never)]
     pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {

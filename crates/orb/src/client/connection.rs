@@ -63,7 +63,6 @@ pub(super) struct OnewayBuffer {
 
 pub(super) enum BufferResult {
     Full,
-    /// The message is buffered, and the ORB's list of connections with buffered oneways contains the connection.
     AlreadyListed,
     NeedsListing,
 }
@@ -88,7 +87,6 @@ impl OnewayBuffer {
 
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
-    /// A message at the front of the receive buffer: its header and its length in bytes.
     InPlace(Header, usize),
     Assembled(Box<AssembledMessage>),
 }
@@ -97,7 +95,6 @@ pub(crate) enum ReceivedMessage {
 pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
     pub(crate) message: Vec<u8>,
-    /// Positions in `message` at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
 }
 
@@ -412,7 +409,6 @@ impl ClientConnection {
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // `waited` is false at the maximum depth of nested upcalls.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -511,7 +507,6 @@ impl ClientConnection {
         if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
             self.received.room(length, &self.spares);
         }
-        // This cannot fail, because the buffer holds fewer bytes than before.
         let _ = self.account_memory();
         taken
     }
@@ -573,7 +568,6 @@ impl ClientConnection {
         self.abandoned > 0
     }
 
-    /// Returns true if the connection failed after it had sent a part of the last request.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -651,7 +645,6 @@ impl Drop for ClientConnection {
         // In a forked child process, the parent process uses the connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // Bytes that the transport does not accept at once are lost.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

@@ -262,7 +262,6 @@ impl MonitorInner {
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// After this failure, callers notice a hang-up when a call fails.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -295,7 +294,6 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
-    /// Returns the number of calls including this one, wrapping.
     #[inline]
     pub(crate) fn count_call(&mut self) -> u32 {
         let calls = self.calls().wrapping_add(1);
@@ -542,7 +540,6 @@ pub(super) mod tests {
         assert!(!fixture.monitored.ensure_monitored());
     }
 
-    /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT.
     pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
         let here = u32::from_ne_bytes([127, 0, 0, 1]);

@@ -66,7 +66,6 @@ pub(crate) struct SendGuard<'m> {
     _remainder: RemainderGuard<'m>,
 }
 
-/// The drop asks the reader to send the remainder of a message.
 struct RemainderGuard<'m>(&'m MultiplexedConnection);
 
 impl Drop for RemainderGuard<'_> {
@@ -102,7 +101,6 @@ struct PendingTable {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// All input has been read. Epoll will report further input.
     Drained,
     /// The connection may have more input, which epoll may not report again.
     More,
@@ -176,7 +174,6 @@ impl MultiplexedConnection {
     }
 
     pub(super) fn set_registration(&self, registration: Registration) {
-        // `set` succeeds, because a connection is registered once.
         let _ = self.registration.set(registration);
     }
 
@@ -201,7 +198,6 @@ impl MultiplexedConnection {
         !self.requests.lock().is_closed
     }
 
-    /// Waits for the sending half. Returns `None` if `deadline` passes.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -240,7 +236,6 @@ impl MultiplexedConnection {
         drop(request);
     }
 
-    /// Returns true at the first call.
     #[cold]
     pub(crate) fn claim_fault_report(&self) -> bool {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
@@ -321,7 +316,6 @@ impl MultiplexedConnection {
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            // On an error the sending half is closed, and the reader notices the end of the connection.
             let _ = self.send_remainder(&mut sender, Wait::Now);
         }
     }
@@ -523,7 +517,6 @@ impl MultiplexedConnection {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits for a reply. Returns true in this case.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();

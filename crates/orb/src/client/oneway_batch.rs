@@ -98,7 +98,6 @@ mod tests {
         std::thread::scope(|scope| {
             let acceptor = &listener;
             scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
-            // The drop lets the reading thread end even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
                 call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();

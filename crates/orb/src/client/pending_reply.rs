@@ -106,7 +106,6 @@ impl PendingReply {
         Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Returns false if the outcome is set.
     pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {

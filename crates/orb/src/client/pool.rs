@@ -41,7 +41,6 @@ pub(crate) struct ConnectionPool {
     band: ConnectionBand,
     multiplexed: PiMutex<MultiplexedState>,
     multiplexed_ready: EventCount,
-    /// Index of the endpoint that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
@@ -337,8 +336,6 @@ impl ConnectionPool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
-    /// Connects to the first endpoint that answers, in the order of `endpoint_order`. Records failures and successes
-    /// for the back-off.
     fn connect_stream(
         &self,
         context: &ClientContext,
@@ -432,7 +429,6 @@ impl ConnectionPool {
                 continue;
             }
             let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
-            // A caller may have used the slot before this thread checked it out.
             if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.trim_buffers();
@@ -756,7 +752,6 @@ mod tests {
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // Bytes that the kernel's buffers accept count as progress, so the number of periods is not exact.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()

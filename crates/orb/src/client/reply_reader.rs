@@ -175,7 +175,6 @@ impl ReplyReader {
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);
-            // If epoll fails, all waiting calls get an error.
             let Ok(count) = self.epoll.wait(&mut events, timeout) else {
                 self.stop.store(true, Ordering::Release);
                 break;

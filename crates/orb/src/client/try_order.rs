@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Candidates after this number are ignored.
 pub(crate) const MAX_TRIED: usize = 64;
 
 /// Time of an attempt at one address while other addresses remain (RFC 8305, section 5).
@@ -85,7 +84,6 @@ impl Attempts {
         Attempts { order, tried: 0, timed_out: 0, is_second_round: false, is_brief: false }
     }
 
-    /// Returns `None` at the end of the second round.
     pub(crate) fn next(&mut self) -> Option<(usize, AttemptTime)> {
         let left = self.order.all() & !self.tried;
         let Some(index) = self.preferred_of(left & !self.order.backing_off).or_else(|| self.preferred_of(left)) else {

@@ -116,7 +116,6 @@ fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Returns an error which says that the call's request was not sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
         AttemptError::Failed(MachineInput::ConnectionLost { .. }, detail) => AttemptError::Failed(

@@ -375,7 +375,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // Returns the connection to its pool, from which the driver may take it.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }

@@ -52,7 +52,6 @@ pub(super) struct Driver<'r, 'c, 'a> {
     /// The call uses no connection with a lower id, because older connections may be lost.
     min_connection_id: u64,
     was_multiplexed: bool,
-    /// True if the connection that was lost last was multiplexed.
     use_multiplexed: bool,
     was_rebind_refused: bool,
     last_failure: FailureDetail,
@@ -393,7 +392,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // The call's deadline has passed, so the connection returns to its pool unused.
                 self.last_failure = detail(CallPhase::Connect, String::new());
                 MachineInput::DeadlinePassed(CallPhase::Connect)
             }
@@ -420,7 +418,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     fn input_from_error(&mut self, error: AttemptError) -> Result<MachineInput, SystemException> {
-        // All attempts together end at the call's deadline.
         self.call.due = self.call.due.to_absolute();
         match error {
             AttemptError::Refused(exception) => Err(exception),

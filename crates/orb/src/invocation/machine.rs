@@ -136,13 +136,11 @@ impl InvocationMachine {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Continues after an attempt at `profile`, in place of [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
         self.attempts.mark_tried(profile);
     }
 
-    /// Returns `output` for the target's first profile, or an exception if it has no profile.
     fn start_at(&mut self, order: TryOrder, output: impl FnOnce(usize, AttemptTime) -> MachineAction) -> MachineAction {
         (self.order, self.attempts) = (order, Attempts::new(order));
         let Some((profile, attempt_time)) = self.attempts.next() else {
@@ -242,8 +240,6 @@ impl InvocationMachine {
         MachineAction::RaiseReported
     }
 
-    /// If calls were forwarded to this target, reverts once to the original target. Otherwise raises the exception
-    /// `otherwise`.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }

@@ -90,7 +90,6 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The error makes the driver choose another connection.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }

@@ -23,7 +23,6 @@ struct ThreadPolicies {
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// A full map is cleared before the next entry is added.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
 /// Runs `body` with `policies` as the real-time client policies of the calling thread (PolicyCurrent). A policy that is

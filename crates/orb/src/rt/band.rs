@@ -47,7 +47,6 @@ impl ConnectionBand {
         if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
-    /// Returns `None` for the ordinary class, and fails if the highest priority of a range cannot be mapped.
     pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),

@@ -133,7 +133,6 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The limit of 1 s ends the loop if the test fails.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

@@ -294,7 +294,6 @@ impl RtPoa {
         .because(why)
     }
 
-    /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,

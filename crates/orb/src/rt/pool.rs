@@ -181,7 +181,6 @@ pub(super) fn start_pool(
     Ok(id)
 }
 
-/// The lists of neighbours have the lane with the highest priority first.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -235,7 +234,6 @@ fn lane_role(
     })
 }
 
-/// `None` means the ordinary class.
 fn lane_scheduling(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -331,7 +329,6 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // Another thread may have destroyed the pool since the look-up above.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }

@@ -65,7 +65,6 @@ pub enum Protocol {
 pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
     pub(crate) network_priority: bool,
-    /// `None` means the policy of the ORB.
     pub(crate) spin: Option<SpinPolicy>,
     pub(crate) io: IoClass,
 }

@@ -15,7 +15,6 @@ use crate::thread_context::ThreadpoolId;
 #[derive(Debug)]
 pub(crate) struct TaskEndpoints {
     pool: ThreadpoolId,
-    /// The addresses of the pool, which references without an endpoint have.
     shared: Vec<Endpoint>,
     addresses: Vec<Vec<Endpoint>>,
     /// The indexes of endpoints without a task. The first has been free the longest.

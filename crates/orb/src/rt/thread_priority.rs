@@ -55,7 +55,6 @@ fn save_for_other_orb(now: OrbPriority) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
-    /// The priority that the program or an upcall set.
     Set(Priority),
     /// The CORBA priority of the thread's fixed native priority, because no priority was set. A call has this priority
     /// if a lane or band of its object suits it, else none.
@@ -64,7 +63,6 @@ pub(crate) enum CallerPriority {
 }
 
 impl CallerPriority {
-    /// The flag is true if the priority is [implied](Self::Implied).
     pub(crate) fn parts(self) -> (Option<Priority>, bool) {
         match self {
             CallerPriority::Set(priority) => (Some(priority), false),

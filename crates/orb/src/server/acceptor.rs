@@ -26,7 +26,6 @@ use crate::thread_context::DEFAULT_POOL;
 pub(super) struct Delegation<S> {
     /// The accepting lane, and the number of this lane in the accepting lane's `from`.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
-    /// The lanes for which this lane accepts; the first has the number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
 }
 
@@ -111,7 +110,6 @@ impl<S: Architecture<S>> Lane<S> {
     /// that more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
-        // After an eviction, a connection must be accepted before the next eviction.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
             // The lock is released before `adopt`, which may call the program's event observer. If

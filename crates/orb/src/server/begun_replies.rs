@@ -13,7 +13,6 @@ use std::time::Duration;
 use corelane_sys::epoll::EpollEvent;
 use corelane_sys::epoll::{Epoll, Interest};
 
-/// Maximum number of connections whose replies a thread continues before it takes new work.
 #[cfg(feature = "replies-first")]
 const MAX_EVENTS: usize = 16;
 
@@ -23,7 +22,6 @@ pub(super) struct BegunReplies {
 }
 
 impl BegunReplies {
-    /// Creates the instance at the first call. Returns `None` if the kernel refuses it.
     fn epoll(&self) -> Option<&Epoll> {
         if self.epoll.get().is_none() {
             let _ = self.epoll.set(Epoll::new().ok()?);

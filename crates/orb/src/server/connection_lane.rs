@@ -13,6 +13,5 @@ pub(crate) trait ConnectionLane: Any + Send + Sync {
     /// hold now.
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool);
 
-    /// Counts a connection that begins or ends to wait for room to write.
     fn count_begun(&self, begins: bool);
 }

@@ -28,7 +28,6 @@ type ConnectionHandle = (u32, u32);
 #[derive(Debug)]
 pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
 
-/// Iterates in the order of insertion; insertion, removal and look-up take constant time.
 #[derive(Debug)]
 struct InsertionOrderedMap<T> {
     all: HashMap<ConnectionHandle, LinkedEntry<T>>,

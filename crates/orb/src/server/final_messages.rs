@@ -13,9 +13,9 @@ pub(crate) fn close_connection() -> Vec<u8> {
     message.into_buffer()
 }
 
-/// Returns MessageError. If the fault is a request that is too large, a reply with IMP_LIMIT
-/// precedes it, so that the client does not send the request again. `octets` are the bytes of the
-/// faulty message that have arrived.
+/// Returns MessageError. If the fault is a request that is too large, and its header has arrived, a
+/// reply with IMP_LIMIT precedes it, so that the client does not send the request again. `octets`
+/// are the bytes of the faulty message that have arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut messages = match fault {

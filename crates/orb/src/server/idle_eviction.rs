@@ -76,7 +76,6 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Evicts a connection of this lane, or else of another lane; returns false if none may be evicted.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()

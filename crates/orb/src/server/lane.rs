@@ -49,7 +49,6 @@ use crate::thread_context::LaneIdentity;
 const WAKE: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// The kernel's default for the maximum length of a listener's backlog.
 const MAX_BACKLOG: usize = 4096;
 
 /// Includes room to write only while the connection is congested, because a Unix socket reports
@@ -210,7 +209,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Fails if the kernel refuses a property.
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
@@ -393,7 +391,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Returns `None` if the request is deferred, or if it must not run because CloseConnection
-    /// reports it to the peer as not run.
+    /// tells the peer that it did not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
@@ -804,7 +802,6 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
         self.ready.count_begun(begins);
         #[cfg(feature = "replies-first")]
         if !begins && !self.ready.has_begun() && !self.memory_waits.is_empty() {
-            // The thread that handles this task lets waiting requests run.
             self.push(LaneTask::ShedMemory);
         }
     }

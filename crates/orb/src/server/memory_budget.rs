@@ -26,7 +26,6 @@ pub(crate) struct MemoryBudget {
     large_replies: LargeReplies,
 }
 
-/// The drop ends the counting of the connection and its memory.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
@@ -101,7 +100,6 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Returns false if the budget, or the connection's half of it, has no room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
         // The addition may make reservations of the connection's other requests fail, but none of other connections.

@@ -28,8 +28,6 @@ impl MemoryWaits {
         self.count.store(connections.len(), Ordering::SeqCst);
     }
 
-    /// Takes the connection with the longest wait, if this wait began before `since` or `since` is
-    /// `None`.
     pub(super) fn take(&self, since: Option<Monotonic>) -> Option<(u32, u32)> {
         let mut connections = self.connections.lock();
         let (handle, _) = connections.pop_front_if(|(_, began)| since.is_none_or(|since| *began < since))?;

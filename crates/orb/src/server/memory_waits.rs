@@ -184,7 +184,6 @@ impl<S: Architecture<S>> Lane<S> {
                 .is_some_and(|hash| self.memory_budget.large_replies().contains(hash))
     }
 
-    /// Returns the request if its connection closes.
     fn defer_for_memory(
         &self,
         context: &OrbContext,
@@ -212,7 +211,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns false if the connection is retired.
     fn end_memory_wait(&self, context: &OrbContext, handle: (u32, u32)) -> bool {
         let lives = self.connections.get(handle.0, handle.1).is_some_and(|connection| {
             connection.end_memory_wait();
@@ -228,7 +226,6 @@ impl<S: Architecture<S>> Lane<S> {
         connection.write_stalled_for(now) > self.config.connection_limits.write_timeout / STALLED_PART
     }
 
-    /// Ends the waits that are longer than the write time-out.
     pub(super) fn maintain_memory_waits(&self, context: &OrbContext, now: Monotonic) {
         let write_timeout = self.config.connection_limits.write_timeout;
         while let Some(handle) = self.memory_waits.take(Some(now - write_timeout)) {

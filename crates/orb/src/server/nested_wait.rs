@@ -79,7 +79,6 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
-        // A worker that is not in use must not have a role in burst mode.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);

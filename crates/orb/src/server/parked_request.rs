@@ -15,7 +15,6 @@ pub(crate) enum ResumeOn {
 
 pub(crate) struct ParkedRequest {
     pub(crate) bytes: usize,
-    /// The drop of this function abandons the request.
     pub(crate) resume: Box<dyn FnOnce(ResumeOn) + Send>,
 }
 

@@ -18,7 +18,6 @@ const MAX_HANDED_OVER: usize = 1024;
 pub(crate) enum LaneTask {
     /// [`Connection::take_listing`] returns the cause of reading.
     Read((u32, u32)),
-    /// The stream has no descriptor.
     PollStream(Arc<Connection>),
     ShedMemory,
     Dispatch(WaitingRequest, Message),
@@ -55,7 +54,6 @@ pub(super) struct ReadyList {
     count: AtomicUsize,
 }
 
-/// The unit of connections in [`ReadyList::count`].
 const BEGUN: usize = 1 << (usize::BITS / 2);
 
 #[derive(Debug, Default)]
@@ -64,7 +62,6 @@ struct TaskList {
     buffered: u32,
     buffered_bytes: u64,
     handed_over_bytes: usize,
-    /// True after the lane has stopped: no thread takes tasks any more.
     stopped: bool,
 }
 
@@ -119,12 +116,10 @@ impl ReadyList {
         let mut list = self.list.lock();
         let before = list.tasks.len();
         let result = update(&mut list);
-        // The sum wraps if the list has become shorter.
         self.count.fetch_add(list.tasks.len().wrapping_sub(before), Ordering::SeqCst);
         result
     }
 
-    /// Drops the task if the lane has stopped.
     pub(super) fn push(&self, work: LaneTask) {
         self.push_if(work, |_| true);
     }
@@ -164,7 +159,6 @@ impl ReadyList {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// The flag is true if more tasks are on the list.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }

@@ -63,7 +63,6 @@ pub(crate) enum ReadResult {
     Incomplete,
     EndOfStream,
     AlreadyEnded,
-    /// The fault, and the last message to the peer.
     Fault(PeerFault, Vec<u8>),
 }
 
@@ -269,7 +268,6 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// The bytes that have arrived stay with the connection.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -519,7 +517,6 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     }
 }
 
-/// `buffer` has the bytes that are not in fragments.
 #[cold]
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
@@ -529,7 +526,6 @@ fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connec
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Returns true if the bytes begin with a complete message, or with a header that is not valid.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))

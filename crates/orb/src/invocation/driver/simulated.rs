@@ -175,7 +175,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// `more` returns true if bytes, or the end of the stream, have arrived.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);

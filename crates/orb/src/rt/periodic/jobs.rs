@@ -83,7 +83,6 @@ pub struct PeriodicTaskStatistics {
     pub start_lateness: TimeDistribution,
 }
 
-/// The clock of a task, in nanoseconds since its origin.
 pub(super) trait TaskClock {
     fn now(&self) -> u64;
 
@@ -96,7 +95,6 @@ pub(super) trait TaskClock {
 pub(super) struct JobPlan {
     pub(super) first_release_at: u64,
     pub(super) period: u64,
-    /// Time from a release to the deadline of its job.
     pub(super) deadline: u64,
     pub(super) max_jobs: u64,
 }
@@ -201,7 +199,6 @@ mod tests {
         let mut job = |job: &PeriodicJob| {
             jobs.push((job.number(), job.skipped()));
             clock.now.set(clock.now.get() + left.next().unwrap());
-            // Jobs with odd numbers fail.
             job.number().is_multiple_of(2)
         };
         run_jobs(&plan(lengths.len() as u64), clock, &statistics, &mut job, overrun_rule);
@@ -229,7 +226,6 @@ mod tests {
                         assert_eq!((overrun.missed_releases, overrun.response.as_nanos()), (missed, response.into()));
                     }
                     let releases = jobs.last().unwrap().0 + 1;
-                    // The second job may overrun because of a late wake-up.
                     let after_last = statistics.skipped - skipped;
                     assert_eq!(statistics.started + skipped, releases);
                     assert_eq!(statistics.completed + statistics.failed, 2);

@@ -208,7 +208,6 @@ impl PeriodicTaskBuilder {
         let body = move || {
             // Waits of threads in the ordinary class end at their time, instead of up to 50 us later.
             poll::minimize_timer_slack();
-            // The calls of the jobs report failures.
             let _ = object.validate_connection();
             let first_release_at = own.now().saturating_add(delay);
             let plan = JobPlan { first_release_at, period, deadline, max_jobs };

@@ -80,7 +80,6 @@ impl Connection {
         self.state.is_vacated()
     }
 
-    /// Returns true if closing the connection frees its descriptor.
     #[cold]
     pub(crate) fn is_unused(&self) -> bool {
         self.is_vacated() && self.waits_only_for_peer()
@@ -89,7 +88,6 @@ impl Connection {
     fn waits_only_for_peer(&self) -> bool {
         let alone =
             |writing: &mut WriteState| self.waiting_requests.load(Ordering::SeqCst) as usize == writing.deferred.len();
-        // If another thread has the lock, it uses the connection.
         self.output.try_with(alone).unwrap_or(false)
     }
 

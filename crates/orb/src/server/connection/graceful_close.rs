@@ -44,7 +44,6 @@ pub(crate) enum CloseAction {
 pub(crate) enum CloseOutcome {
     Sent,
     Full,
-    /// The peer has read a part of the queue, at the time in the field.
     PeerRead(Monotonic),
     WritingEnded,
     Read(usize),
@@ -65,7 +64,6 @@ pub(crate) struct GracefulClose {
 }
 
 impl GracefulClose {
-    /// The peer must have read the output and closed its side within `time`.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
         GracefulClose {

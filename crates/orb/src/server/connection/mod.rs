@@ -51,15 +51,12 @@ pub(crate) struct Connection {
     state: StateWord,
     /// Number of requests that have been read and wait to run, plus the number of running late requests.
     waiting_requests: AtomicU32,
-    /// Number of running requests that started after the connection was retired.
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Number of the connection's list in the lane's fair queue, or [`NO_LIST`]. Written by the
-    /// queue.
+    /// Index of the connection's list in the lane's fair queue, which writes it, or [`NO_LIST`].
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
-    /// The announced code sets as bits; 0 before the announcement.
     code_sets: AtomicU64,
     pub(crate) lane: Weak<dyn ConnectionLane>,
     pub(crate) handle: (u32, u32),
@@ -148,7 +145,6 @@ impl Connection {
         if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
-    /// Makes no system call if the last call set the same priority.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -195,7 +191,6 @@ impl Connection {
         self.state.is_shut_down()
     }
 
-    /// Returns true if the stream was not shut down before.
     pub(crate) fn close(&self) -> bool {
         let first = self.state.apply(Transition::ShutDown);
         self.stream.shutdown(ShutdownMode::Both);

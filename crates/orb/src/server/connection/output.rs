@@ -54,7 +54,6 @@ impl OutputLock {
         }
     }
 
-    /// Returns `None` without calling `work` if another thread holds the lock.
     #[cold]
     pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> Option<R> {
         match self {
@@ -72,7 +71,6 @@ pub(super) struct WriteState {
     /// Requests that must not begin before the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
     pub(super) closing: Option<GracefulClose>,
-    /// True while `deferred` has a request that waits for memory of the lane.
     #[cfg(feature = "replies-first")]
     pub(super) waits_for_memory: bool,
 }
@@ -285,7 +283,6 @@ impl Connection {
         })
     }
 
-    /// Returns true if the queue is empty.
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {

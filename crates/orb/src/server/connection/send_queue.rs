@@ -22,7 +22,6 @@ pub(crate) struct SendQueue {
     sent: usize,
     unsent_bytes: usize,
     held_bytes: usize,
-    /// The memory blocks of shared pieces, by address.
     shared: HashMap<usize, SharedAllocation>,
 }
 
@@ -155,7 +154,6 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Each call of `send` offers at most `max_bytes` and sends at most `each` bytes.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {

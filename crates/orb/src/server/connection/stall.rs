@@ -45,7 +45,6 @@ impl StallDetector {
         self.message.progressed_at.is_some() || self.fragments.progressed_at.is_some()
     }
 
-    /// Returns 0 if no message is incomplete.
     #[must_use]
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         [self.message.progressed_at, self.fragments.progressed_at]

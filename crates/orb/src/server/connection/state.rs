@@ -89,7 +89,6 @@ impl StateWord {
         StateWord(AtomicU32::new(ConnectionState::Open as u32))
     }
 
-    /// Returns true if it changed the state.
     #[cold]
     pub(super) fn apply(&self, transition: Transition) -> bool {
         let next = |word| {
@@ -119,7 +118,6 @@ impl StateWord {
         self.0.load(ordering) & flag as u32 != 0
     }
 
-    /// Returns true if the flag was clear before.
     #[cold]
     pub(super) fn set(&self, flag: Flag) -> bool {
         self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
@@ -132,7 +130,6 @@ impl StateWord {
         }
     }
 
-    /// Returns true if the flag was set before.
     #[cold]
     pub(super) fn clear(&self, flag: Flag) -> bool {
         self.0.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0

@@ -45,7 +45,6 @@ impl Connection {
             || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
     }
 
-    /// `waited` is the time since the request was read.
     #[cold]
     pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
         self.waiting_request(waited, None)

@@ -2,7 +2,7 @@
 //! work of the lane, and arriving messages wake no other thread.
 //!
 //! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if
-//! not. All other threads of the lane sleep outside of epoll.
+//! not. All other threads of the lane sleep outside of epoll when they have no request to run.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ const THRESHOLD_FACTOR: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    /// A burst is identified by the token of its connection.
     roles: BurstRoles,
     /// Number of messages that runners have read, wrapping; stored by the runner.
     served: AtomicU32,
@@ -275,7 +274,6 @@ mod tests {
             let read = move |_| {
                 let mut octets = vec![0; 256 << 10];
                 let mut received = reads.lock()[number - 1];
-                // The kernel may deliver octets and acknowledgements a little later.
                 for _ in 0..2 {
                     received += std::iter::from_fn(|| reader.recv(&mut octets, Wait::Now).ok()).sum::<usize>();
                     std::thread::sleep(Duration::from_millis(2));

@@ -95,7 +95,6 @@ impl Strategy {
         })
     }
 
-    /// Tests take requests from the queue, in place of the lane's threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {

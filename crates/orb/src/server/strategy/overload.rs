@@ -42,7 +42,6 @@ pub(crate) struct OverloadThread<S> {
     /// While this number is smaller than the number of static threads, the overload thread does not read.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads that were ever started, for their names.
     dynamic_started: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The lanes whose threads this lane may borrow, the highest priority first.
@@ -337,7 +336,6 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Finds a thread for a request on the ready list, or reads a connection.
     fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -460,7 +458,6 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Returns false if no lower lane has an idle thread.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))

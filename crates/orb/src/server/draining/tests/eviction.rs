@@ -18,7 +18,6 @@ fn connection_with_pending_reply_is_not_evicted() {
         run.happen(event);
         assert_eq!(places(), (false, 1), "{event:?}");
     }
-    // No request runs or waits, and the drain waits for the peer to read.
     run.happen(Out(1));
     assert_eq!(places(), (true, 0));
     assert_eq!((lane.draining.len(), orb.event_counts().draining_connections_evicted), (0, 1));
@@ -60,7 +59,6 @@ fn write_timeout_is_reported_once_while_a_request_runs() {
         lane.sweep_draining(orb.core().adapter(), clock::now() + Duration::from_secs(hours * 3600));
         assert_eq!(orb.event_counts().writes_timed_out, 1);
     }
-    // The connection is closed, so a further reply fails, and uses no memory.
     let before = held();
     assert_eq!((run.answer(0), held()), (Some(SendResult::Failed(SendError::ConnectionLost)), before));
     [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));

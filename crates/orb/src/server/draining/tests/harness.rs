@@ -20,7 +20,6 @@ use crate::server::worker::Worker;
 
 const ROOM: usize = 40;
 const REPLY: usize = 100;
-/// A GIOP 1.2 request: a message header and 4 bytes.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
 /// A number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
@@ -182,7 +181,6 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Returns `None` if the request does not run.
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
         Some(connection.send(&reply_to(request), Wait::Now))

@@ -195,7 +195,6 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
             _ => false,
         };
-        // The task may have changed while the thread waited for the message.
         duty.check(lane, context);
         if is_job && duty.task.is_none() {
             let (waiting, message) = self.detached(worker, message);
@@ -239,9 +238,6 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         (self.connection.add_waiting_request(Duration::ZERO), message)
     }
 
-    /// Returns a message, or `None` if it is in the buffer of `worker`, and a flag that is true if
-    /// more input may have arrived. Returns `Ok(None)` if no message has arrived within the
-    /// time-out, and `Err` if the connection has ended.
     #[inline(always)]
     fn read(&self, worker: &mut Worker, wait: Wait) -> Result<Option<(Option<Message>, bool)>, Step> {
         let BoundConnection { lane, handler, connection, .. } = self;

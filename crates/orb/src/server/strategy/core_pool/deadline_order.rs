@@ -16,7 +16,6 @@ const LEAST_LEVEL: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrderedJob {
     core: usize,
-    /// Nanoseconds since an instant that the caller chose.
     deadline: u64,
     thread: ThreadNumber,
     level: u8,
@@ -41,7 +40,6 @@ impl DeadlineOrder {
         self.end(thread, changed);
         let at = self.jobs.partition_point(|job| (job.core, job.deadline) <= (core, deadline));
         let of_core = |job: &&OrderedJob| job.core == core;
-        // The levels of the neighbours, or the levels next to the permitted range.
         let above = at.checked_sub(1).and_then(|before| self.jobs.get(before)).filter(of_core);
         let below = self.jobs.get(at).filter(of_core);
         let high = above.map_or(self.most_level + 1, |job| job.level);

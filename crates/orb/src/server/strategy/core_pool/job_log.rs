@@ -109,11 +109,9 @@ impl JobLog {
             std::mem::swap(&mut ring.records, &mut memory);
         }
         self.record_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
-        // If another caller was first, this caller's memory is freed without the lock.
         drop(ring);
     }
 
-    /// Returns up to `most` records, from the number `from` on.
     pub(super) fn recorded(&self, from: u64, most: usize) -> JobBatch {
         let most = most.min(self.ring.lock().records.len());
         let mut jobs = Vec::with_capacity(most);
@@ -250,7 +248,6 @@ mod tests {
         log.end(&meter, log.begin());
         assert_eq!(log.recorded(0, 100), JobBatch { jobs: Vec::new(), next: 0 });
         log.record_until(Monotonic::FAR_FUTURE);
-        // A shorter request does not end the longer one.
         log.record_until(Monotonic::from_nanos(1));
         (0..3).for_each(|_| log.end(&meter, log.begin()));
         let batch = log.recorded(0, 2);

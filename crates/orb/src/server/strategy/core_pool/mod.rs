@@ -71,7 +71,6 @@ pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
-    /// The cores that have sleeping threads from the start.
     pub(crate) cores: Vec<usize>,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
@@ -109,7 +108,6 @@ struct PoolState {
     lost_cores: BTreeSet<usize>,
     rates: BTreeMap<u64, Arc<TaskRate>>,
     order: DeadlineOrder,
-    /// Reused memory for the threads whose levels have changed.
     changed_levels: Vec<ThreadNumber>,
     /// The reason why promises are advisory; `None` if there is no reason.
     refusal: Option<String>,
@@ -142,7 +140,6 @@ struct Assignment {
     /// The object key of the task if the thread serves the connection from now on; `None` if it
     /// serves the message alone.
     key: Option<Box<[u8]>>,
-    /// Present if the message waits for its turn.
     wait: Option<RateWait>,
 }
 
@@ -352,7 +349,6 @@ impl SharedPool {
             }
             None => {
                 self.change_order(&mut state, |order, changed| order.end(number, changed));
-                // The thread waits for its next job at the priority of the task.
                 self.place(&mut state, number);
             }
         }
@@ -788,10 +784,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     }
 }
 
-/// Removes a connection from the lane's epoll, because one thread reads it from now on.
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
     if let Some(readiness) = connection.stream.readiness() {
-        // An error means that the descriptor is not watched.
         let _ = lane.epoll.remove(readiness);
     }
 }
@@ -837,7 +831,6 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
         let bound = Rc::new(bound);
         serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, wait));
         nested_wait::uninstall();
-        // The drop of the last handle frees the descriptor.
         drop(bound);
         lane.accept_again();
     }

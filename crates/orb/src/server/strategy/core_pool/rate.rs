@@ -213,12 +213,10 @@ mod tests {
         assert_eq!(rate.arrive(104), RateVerdict::Refuse);
         assert_eq!(rate.arrive(109), RateVerdict::Refuse);
         rate.end_wait();
-        // The request that waited was due at 110.
         assert_eq!((rate.arrive(111), rate.turn()), (RateVerdict::Wait, Some(120)));
         rate.end_wait();
         assert_eq!(rate.arrive(130), RateVerdict::Run);
         assert_eq!(rate.arrive(140), RateVerdict::Run);
-        // Unused arrivals are not saved up.
         assert_eq!(rate.arrive(500), RateVerdict::Run);
         assert_eq!((rate.arrive(500), rate.turn()), (RateVerdict::Wait, Some(510)));
     }
@@ -275,7 +273,6 @@ mod tests {
         update(&mut rates, &with_rate, &[]);
         assert_eq!(rates.keys().copied().collect::<Vec<_>>(), [7]);
         assert!(matches!(rates[&7].arrive(nanos(1_000)), RateAdmission::Runs));
-        // The task is demoted, then it has no rate, and then its rate returns.
         update(&mut rates, &[], &[7]);
         update(&mut rates, &[binding(7, None)], &[]);
         update(&mut rates, &with_rate, &[]);
@@ -299,7 +296,6 @@ mod tests {
         rate.change(Some((nanos(10), nanos(0))));
         assert!(matches!(rate.arrive(nanos(100)), RateAdmission::Runs));
         let RateAdmission::Waits(wait) = rate.arrive(nanos(101)) else { panic!("the request is early") };
-        // A change has an effect even before the thread begins to wait.
         rate.change(Some((nanos(20), nanos(0))));
         assert_eq!((wait.turn(&mailbox), is_woken()), (Some(nanos(120)), false));
         rate.change(Some((nanos(20), nanos(0))));

@@ -62,7 +62,6 @@ enum Place {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The core on which the thread sleeps.
     home: usize,
     place: Place,
 }
@@ -97,7 +96,6 @@ impl Roster {
         }
     }
 
-    /// Adds a sleeping thread of the core `home`. Returns `None` at the maximum number of threads.
     pub(super) fn add(&mut self, home: usize) -> Option<ThreadNumber> {
         let number = self.vacant()?;
         self.set(number, Entry { home, place: Place::Sleeping });
@@ -185,7 +183,6 @@ impl Roster {
         own.or_else(most).map(|(number, _)| number)
     }
 
-    /// Reverts [`BindDecision::Start`], because the thread could not be started.
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
@@ -203,7 +200,6 @@ impl Roster {
         entry.place = Place::Sleeping;
     }
 
-    /// Replaces the set of tasks. Returns the threads whose duty has changed.
     pub(super) fn set_tasks(&mut self, tasks: &[TaskBinding]) -> Vec<ThreadNumber> {
         self.tasks = tasks.to_vec();
         self.tasks.sort_unstable();
@@ -227,7 +223,6 @@ impl Roster {
         changed
     }
 
-    /// From now on, no thread is bound to a connection or a message.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
@@ -290,7 +285,6 @@ mod tests {
         [vec![], vec![binding(1, 1), binding(2, 1)], vec![binding(2, 0), binding(1, 1)]]
     }
 
-    /// The state of the pool as the test knows it without looking into the roster.
     #[derive(Clone)]
     struct Observed {
         roster: Roster,
