@@ -53,7 +53,8 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // The connection is closed first, so that no caller finds an unusable one.
+            // The connection is closed before its slot is released, so that no caller finds an
+            // unusable connection.
             *self.slot = None;
         }
     }

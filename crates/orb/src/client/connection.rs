@@ -540,7 +540,8 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// If the connection owes no other reply, bytes behind this reply are a fault of the server.
+    /// Marks the connection as broken if bytes follow the reply `received` although no other reply
+    /// is outstanding. Such bytes are a fault of the server.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {

@@ -458,7 +458,8 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Closes idle connections; a call that returns an unusable connection closes it.
+    /// Closes unusable connections that no call uses. A connection in use is closed when its call
+    /// returns it to the pool.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {

@@ -63,7 +63,6 @@ pub(crate) fn has_thread_policies() -> bool {
     HAS_THREAD_POLICIES.get()
 }
 
-/// Returns a clone if the thread has no policies.
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {

@@ -93,7 +93,6 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts at the listener that `token` names, which belongs to this lane or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -214,7 +213,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The close may have looked for connections before this one was inserted.
+            // The thread that closes the lane may have listed the connections before this one was
+            // inserted.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

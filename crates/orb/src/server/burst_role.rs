@@ -6,7 +6,8 @@ use corelane_sys::burst::NO_BURST;
 pub(crate) struct BurstRole {
     /// Token of the connection whose burst the thread runs, or [`NO_BURST`].
     pub(super) runs_for: u64,
-    /// Number of messages that were read outside of burst mode when the next message had arrived.
+    /// Number of messages that the thread read outside of burst mode when the next message of the
+    /// same connection had arrived.
     pub(super) backlogged_reads: u32,
 }
 

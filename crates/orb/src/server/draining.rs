@@ -258,8 +258,6 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Sends the queue of a congested connection. If this empties the queue, requeues the deferred
-    /// requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         // A connection that is not congested has no deferred requests, and a thread that sends on
@@ -300,8 +298,6 @@ impl<S: Architecture<S>> Lane<S> {
         cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
-    /// Advances all drains, and closes connections whose peers have read nothing for
-    /// `write_timeout`.
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
             // A closed connection stays on the list while one of its requests runs, but its peer is reported once.

@@ -47,8 +47,8 @@ impl IdleTracker {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// If no connection is idle, evicts the connection that has been draining longest. Returns false if no connection
-    /// may be evicted.
+    /// Evicts an idle connection or, if this fails, the connection that has been draining
+    /// longest. Returns false if no connection may be evicted.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)

@@ -432,7 +432,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
     }
 
-    /// Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
         let _ = self.lowest.set(Arc::downgrade(lowest));

@@ -91,7 +91,7 @@ impl Connection {
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// Frees the connection's place in the lane's maximum, unless a request keeps its descriptor
+    /// Frees the connection's place in `max_connections`, unless a request keeps its descriptor
     /// open.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {

@@ -307,7 +307,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
                 pool.assign(&mailbox, Assignment { waiting, message, key: None, wait });
             }
-            // No thread is free at which the request could wait.
+            // The pool has no thread at which the request could wait.
             _ if wait.is_some() => pool.refuse_elsewhere(lane, handler, (waiting, message), task),
             found => {
                 if matches!(found, TaskThread::Exhausted) {

@@ -12,7 +12,6 @@ use super::roster::ThreadNumber;
 /// The lowest level of a job. Sleeping threads have the level below it.
 const LEAST_LEVEL: u8 = 2;
 
-/// A running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrderedJob {
     core: usize,
@@ -34,8 +33,8 @@ impl DeadlineOrder {
         DeadlineOrder { jobs: Vec::new(), most_level: most_level.max(LEAST_LEVEL) }
     }
 
-    /// Adds the job that a thread begins on a core. Appends the threads whose levels have changed, this
-    /// one included, to `changed`.
+    /// Adds a job of `thread` on `core`, in place of the job that the thread has. Appends the
+    /// threads whose levels have changed, including `thread`, to `changed`.
     pub(super) fn begin(&mut self, core: usize, deadline: u64, thread: ThreadNumber, changed: &mut Vec<ThreadNumber>) {
         self.end(thread, changed);
         let at = self.jobs.partition_point(|job| (job.core, job.deadline) <= (core, deadline));

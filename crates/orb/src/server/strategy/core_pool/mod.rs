@@ -154,7 +154,7 @@ enum TaskThread {
     /// This thread runs the message, and serves the connection from now on.
     Connection(Arc<Mailbox>),
     Message(Arc<Mailbox>),
-    /// A thread without a task runs the message, because the pool has no free thread.
+    /// A thread without a task runs the message, because no thread is free for the task.
     Exhausted,
     /// A thread without a task runs the message: the task is not in the pool's set, or the message
     /// is no job and its connection cannot be bound.
@@ -458,8 +458,9 @@ impl SharedPool {
         context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it was
-    /// read. `None` if no thread sleeps, which is counted, or if the task is not in the set.
+    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
+    /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
+    /// task is not in the set.
     fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -753,8 +754,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a task;
-    /// the lane's threads run other messages, and requests for which no thread sleeps.
+    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a
+    /// task if one is free for the task; the lane's threads run all other messages.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         let (header, octets) = message.parts();
         let key = object_key(header, octets, &self.0.settings.limits);

@@ -1,8 +1,9 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
 //!
-//! A request is due `distance` after the request before it, and may run up to the task's jitter
-//! earlier. An earlier request waits until then, which is its turn. While it waits, all further
-//! requests that arrive early are refused.
+//! A request is due `distance` after the due time of the previous request, or after its arrival if
+//! this was later. The request may run up to the task's jitter before its due time; this time is
+//! its turn. A request that arrives before its turn waits. While it waits, all requests that arrive
+//! before their turns are refused.
 //!
 //! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
 //! request of a task waits.
@@ -18,7 +19,6 @@ use crate::rt::core_config::{TaskBinding, TaskRules};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateVerdict {
-    /// The request runs now.
     Run,
     Wait,
     Refuse,
@@ -93,7 +93,6 @@ struct SharedRate {
 }
 
 pub(super) enum RateAdmission {
-    /// The request runs now.
     Runs,
     /// The request runs when [`RateWait::turn`] has passed.
     Waits(RateWait),

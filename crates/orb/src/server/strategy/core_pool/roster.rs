@@ -39,7 +39,8 @@ pub(super) enum BindDecision {
     /// The connection has a thread already, so the message needs a thread of its own
     /// ([`lend`](Roster::lend)).
     Occupied,
-    /// No thread is free, so a thread without a task runs the request.
+    /// A thread without a task runs the request: no thread is free, or the free threads are
+    /// reserved for tasks without a thread.
     Exhausted,
     /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
     /// the request.
@@ -243,7 +244,6 @@ impl Roster {
         self.counts.not_bound += 1;
     }
 
-    /// Counts a request that arrived on a task's connection without belonging to the task.
     pub(super) fn count_foreign(&mut self) {
         self.counts.foreign += 1;
     }
