@@ -466,7 +466,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.target = Arc::clone(binding.original(self.call.context));
     }
 
-    /// If the rebind policy excluded a profile, the exception becomes REBIND.
+    /// Adds the details of the last failure to the exception. If the rebind policy excluded a
+    /// profile, TRANSIENT with COMPLETED_NO becomes REBIND.
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
             exception = SystemException::new(Kind::Rebind, 0, Completion::No).because(

@@ -242,7 +242,8 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Lets the remaining events happen, and asserts that the peer got each reply or CloseConnection.
+    /// Runs the queued requests, and asserts that the drain ends and that the peer gets each reply
+    /// or CloseConnection.
     pub(super) fn end(&mut self, requests: usize) {
         self.happen(Read);
         while let Some(next) = self.lane.strategy.request_queue().and_then(|queue| queue.try_pop()) {
