@@ -165,9 +165,9 @@ impl ConnectionPool {
         None
     }
 
-    /// Waits for a slot under maintenance, because on another connection the caller's request could overtake the oneways
-    /// that it sent on this connection. Waits at most [`MAX_MAINTENANCE_WAIT`] and not past `due`. Does not wait in a
-    /// real-time band, or while a call uses the slot.
+    /// Waits for a slot under maintenance, because on another connection the caller's request could
+    /// overtake the oneways that it sent on this connection. Waits at most [`MAX_MAINTENANCE_WAIT`]
+    /// and not past `due`. Does not wait in a real-time band, or while a call uses the slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,

@@ -55,8 +55,9 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the memory in bytes that the queue holds. A chunk of copied bytes counts with its capacity until its last
-    /// byte has been sent. A memory block that several chunks share counts once, with its whole size.
+    /// Returns the memory in bytes that the queue holds. A chunk of copied bytes counts with its
+    /// capacity until its last byte has been sent. A memory block that several chunks share counts
+    /// once, with its whole size.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
