@@ -133,8 +133,9 @@ impl ObjectRef {
     /// ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
     ///
     /// # Errors
-    /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the first call raises
-    /// INV_POLICY, and so does [`validate_connection`](Self::validate_connection).
+    /// BAD_PARAM for invalid priority bands or a negative buffer size. If the policies contradict
+    /// the object's policies, the first call raises INV_POLICY, and so does
+    /// [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { spin: self.binding().own_policies().spin, ..policies.check()? };
