@@ -133,12 +133,6 @@ pub mod prelude {
 mod pages {
     #[doc = include_str!("../../../docs/client.md")]
     struct Client;
-    #[doc = include_str!("../../../docs/from-jacorb.md")]
-    struct FromJacorb;
-    #[doc = include_str!("../../../docs/from-omniorb.md")]
-    struct FromOmniorb;
-    #[doc = include_str!("../../../docs/from-tao.md")]
-    struct FromTao;
     #[doc = include_str!("../../../docs/naming.md")]
     struct Naming;
     #[doc = include_str!("../../../docs/operations.md")]
