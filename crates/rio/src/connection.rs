@@ -11,7 +11,7 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::{poll, socket};
 
 use crate::byte_budget::{ByteBudget, Reservation, Throttled};
-use crate::interface_steering::SteeredConnection;
+use crate::stream_steering::SteeringMember;
 use crate::transport::{ConnectionSlot, packet_priority};
 use crate::turns::Seat;
 
@@ -19,7 +19,7 @@ pub(crate) struct RioStream(Arc<Connection>);
 
 struct Connection {
     /// Entry in the steering tables, dropped before `inner`.
-    _steered: Option<SteeredConnection>,
+    _steered: Option<SteeringMember>,
     inner: Box<dyn Stream>,
     slot: ConnectionSlot,
     /// Place among the connections that share the stream's budget; `None` if the stream has no
@@ -39,7 +39,7 @@ enum Attempt {
 }
 
 impl RioStream {
-    pub(crate) fn new(inner: Box<dyn Stream>, slot: ConnectionSlot, steered: Option<SteeredConnection>) -> Self {
+    pub(crate) fn new(inner: Box<dyn Stream>, slot: ConnectionSlot, steered: Option<SteeringMember>) -> Self {
         Self(Arc::new_cyclic(|connection: &Weak<Connection>| {
             let seat = slot.stream().budget.as_ref().map(|budget| budget.join(connection.clone()));
             let (receive_timeout, arrivals) = (AtomicU64::new(0), OnceLock::new());

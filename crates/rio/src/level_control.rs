@@ -44,9 +44,13 @@ struct State {
     is_reporting: bool,
 }
 
+pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
+
 pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
+    /// Adds the open streams to the tables. Called without a lock.
+    fill_tables: FillTables,
     state: PiMutex<State>,
     changed: PiCondvar,
 }
@@ -54,7 +58,7 @@ pub(crate) struct LevelControl {
 impl LevelControl {
     /// Creates the control, and raises the level as far as the machine and the configuration
     /// permit.
-    pub(crate) fn new(config: RioConfig) -> Self {
+    pub(crate) fn new(config: RioConfig, fill_tables: FillTables) -> Self {
         let requested = match config.level {
             FeatureLevel::StreamSteering if config.interface.is_some() => FeatureLevel::StreamSteering,
             other => other.min(FeatureLevel::SocketOptions),
@@ -71,7 +75,7 @@ impl LevelControl {
             is_reporting: false,
         };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, requested, state, changed: PiCondvar::new() };
+        let control = Self { config, requested, fill_tables, state, changed: PiCondvar::new() };
         control.run_due();
         control
     }
@@ -201,7 +205,11 @@ impl LevelControl {
 
     fn do_step(&self, step: FeatureStep) -> ActionResult {
         let done = match step {
-            FeatureStep::SocketOptions | FeatureStep::Connections => Ok(()),
+            FeatureStep::SocketOptions => Ok(()),
+            FeatureStep::Connections => {
+                self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
+                Ok(())
+            }
             // Not implemented: frames go to kernel threads instead of rings.
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses | FeatureStep::Rings => {
                 return ActionResult::Skipped;
@@ -274,7 +282,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
     fn an_ending_orb_waits_for_its_own_thread_only() {
-        let control = Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if")));
+        let control = Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {})));
         for round in 0..300 {
             control.attach_orb();
             let barrier = Arc::new(std::sync::Barrier::new(2));

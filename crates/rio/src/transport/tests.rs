@@ -320,3 +320,52 @@ fn bytes_that_do_not_arrive_stay_in_the_budget() {
     poll::wait_readable(server.readiness().unwrap(), None).unwrap();
     assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
+
+fn ip(words: &str) {
+    let output = std::process::Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The interface comes up after the stream and its connection. Fails if either stays best effort.
+#[test]
+fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_risen() {
+    let lack = corelane_sys::process::missing_namespace_capability();
+    if let Some(refusal) = crate::examination::steering_refusal().or_else(|| lack.map(str::to_owned)) {
+        return println!("not run: {refusal}");
+    }
+    let run = || {
+        corelane_sys::process::enter_new_network_namespace().unwrap();
+        ip("link set lo up");
+        ip("link add rio0 type veth peer name rio1");
+        ip("link set rio1 up");
+        let mode = corelane_sys::bpf::AttachMode::Generic;
+        let transport = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(mode));
+        transport.attach_orb();
+        assert_eq!(transport.level(), FeatureLevel::SocketOptions);
+        let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
+        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let client = transport.connect(listener.local_endpoint(), None).unwrap();
+        let server = accept(&*listener);
+        assert_eq!(transport.streams()[0].kernel_thread, None);
+        ip("link set rio0 up");
+        let deadline = Monotonic::now() + Duration::from_secs(30);
+        while transport.level() < FeatureLevel::StreamSteering {
+            assert!(!deadline.is_past(), "{}", transport.limit());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = &transport.streams()[0];
+        assert!(status.kernel_thread.is_some(), "{status:?}");
+        let fd = server.readiness().unwrap();
+        let [remote, local] = [socket::peer_address(fd), socket::local_address(fd)].map(Result::unwrap);
+        let frame = crate::frame::build::tcp(*remote.as_inet().unwrap(), *local.as_inet().unwrap(), 0, 0);
+        let steering = transport.levels.steering().unwrap();
+        let queued = || transport.streams()[0].frames.unwrap().queued;
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!(queued(), 1);
+        drop((client, server));
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!(queued(), 1);
+        transport.detach_orb();
+    };
+    std::thread::spawn(run).join().unwrap();
+}
