@@ -136,6 +136,48 @@ fn the_end_of_a_connection_is_seen_without_budget() {
 }
 
 #[test]
+fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000);
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    fill(&*client);
+    // The kernel closes the client's socket with a reset.
+    socket::set_linger(client.readiness().unwrap(), Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let fd = server.readiness().unwrap();
+    assert!(poll::check_hang_up(fd).unwrap().both_closed);
+    let mut unread = socket::unread_bytes(fd).unwrap();
+    assert!(unread > 50_000);
+    let budget = usize::try_from(BYTES).unwrap();
+    while unread > 0 {
+        let received = drain(&*server);
+        assert_eq!(received, unread.min(budget));
+        unread -= received;
+        // A thread that waits for readiness sleeps until bytes are free, or reads the end.
+        assert_eq!(server.arm_readiness().unwrap(), Some(unread == 0));
+        NOW.fetch_add(10_000_000, Ordering::Relaxed);
+    }
+    assert_eq!(server.recv(&mut [0; 8], Wait::Now).unwrap(), 0);
+}
+
+/// Fails if the reader waits for the next period, which comes after an hour.
+#[test]
+fn the_peers_end_of_a_connection_is_seen_without_budget() {
+    let transport = transport();
+    let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
+    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    client.send(&[1; 4], Wait::Block).unwrap();
+    assert_eq!(server.recv(&mut [0; 4], Wait::Block).unwrap(), 4);
+    drop(client);
+    let deadline = Monotonic::now() + Duration::from_secs(30);
+    assert_eq!(server.recv(&mut [0; 4], Wait::Until(deadline)).unwrap(), 0);
+}
+
+#[test]
 fn a_connection_without_budget_is_not_readable_until_its_turn() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
