@@ -202,6 +202,25 @@ fn clean_examines_an_interface_that_another_user_claims() {
     assert_eq!(report["found"], json!("lo has no program"));
 }
 
+/// Fails if the report does not say that the kernel steers packets away from their threads.
+#[test]
+fn the_doctor_finds_receive_packet_steering() {
+    if is_ordinary_user() || !bpf::has_capability(21) {
+        return println!("not run: no network namespace can be made");
+    }
+    let report = |mask: &str| {
+        let prepare = "mount -t sysfs none /sys && echo $0 > /sys/class/net/lo/queues/rx-0/rps_cpus";
+        let script = format!("{prepare} && exec $1 doctor --interface lo");
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount", "sh", "-c", &script, mask, env!("CARGO_BIN_EXE_corelane")]);
+        text(&command.output().expect("util-linux is installed"))
+    };
+    let (off, on) = (report("0"), report("1"));
+    assert!(off.contains("  yes  packet steering    off: each packet stays with its kernel thread\n"), "{off}");
+    let (_, found) = on.split_once("  NO   packet steering ").unwrap_or_else(|| panic!("{on}"));
+    assert!(found.contains("because of rps_cpus of rx-0\n       remedy: switch it off: "), "{on}");
+}
+
 #[test]
 fn an_absent_interface_is_an_error() {
     for verb in ["status", "clean"] {
