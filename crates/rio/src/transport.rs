@@ -98,8 +98,7 @@ pub struct StreamStatus {
     /// Number of connections that the transport refused because the stream had its maximum of
     /// connections.
     pub refused_connections: u32,
-    /// Counts of the frames of this stream, and of earlier streams with its number in the steering
-    /// tables. `None` if the steering program does not sort the frames, or if its counters cannot
+    /// Counts of the frames of this stream. `None` if the steering program does not sort the frames, or if its counters cannot
     /// be read.
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.

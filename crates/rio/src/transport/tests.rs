@@ -363,6 +363,15 @@ fn bytes_that_do_not_arrive_stay_in_the_budget() {
     assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
+#[test]
+fn a_stream_has_the_configured_core_and_queue() {
+    let config = RioConfig::default().default_core(1).thread_queue_frames(77);
+    assert_eq!((config.default_core, config.thread_queue_frames), (1, 77));
+    let transport = RioTransport::new(config);
+    let _listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    assert_eq!(transport.streams()[0].queue_frames, 77);
+}
+
 fn ip(words: &str) {
     let output = std::process::Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
