@@ -14,7 +14,7 @@
 macro_rules! describe {
     ($(#[$attribute:meta])* pub static $name:ident = $description:expr) => {
         $(#[$attribute])*
-        pub static $name: $crate::mapping::TypeDescription = {
+        pub static $name: $crate::mapping::StaticTypeCode = {
             #[allow(unused_imports)]
             use $crate::mapping::description::*;
             $description

@@ -79,7 +79,7 @@ impl OctetsBuffer {
         self.reserve(octets.len())?;
         if let Some(room) = self.buffer.spare_capacity().get_mut(..octets.len()) {
             room.copy_from_slice(octets);
-            self.buffer.advance(octets.len());
+            self.buffer.mark_filled(octets.len());
         }
         Ok(())
     }

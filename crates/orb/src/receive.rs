@@ -49,7 +49,7 @@ impl ReceiveBuffer {
 
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
-        self.0.advance(count);
+        self.0.mark_filled(count);
     }
 
     #[inline]
@@ -66,7 +66,7 @@ impl ReceiveBuffer {
         }
         let Some(room) = self.0.spare_capacity().get_mut(..octets.len()) else { return false };
         room.copy_from_slice(octets);
-        self.0.advance(octets.len());
+        self.0.mark_filled(octets.len());
         true
     }
 

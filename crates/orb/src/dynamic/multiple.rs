@@ -114,7 +114,7 @@ impl PendingResponses {
 
     /// Returns true if `next` would not wait (`poll_next_response`).
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub fn is_next_ready(&self) -> bool {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 

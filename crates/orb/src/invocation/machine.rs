@@ -23,17 +23,9 @@ pub(crate) enum MachineInput {
     Connected,
     ConnectFailed,
     NoAnswer,
-    ConnectionLost {
-        bytes_sent: BytesSent,
-        last_message: LastMessage,
-    },
-    Raised {
-        kind: Kind,
-        completed: Completion,
-    },
-    Forwarded {
-        order: TryOrder,
-    },
+    ConnectionLost { bytes_sent: BytesSent, last_message: LastMessage },
+    Raised { kind: Kind, completed: Completion },
+    Forwarded { order: TryOrder },
     NeedsAddressing,
     DeadlinePassed(CallPhase),
 }

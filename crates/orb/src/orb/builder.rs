@@ -223,8 +223,8 @@ impl OrbBuilder {
 
     /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of pools for which no
     /// spin policy is set ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
-    /// connections never poll. By default threads poll sockets for at most 50 us, while polling saves wake-ups
-    /// ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
+    /// connections never poll. By default threads poll sockets only as long as polling has saved wake-ups, and
+    /// then for at most 50 us in each wait ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
     /// priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);

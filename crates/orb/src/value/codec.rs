@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::any::{Any, TypeCode};
-    use crate::mapping::{TypeDescription, TypedValue, ValueType, description};
+    use crate::mapping::{StaticTypeCode, TypedValue, ValueType, description};
 
     #[derive(Clone, Debug, PartialEq)]
     struct Stamp {
@@ -195,7 +195,7 @@ mod tests {
 
     crate::value_type! { Stamp = ["IDL:Stamp:1.0"], custom true }
 
-    static STAMP_TYPE: TypeDescription = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
+    static STAMP_TYPE: StaticTypeCode = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
 
     impl TypedValue for Stamp {
         fn value_type() -> TypeCode {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::burst::BurstRoles;
+use corelane_sys::burst::BurstCoordinator;
 
 use crate::server::architecture::Architecture;
 use crate::server::burst_role::BurstRole;
@@ -30,7 +30,7 @@ const THRESHOLD_FACTOR: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    roles: BurstRoles,
+    roles: BurstCoordinator,
     /// Number of messages that runners have read, wrapping; stored by the runner.
     served: AtomicU32,
     /// Number of messages in `served` that did not arrive on the burst's connection; stored by the
@@ -46,7 +46,7 @@ pub(super) struct BurstMode {
 impl BurstMode {
     pub(super) fn new() -> Self {
         BurstMode {
-            roles: BurstRoles::new(),
+            roles: BurstCoordinator::new(),
             served: AtomicU32::new(0),
             served_for_others: AtomicU32::new(0),
             is_runner_idle: AtomicBool::new(false),

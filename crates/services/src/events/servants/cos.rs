@@ -94,7 +94,7 @@ fn connect_consumer(
     peer: impl Fn() -> Result<Arc<Peer>, SystemException>,
     is_pulled: bool,
 ) -> Result<(), ConnectFailure> {
-    let every_event = DependencySet::new().null();
+    let every_event = DependencySet::new().every_event();
     let filter = channel.filter(every_event.headers()).map_err(ConnectFailure::InvalidFilter)?;
     channel.connect_consumer(proxy, peer, is_pulled, filter, (false, &[]))
 }
