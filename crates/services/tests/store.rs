@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,6 +58,30 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     (revision, records)
 }
 
+/// Returns the first `count` records from the key `from` on.
+fn read_from(store: &dyn Store, from: &[u8], count: usize) -> (Revision, Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut records = Vec::new();
+    let revision = store
+        .visit_from(from, &mut |key, value| {
+            assert!(records.len() < count, "the visit must end when the visitor ends it");
+            records.push((key.to_vec(), value.to_vec()));
+            Ok(if records.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+        .unwrap();
+    (revision, records)
+}
+
+/// Checks that each range has the records that a visit of all records has.
+fn check_ranges(store: &dyn Store) {
+    let (revision, all) = read(store);
+    for from in [&b""[..], b"a", b"a\0", b"aa", b"b", b"t", &[0, 255, 1], &[255; 9]] {
+        for count in [1, 2, usize::MAX] {
+            let later = all.range(from.to_vec()..).take(count).map(|(key, value)| (key.clone(), value.clone()));
+            assert_eq!(read_from(store, from, count), (revision, later.collect()), "{from:?}, {count}");
+        }
+    }
+}
+
 fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     for change in batch {
         match *change {
@@ -96,6 +121,9 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
         Err(StoreError::Conflict)
     });
     assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
+    let stopped = store.visit_from(b"b", &mut |_, _| Err(StoreError::Conflict));
+    assert!(matches!(stopped, Err(StoreError::Conflict)));
+    check_ranges(&*store);
 
     let large = vec![0xab; 1 << 20];
     let odd = [RecordChange::Put(b"", b""), RecordChange::Put(&[0, 255, 0], &large), RecordChange::Delete(b"b")];
@@ -141,6 +169,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let (revision, found) = read(&*store);
     assert_eq!((found.len(), revision.0), (records.len() + 80, fourth.0 + 80));
+    check_ranges(&*store);
 }
 
 #[test]
@@ -464,6 +493,30 @@ fn full_disk_refuses_changes_until_there_is_room() {
         revision = next;
     }
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
+}
+
+#[test]
+fn store_without_room_is_read_and_works_again() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let mut revision = Revision(0);
+    for (number, size) in [100, 1 << 20, 5_000].into_iter().enumerate() {
+        let change = [RecordChange::Put(&[number as u8], &vec![7; size])];
+        revision = store.commit(revision, &change, Durability::Synced).unwrap();
+    }
+    let (_, expected) = read(&store);
+    disk.fail_after(Some(0));
+    for value in [&[8; 100][..], &vec![8; 1 << 20]] {
+        let refused = store.commit(revision, &[RecordChange::Put(b"b", value)], Durability::Synced);
+        assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+        for _ in 0..2 {
+            let (found, records) = read_from(&store, b"", usize::MAX);
+            assert_eq!((found, records.into_iter().collect()), (revision, expected.clone()));
+        }
+    }
+    disk.fail_after(None);
+    store.commit(revision, &[RecordChange::Put(b"b", b"9")], Durability::Synced).unwrap();
+    assert_eq!(read(&store).1.len(), expected.len() + 1);
 }
 
 /// Relaxed commits were acknowledged, so a failed sync must not lose them.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
+use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use redb::{
 
 use super::log::{LogError, WriteAheadLog};
 use super::preview::Preview;
-use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
+use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Version of the set of tables, which is independent of the records' format: of a store that was closed.
@@ -64,6 +65,8 @@ pub struct FileStore {
 struct State {
     /// `None` after an error.
     files: Option<OpenFiles>,
+    /// The database as it is on the disk after an error, for reading, until the files are open again.
+    preview: Option<OpenDatabase>,
     /// The last commit.
     revision: Revision,
     /// The last commit that the database has.
@@ -111,7 +114,33 @@ impl Drop for OpenDatabase {
 
 enum StoreSource {
     Path(PathBuf),
-    Backends(Box<dyn Fn() -> (Result<Database, DatabaseError>, Box<dyn StorageBackend>) + Send + Sync>),
+    Backends(Box<dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync>),
+}
+
+/// A backend as a type of its own, because redb takes no boxed backends.
+#[derive(Debug)]
+struct BoxedBackend(Box<dyn StorageBackend>);
+
+impl StorageBackend for BoxedBackend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
 }
 
 impl StoreSource {
@@ -137,6 +166,7 @@ impl StoreSource {
             }
             StoreSource::Backends(open) => {
                 let (database, log) = open();
+                let database = builder().create_with_backend(BoxedBackend(database));
                 database.map(|database| (database, Some(log))).map_err(|error| of_database(error, None))
             }
         };
@@ -145,6 +175,22 @@ impl StoreSource {
         let head = fenced(self.path(), || prepare(database.get()?, kind, self.path()))?;
         let log = self.open_log(log, head.has_log)?;
         Ok((OpenFiles { database, log }, head))
+    }
+
+    /// Opens the database so that reading it, and its repair, change nothing on the disk.
+    fn open_preview(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
+        let failed = |error: &io::Error| StoreError::of_io(error, self.path().map(Path::to_owned));
+        let preview = match self {
+            StoreSource::Path(path) => File::open(path).and_then(Preview::new),
+            StoreSource::Backends(open) => Preview::of_backend(open().0),
+        };
+        let preview = preview.map_err(|error| failed(&error))?;
+        fenced(self.path(), || {
+            let database = builder().create_with_backend(preview).map_err(|error| of_database(error, self.path()))?;
+            let database = OpenDatabase(Some(database));
+            let head = prepare(database.get()?, kind, self.path())?;
+            Ok((database, head))
+        })
     }
 
     fn open_log(
@@ -230,7 +276,7 @@ impl FileStore {
     ) -> Result<FileStore, StoreError> {
         let open = move || {
             let (database, log) = backends();
-            (builder().create_with_backend(database), Box::new(log) as Box<dyn StorageBackend>)
+            (Box::new(database) as Box<dyn StorageBackend>, Box::new(log) as Box<dyn StorageBackend>)
         };
         Self::of_source(StoreSource::Backends(Box::new(open)), kind)
     }
@@ -243,7 +289,7 @@ impl FileStore {
             let replayed = files.log.replay(head.generation, revision, |change| add_pending(&mut pending, change));
             revision = replayed.map_err(|error| StoreError::of_io(&error, source.log_path()))?;
         }
-        let mut state = State { files: Some(files), revision, checkpoint: head.revision, pending };
+        let mut state = State { files: Some(files), preview: None, revision, checkpoint: head.revision, pending };
         checkpoint(&source, &mut state, None, LOGGED_FORMAT)?;
         Ok(FileStore { source, kind, state: Mutex::new("file store", LockScope::Orb, state) })
     }
@@ -253,6 +299,7 @@ impl FileStore {
         if state.files.is_some() {
             return Ok(());
         }
+        state.preview = None;
         let (files, head) = self.source.open(self.kind)?;
         if head.revision != state.checkpoint {
             // The checkpoint during which the error occurred is on the disk.
@@ -353,7 +400,34 @@ impl Store for FileStore {
             files.database.get()?.begin_read().map_err(|error| of_transaction(error, path))
         })?;
         drop(state);
-        fenced(path, || visit_merged(&read, &pending, visit, path))?;
+        let mut visit_all = |key: &[u8], value: &[u8]| visit(key, value).map(ControlFlow::Continue);
+        fenced(path, || visit_merged(&read, &pending, b"", &mut visit_all, path))?;
+        Ok(revision)
+    }
+
+    fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
+        let path = self.source.path();
+        let mut state = self.state.lock();
+        if state.files.is_none() && state.preview.is_none() {
+            let (preview, head) = self.source.open_preview(self.kind)?;
+            if head.revision != state.checkpoint {
+                // As in `restore`.
+                state.pending.clear();
+                state.revision = head.revision;
+                state.checkpoint = head.revision;
+            }
+            state.preview = Some(preview);
+        }
+        let later = state.pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+        let pending: PendingChanges = later.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let read = fenced(path, || {
+            let database = state.files.as_ref().map(|files| &files.database).or(state.preview.as_ref());
+            let database = database.ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+            database.get()?.begin_read().map_err(|error| of_transaction(error, path))
+        })?;
+        let revision = state.revision;
+        drop(state);
+        fenced(path, || visit_merged(&read, &pending, from, visit, path))?;
         Ok(revision)
     }
 
@@ -403,28 +477,43 @@ impl Store for FileStore {
     }
 }
 
-/// Visits the records of a snapshot with later changes, in the order of their keys.
+/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys. `pending`
+/// has no change before `from`.
 fn visit_merged(
     read: &ReadTransaction,
     pending: &PendingChanges,
-    visit: &mut RecordVisitor<'_>,
+    from: &[u8],
+    visit: &mut RangeVisitor<'_>,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
     let mut pending = pending.iter().peekable();
-    let mut visit_present = |key: &[u8], value: Option<&[u8]>| value.map_or(Ok(()), |value| visit(key, value));
+    let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
+        Some(value) => visit(key, value),
+        None => Ok(ControlFlow::Continue(())),
+    };
     let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-    for record in records.iter().map_err(|error| of_storage(error, path))? {
+    for record in records.range(from..).map_err(|error| of_storage(error, path))? {
         let (key, value) = record.map_err(|error| of_storage(error, path))?;
         let key = key.value();
         while let Some((earlier, value)) = pending.next_if(|(other, _)| other.as_slice() < key) {
-            visit_present(earlier, value.as_deref())?;
+            if visit_present(earlier, value.as_deref())?.is_break() {
+                return Ok(());
+            }
         }
-        match pending.next_if(|(other, _)| other.as_slice() == key) {
+        let flow = match pending.next_if(|(other, _)| other.as_slice() == key) {
             Some((_, value)) => visit_present(key, value.as_deref())?,
             None => visit_present(key, Some(value.value()))?,
+        };
+        if flow.is_break() {
+            return Ok(());
         }
     }
-    pending.try_for_each(|(key, value)| visit_present(key, value.as_deref()))
+    for (key, value) in pending {
+        if visit_present(key, value.as_deref())?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 const USUAL: u32 = 0o666;
