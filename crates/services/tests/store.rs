@@ -16,6 +16,7 @@ use redb::{Database, TableDefinition};
 
 mod disk;
 mod power;
+mod power_events;
 
 use disk::{Disk, Random};
 
