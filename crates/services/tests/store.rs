@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use redb::{Database, TableDefinition};
 
 mod disk;
 mod power;
+mod power_events;
 
 use disk::{Disk, Random};
 
@@ -57,6 +59,30 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     (revision, records)
 }
 
+/// Returns the first `count` records from the key `from` on.
+fn read_from(store: &dyn Store, from: &[u8], count: usize) -> (Revision, Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut records = Vec::new();
+    let revision = store
+        .visit_from(from, &mut |key, value| {
+            assert!(records.len() < count, "the visit must end when the visitor ends it");
+            records.push((key.to_vec(), value.to_vec()));
+            Ok(if records.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
+        .unwrap();
+    (revision, records)
+}
+
+/// Checks that each range has the records that a visit of all records has.
+fn check_ranges(store: &dyn Store) {
+    let (revision, all) = read(store);
+    for from in [&b""[..], b"a", b"a\0", b"aa", b"b", b"t", &[0, 255, 1], &[255; 9]] {
+        for count in [1, 2, usize::MAX] {
+            let later = all.range(from.to_vec()..).take(count).map(|(key, value)| (key.clone(), value.clone()));
+            assert_eq!(read_from(store, from, count), (revision, later.collect()), "{from:?}, {count}");
+        }
+    }
+}
+
 fn apply(records: &mut Records, batch: &[RecordChange<'_>]) {
     for change in batch {
         match *change {
@@ -96,6 +122,9 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
         Err(StoreError::Conflict)
     });
     assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
+    let stopped = store.visit_from(b"b", &mut |_, _| Err(StoreError::Conflict));
+    assert!(matches!(stopped, Err(StoreError::Conflict)));
+    check_ranges(&*store);
 
     let large = vec![0xab; 1 << 20];
     let odd = [RecordChange::Put(b"", b""), RecordChange::Put(&[0, 255, 0], &large), RecordChange::Delete(b"b")];
@@ -141,6 +170,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let (revision, found) = read(&*store);
     assert_eq!((found.len(), revision.0), (records.len() + 80, fourth.0 + 80));
+    check_ranges(&*store);
 }
 
 #[test]
@@ -291,7 +321,7 @@ fn killed_process_leaves_a_log_that_the_next_one_needs() {
     for (damage, reason) in [
         (None, "killed.db.wal, and it is missing"),
         (Some(&b"corelane log 1"[..]), "killed.db.wal, and it is cut"),
-        (Some(&[1; 1 << 20]), "killed.db.wal, and it belongs to another program"),
+        (Some(&[1; 1 << 20]), "killed.db.wal, and the file belongs to another program or store"),
     ] {
         let (database, log) = killed(&folder, "names.db");
         match damage {
@@ -375,7 +405,11 @@ fn synced_commits_survive_power_failures_whole() {
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        let batch = random_batch(&mut random);
+        let mut batch = random_batch(&mut random);
+        if number % 6 == 3 {
+            // These values fill the log three times.
+            batch.push((b"large".to_vec(), Some(vec![number as u8; 130_000])));
+        }
         let durability = if number % 10 == 9 { Durability::Relaxed } else { Durability::Synced };
         let revision = store.commit(Revision(number), &writes(&batch), durability).unwrap();
         assert_eq!(revision, Revision(number + 1));
@@ -384,13 +418,20 @@ fn synced_commits_survive_power_failures_whole() {
         let acknowledged = if durability == Durability::Synced { disk.log_len() } else { usize::MAX };
         versions.push((records, acknowledged));
     }
-    let length = disk.log_len();
     drop(store);
+    let length = disk.log_len();
     let mut survivors = std::collections::BTreeSet::new();
     let cuts = disk::cuts(1_000);
     for number in 0..cuts {
         let cut = if number == 0 { length } else { random.below(length + 1) };
-        let image = disk.cut(cut, &mut random);
+        let mut image = disk.cut(cut, &mut random);
+        if number % 5 == 1 {
+            // The power fails again, while the store is opened or closed.
+            image.start_log();
+            drop(FileStore::with_backends(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}")));
+            let second = random.below(image.log_len() + 1);
+            image = image.cut(second, &mut random);
+        }
         let store = FileStore::with_backends(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
         let (revision, records) = read(&store);
         let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
@@ -466,6 +507,30 @@ fn full_disk_refuses_changes_until_there_is_room() {
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
 }
 
+#[test]
+fn store_without_room_is_read_and_works_again() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let mut revision = Revision(0);
+    for (number, size) in [100, 1 << 20, 5_000].into_iter().enumerate() {
+        let change = [RecordChange::Put(&[number as u8], &vec![7; size])];
+        revision = store.commit(revision, &change, Durability::Synced).unwrap();
+    }
+    let (_, expected) = read(&store);
+    disk.fail_after(Some(0));
+    for value in [&[8; 100][..], &vec![8; 1 << 20]] {
+        let refused = store.commit(revision, &[RecordChange::Put(b"b", value)], Durability::Synced);
+        assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+        for _ in 0..2 {
+            let (found, records) = read_from(&store, b"", usize::MAX);
+            assert_eq!((found, records.into_iter().collect()), (revision, expected.clone()));
+        }
+    }
+    disk.fail_after(None);
+    store.commit(revision, &[RecordChange::Put(b"b", b"9")], Durability::Synced).unwrap();
+    assert_eq!(read(&store).1.len(), expected.len() + 1);
+}
+
 /// Relaxed commits were acknowledged, so a failed sync must not lose them.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
@@ -478,6 +543,9 @@ fn relaxed_commits_survive_a_failed_sync() {
         let (before, _) = read(&store);
         let relaxed = store.commit(before, &batch, Durability::Relaxed).unwrap();
         let last = store.commit(relaxed, &[RecordChange::Put(b"c", b"2")], Durability::Relaxed).unwrap();
+        disk.fail_after(Some(0));
+        assert!(store.sync().is_err());
+        // The second attempt fails at different operations of the checkpoint that repeats the commits.
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
@@ -502,4 +570,67 @@ fn store_leaves_no_lock_after_a_hundred_openings() {
         opened.set(opened.get() + 1);
     }
     assert_eq!(opened.get(), 100);
+}
+
+#[test]
+fn refused_commit_does_not_appear_later() {
+    for is_killed in [false, true] {
+        let disk = Disk::default();
+        let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+        let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+        // The write succeeds, and its sync fails.
+        disk.fail_once_after(1);
+        assert!(store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
+        let left = if is_killed { disk.cut(disk.log_len(), &mut Random(5)) } else { disk.clone() };
+        drop(store);
+        let (revision, records) = read(&FileStore::with_backends(left.opener(), KIND).unwrap());
+        assert_eq!((revision, records.len()), (first, 1), "killed: {is_killed}");
+    }
+}
+
+/// An error closes the files, so that another process can open them.
+#[test]
+fn commits_of_another_process_after_an_error_are_seen() {
+    for has_pending in [false, true] {
+        let disk = Disk::default();
+        let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+        let mut revision = Revision(0);
+        if has_pending {
+            revision = store.commit(revision, &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+        }
+        disk.fail_once_after(0);
+        assert!(store.commit(revision, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
+        let other = FileStore::with_backends(disk.opener(), KIND).unwrap();
+        let last = other.commit(revision, &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
+        // The other process is killed.
+        std::mem::forget(other);
+        let (found, records) = read(&store);
+        assert_eq!((found, records.contains_key(&b"c"[..])), (last, true), "pending changes: {has_pending}");
+        assert!(matches!(store.commit(revision, &[], Durability::Synced), Err(StoreError::Conflict)));
+        store.commit(last, &[RecordChange::Put(b"d", b"4")], Durability::Synced).unwrap();
+        assert_eq!(read(&store).1.len(), records.len() + 1);
+    }
+}
+
+#[test]
+fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    std::mem::forget(store);
+    let mut opened = 0;
+    for operation in 0..60 {
+        let image = disk.cut(disk.log_len(), &mut Random(9));
+        image.fail_after(Some(operation));
+        let Ok(store) = FileStore::with_backends(image.opener(), KIND) else { continue };
+        assert_eq!(read(&store).0, first);
+        match store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced) {
+            Ok(_) => break,
+            Err(error) => assert!(matches!(error, StoreError::Full { .. }), "{error}"),
+        }
+        opened += 1;
+        image.fail_after(None);
+        store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
+    }
+    assert!(opened > 3, "{opened}");
 }

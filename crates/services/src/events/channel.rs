@@ -5,6 +5,7 @@
 
 mod builder;
 mod callbacks;
+mod durable;
 mod pulling;
 
 use std::cell::Cell;
@@ -38,6 +39,7 @@ use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
+pub(super) use self::durable::{DurablePart, PublishFailure};
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
@@ -100,6 +102,8 @@ pub(super) struct SharedChannel {
     has_queues: AtomicBool,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
+    /// The store of a durable channel.
+    pub(super) durable: Option<DurablePart>,
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
@@ -139,7 +143,7 @@ impl From<ConnectRefusal> for ConnectFailure {
 }
 
 impl SharedChannel {
-    fn new(name: String, router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
+    fn new(name: String, router: RouterConfig, config: ChannelConfig, poa: Poa, durable: Option<DurablePart>) -> Self {
         let state = ChannelState {
             router: Router::new(router),
             objects: HashMap::new(),
@@ -157,6 +161,7 @@ impl SharedChannel {
             has_queues: AtomicBool::new(false),
             config,
             poa,
+            durable,
         }
     }
 
@@ -337,6 +342,9 @@ impl SharedChannel {
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
     /// first refusal, which does not stop the later events.
     pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
+        if let Some(durable) = &self.durable {
+            return self.push_and_offer(durable, supplier, events);
+        }
         let mut result = Ok(());
         for event in events {
             let event = in_spare_memory(event);
@@ -697,8 +705,11 @@ impl EventChannel {
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
-    /// unbinds the plain keys, and ends the channel's objects.
+    /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are removed from its
+    /// store.
     pub fn destroy(&self) {
+        // A store that fails keeps the events.
+        let _ = self.shared.remove_stored();
         destroy(&self.shared);
     }
 }
@@ -713,6 +724,7 @@ pub(super) fn destroy_for_client(shared: &SharedChannel) -> Result<(), SystemExc
     if !shared.config.is_destroyed_by_clients {
         return Err(system(Kind::NoPermission, "clients of this channel may not destroy it"));
     }
+    shared.remove_stored()?;
     destroy(shared);
     Ok(())
 }

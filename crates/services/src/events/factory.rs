@@ -12,6 +12,7 @@ use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind 
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::channel::{EventChannel, EventChannelBuilder};
+use super::durable::{EventStore, Retention};
 use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
 use super::lifecycle::cos_naming::NameComponent;
@@ -30,7 +31,7 @@ const MAX_CHANNELS: usize = 64;
 /// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` (or
 /// `PullRetryPeriod` in seconds) the time between two questions to a supplier. `CyclePeriod_ns` has
 /// no effect, because a channel passes events on at once. A `FilterId` that is not empty cannot be
-/// met. Other criteria are ignored.
+/// met. `CorelaneDurable` asks for a [durable channel](Self::durable). Other criteria are ignored.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,6 +49,7 @@ pub struct EventChannelFactory {
     builder: EventChannelBuilder,
     max_channels: usize,
     monitor: Option<EventMonitor>,
+    durable: Option<(EventStore, Retention)>,
 }
 
 impl EventChannelFactory {
@@ -55,7 +57,7 @@ impl EventChannelFactory {
     /// client's criteria replace them.
     #[must_use]
     pub fn new(builder: EventChannelBuilder) -> Self {
-        Self { builder, max_channels: MAX_CHANNELS, monitor: None }
+        Self { builder, max_channels: MAX_CHANNELS, monitor: None, durable: None }
     }
 
     /// Sets the maximum number of channels at a time. At the maximum, `create_object` raises
@@ -70,6 +72,15 @@ impl EventChannelFactory {
     #[must_use]
     pub fn monitor(mut self, monitor: &EventMonitor) -> Self {
         self.monitor = Some(monitor.clone());
+        self
+    }
+
+    /// Lets clients create durable channels, with the criterion `CorelaneDurable`, a boolean. Such a channel keeps its
+    /// events in this store; a server that starts again serves the channels of
+    /// [`EventStore::channels`](EventStore::channels). Default: none; the criterion cannot be met.
+    #[must_use]
+    pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
+        self.durable = Some((store.clone(), retention));
         self
     }
 
@@ -157,6 +168,10 @@ impl Factory {
                 "CyclePeriod_ns" => {
                     value::<u32>(criterion)?;
                 }
+                "CorelaneDurable" if value(criterion)? => match &self.settings.durable {
+                    Some((store, retention)) => builder = builder.durable(store, *retention),
+                    None => return Err(unmet().into()),
+                },
                 "FilterId" if !value::<String>(criterion)?.is_empty() => return Err(unmet().into()),
                 _ => {}
             }

@@ -1,6 +1,7 @@
 //! The servants of a channel's objects.
 
 pub(super) mod cos;
+mod durable;
 pub(super) mod rtec;
 
 use corelane::rt::RtClientPolicies;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use corelane::{Any, Cdr, CdrError, Encoder, Kind, SystemException};
+use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, SystemException};
 use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
@@ -128,6 +128,30 @@ impl StoredEvent {
 
     fn of(event: rtec::Event) -> Self {
         Self { event, lane: 0, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
+    }
+
+    /// Computes the event's size, which later calls need.
+    pub(super) fn measure(self: &Arc<Self>) {
+        self.bytes();
+    }
+
+    /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or 0, and the event in
+    /// CDR with UTF-8 and UTF-16.
+    pub(super) fn to_octets(&self) -> Result<Vec<u8>, CdrError> {
+        let mut encoder = Encoder::new();
+        encoder.set_code_sets(CodeSets::UTF8_UTF16);
+        self.event.encode(&mut encoder)?;
+        let mut octets = vec![u8::from(Endian::NATIVE == Endian::Little)];
+        octets.extend(encoder.to_vec());
+        Ok(octets)
+    }
+
+    /// Reads an event in the form of [`to_octets`](Self::to_octets).
+    pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
+        let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
+        let endian = if *order == 0 { Endian::Big } else { Endian::Little };
+        let mut decoder = Decoder::new(octets, endian).with_code_sets(CodeSets::UTF8_UTF16);
+        rtec::Event::decode(&mut decoder)
     }
 
     pub(super) fn header(&self) -> EventHeader {

@@ -110,7 +110,7 @@ impl Directory {
     }
 
     pub(super) fn open(store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
-        let (mut head, mut stamp) = load(&*store)?;
+        let (mut head, mut stamp) = load(&*store, random_number())?;
         for _ in 0..MAX_ATTEMPTS {
             if let Some(stamp) = stamp.filter(|_| head.state.has_context(ContextId::ROOT)) {
                 return Self::with_store(head, stamp, store, durability);
@@ -120,7 +120,7 @@ impl Directory {
             let stamp_value = chosen.to_be_bytes();
             let batch = [RecordChange::Put(STAMP_KEY, &stamp_value), RecordChange::Put(&root.key, b"")];
             match store.commit(head.revision, &batch, Durability::Synced) {
-                Ok(_) | Err(StoreError::Conflict) => (head, stamp) = load(&*store)?,
+                Ok(_) | Err(StoreError::Conflict) => (head, stamp) = load(&*store, random_number())?,
                 Err(error) => return Err(error),
             }
         }
@@ -296,7 +296,7 @@ impl Directory {
                     self.log(|log| log.push(&changes));
                     return results;
                 }
-                Err(StoreError::Conflict) => match self.reload() {
+                Err(StoreError::Conflict) => match self.reload(head.state.seed()) {
                     Ok(newer) => {
                         *head = newer;
                         self.state.store(Arc::new(head.state.clone()));
@@ -337,9 +337,10 @@ impl Directory {
         Ok(revision)
     }
 
-    fn reload(&self) -> Result<Head, StoreError> {
+    /// Reads the names again, in the order that iterators of earlier states have.
+    fn reload(&self, seed: u64) -> Result<Head, StoreError> {
         match &self.store {
-            Some(stored) => load(&*stored.store).map(|(head, _)| head),
+            Some(stored) => load(&*stored.store, seed).map(|(head, _)| head),
             None => Err(StoreError::Conflict),
         }
     }
@@ -429,8 +430,8 @@ fn refuse(
         .collect()
 }
 
-fn load(store: &dyn Store) -> Result<(Head, Option<u64>), StoreError> {
-    let mut loader = Loader::new(random_number());
+fn load(store: &dyn Store, seed: u64) -> Result<(Head, Option<u64>), StoreError> {
+    let mut loader = Loader::new(seed);
     let mut stamp = None;
     let damaged = |reason: &str| StoreError::Damaged { path: None, reason: reason.to_owned() };
     let revision = store.for_each(&mut |key, value| {
@@ -520,7 +521,10 @@ mod tests {
     }
 
     fn is_bound_in(store: &dyn Store, id: &str) -> bool {
-        matches!(load(store).unwrap().0.state.resolve(ContextId::ROOT, &name(id)), Ok(ResolvedName::Bound(_)))
+        matches!(
+            load(store, random_number()).unwrap().0.state.resolve(ContextId::ROOT, &name(id)),
+            Ok(ResolvedName::Bound(_))
+        )
     }
 
     fn open(store: impl Store) -> Directory {

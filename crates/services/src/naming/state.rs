@@ -247,6 +247,10 @@ impl State {
         state
     }
 
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     pub(super) fn has_context(&self, context: ContextId) -> bool {
         self.context(context).is_some()
     }

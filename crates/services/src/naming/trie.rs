@@ -84,18 +84,14 @@ fn search<T: TrieItem>(items: &[(u64, T)], depth: u32, hash: u64, key: &T::Key) 
     let below = hash.checked_shl(BITS * depth).unwrap_or_default();
     let expected = ((u128::from(below) * items.len() as u128) >> u64::BITS) as usize;
     let (before, after) = items.split_at(expected);
-    let start = expected - before.iter().rev().take_while(|(other, _)| *other >= hash).count();
-    let start =
-        if start < expected { start } else { expected + after.iter().take_while(|(other, _)| *other < hash).count() };
-    let same = items.iter().skip(start).take_while(|(other, _)| *other == hash);
-    for (index, (_, item)) in (start..).zip(same) {
-        match item.compare(key) {
-            Ordering::Less => {}
-            Ordering::Equal => return Ok(index),
-            Ordering::Greater => return Err(index),
-        }
-    }
-    Err(start + items.iter().skip(start).take_while(|(other, _)| *other == hash).count())
+    let mut at = match before.iter().rev().take_while(|(other, _)| *other >= hash).count() {
+        0 => expected + after.iter().take_while(|(other, _)| *other < hash).count(),
+        beyond => expected - beyond,
+    };
+    let is_less = |(other, item): &&(u64, T)| *other == hash && item.compare(key).is_lt();
+    at += items.iter().skip(at).take_while(is_less).count();
+    let is_found = items.get(at).is_some_and(|(other, item)| *other == hash && item.compare(key).is_eq());
+    if is_found { Ok(at) } else { Err(at) }
 }
 
 impl<T: TrieItem> Trie<T> {

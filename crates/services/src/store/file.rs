@@ -9,12 +9,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
+use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::process;
 use redb::backends::FileBackend;
 use redb::{
     Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
@@ -23,7 +26,7 @@ use redb::{
 
 use super::log::{LogError, WriteAheadLog};
 use super::preview::Preview;
-use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
+use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Version of the set of tables, which is independent of the records' format: of a store that was closed.
@@ -40,6 +43,7 @@ const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane s
 const FORMAT: &str = "file format";
 /// Number of checkpoints.
 const GENERATION: &str = "log generation";
+const LOG_ID: &str = "log id";
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 /// The service to which a store's records belong, and their format.
@@ -69,19 +73,40 @@ pub struct FileStore {
 struct State {
     /// `None` after an error.
     files: Option<OpenFiles>,
+    /// The database as it is on the disk, for reading, if the files cannot be opened again.
+    preview: Option<OpenDatabase>,
     /// The last commit.
     revision: Revision,
-    /// The last commit that the database has.
-    checkpoint: Revision,
+    /// The generation of the log whose commits are in `pending`.
+    generation: u64,
     /// The last change of each key since the checkpoint; `None` is a deletion.
-    pending: PendingChanges,
+    pending: Arc<PendingChanges>,
+    /// After an error, the log may lack commits or have a refused one. A checkpoint precedes the next commit.
+    needs_checkpoint: bool,
+}
+
+impl State {
+    /// Takes over the contents of a database that another checkpoint has changed: one that was in doubt, or one of
+    /// another process.
+    fn adopt(&mut self, head: &StoreHead, revision: Revision, pending: PendingChanges) {
+        self.revision = revision;
+        self.generation = head.generation;
+        self.pending = Arc::new(pending);
+    }
+
+    /// Closes the files.
+    fn fail(&mut self) {
+        self.files = None;
+        self.needs_checkpoint = true;
+    }
 }
 
 type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 struct OpenFiles {
     database: OpenDatabase,
-    log: WriteAheadLog,
+    /// `None` until the first checkpoint.
+    log: Option<WriteAheadLog>,
 }
 
 fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
@@ -95,7 +120,8 @@ fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
 struct StoreHead {
     revision: Revision,
     generation: u64,
-    has_log: bool,
+    /// Identity of the log; `None` if the database has all changes.
+    log_id: Option<u64>,
 }
 
 /// A database whose drop cannot panic, even if its file is damaged.
@@ -114,11 +140,37 @@ impl Drop for OpenDatabase {
     }
 }
 
-type OpenBackends = dyn Fn() -> (Result<Database, DatabaseError>, Box<dyn StorageBackend>) + Send + Sync;
+type OpenBackends = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
 
 enum StoreSource {
     Path(PathBuf),
     Backends(Box<OpenBackends>),
+}
+
+/// A backend as a type of its own, because redb takes no boxed backends.
+#[derive(Debug)]
+struct BoxedBackend(Box<dyn StorageBackend>);
+
+impl StorageBackend for BoxedBackend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
 }
 
 impl StoreSource {
@@ -139,62 +191,108 @@ impl StoreSource {
 
     fn open(&self, kind: RecordKind) -> Result<(OpenFiles, StoreHead), StoreError> {
         let open = || match self {
-            StoreSource::Path(path) => {
-                builder().create(path).map(|database| (database, None)).map_err(|error| of_database(error, Some(path)))
-            }
+            StoreSource::Path(path) => builder().create(path).map_err(|error| of_database(error, Some(path))),
             StoreSource::Backends(open) => {
-                let (database, log) = open();
-                database.map(|database| (database, Some(log))).map_err(|error| of_database(error, None))
+                let database = builder().create_with_backend(BoxedBackend(open().0));
+                database.map_err(|error| of_database(error, None))
             }
         };
-        let (database, log) = fenced(self.path(), open)?;
-        let database = OpenDatabase(Some(database));
+        let database = OpenDatabase(Some(fenced(self.path(), open)?));
         let head = fenced(self.path(), || prepare(database.get()?, kind, self.path()))?;
-        let log = self.open_log(log, head.has_log)?;
+        let log = head.log_id.map(|id| self.open_log(id)).transpose()?;
         Ok((OpenFiles { database, log }, head))
     }
 
-    fn open_log(
-        &self,
-        backend: Option<Box<dyn StorageBackend>>,
-        has_entries: bool,
-    ) -> Result<WriteAheadLog, StoreError> {
-        let shown = self.log_path().unwrap_or_default();
-        let failed = |error: &io::Error| StoreError::of_io(error, Some(shown.clone()));
-        let backend = match (backend, self) {
-            (Some(backend), _) => backend,
-            (None, StoreSource::Path(path)) => self.open_log_file(path, &shown, has_entries)?,
-            (None, StoreSource::Backends(_)) => return Err(self.log_is_unusable("it has no backend")),
+    /// Opens the files, and reads the commits in the log.
+    fn load(&self, kind: RecordKind) -> Result<(OpenFiles, StoreHead, Revision, PendingChanges), StoreError> {
+        let (files, head) = self.open(kind)?;
+        let mut pending = PendingChanges::new();
+        let mut revision = head.revision;
+        if let Some(log) = &files.log {
+            let replayed = log.replay(head.generation, revision, |change| add_pending(&mut pending, change));
+            let replayed = replayed.map_err(|error| StoreError::of_io(&error, self.log_path()))?;
+            revision = replayed.map_err(|error| self.log_is_unusable(error))?;
+        }
+        Ok((files, head, revision, pending))
+    }
+
+    /// Opens the database so that reading it, and its repair, change nothing on the disk.
+    fn open_preview(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
+        let failed = |error: &io::Error| StoreError::of_io(error, self.path().map(Path::to_owned));
+        let preview = match self {
+            StoreSource::Path(path) => File::open(path).and_then(Preview::new),
+            StoreSource::Backends(open) => Preview::of_backend(open().0),
         };
-        let opened = if has_entries { WriteAheadLog::open(backend) } else { WriteAheadLog::create(backend) };
-        let log = opened.map_err(|error| failed(&error))?.map_err(|error| match (error, has_entries) {
-            (LogError::Foreign, false) => StoreError::NotAStore { path: shown.clone() },
-            (LogError::Foreign, true) => self.log_is_unusable("it belongs to another program"),
-            (LogError::Cut, _) => self.log_is_unusable("it is cut"),
-        })?;
+        let preview = preview.map_err(|error| failed(&error))?;
+        fenced(self.path(), || {
+            let database = builder().create_with_backend(preview).map_err(|error| of_database(error, self.path()))?;
+            let database = OpenDatabase(Some(database));
+            let head = prepare(database.get()?, kind, self.path())?;
+            Ok((database, head))
+        })
+    }
+
+    fn open_log(&self, id: u64) -> Result<WriteAheadLog, StoreError> {
+        let backend = match self {
+            StoreSource::Path(_) => self.open_log_file(false)?,
+            StoreSource::Backends(open) => open().1,
+        };
+        let opened = WriteAheadLog::open(backend, id).map_err(|error| StoreError::of_io(&error, self.log_path()))?;
+        opened.map_err(|error| self.log_is_unusable(error))
+    }
+
+    /// Makes a log for a database that has all changes. Its identity is a random number, so that no other log fits to
+    /// the database.
+    fn create_log(&self) -> Result<WriteAheadLog, StoreError> {
+        let failed = |error: &io::Error| StoreError::of_io(error, self.log_path());
+        let backend = match self {
+            StoreSource::Path(_) => self.open_log_file(true)?,
+            StoreSource::Backends(open) => open().1,
+        };
+        let id = process::random_number().map_err(|error| failed(&error))?;
+        let log = WriteAheadLog::create(backend, id).map_err(|error| failed(&error))?;
         if let StoreSource::Path(path) = self {
             sync_folder(path).map_err(|error| failed(&error))?;
         }
         Ok(log)
     }
 
-    fn open_log_file(&self, path: &Path, log: &Path, has_entries: bool) -> Result<Box<dyn StorageBackend>, StoreError> {
-        let failed = |error: &io::Error| StoreError::of_io(error, Some(log.to_owned()));
-        // The log has the records of the store, so it has the store's permissions.
-        let mode = fs::metadata(path).map_err(|error| failed(&error))?.mode();
-        let file = OpenOptions::new().read(true).write(true).create(!has_entries).mode(mode & 0o666).open(log);
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => self.log_is_unusable("it is missing"),
-            _ => failed(&error),
-        })?;
-        FileBackend::new(file)
-            .map(|backend| Box::new(backend) as Box<dyn StorageBackend>)
-            .map_err(|error| StoreError::Unusable { path: Some(log.to_owned()), reason: error.to_string() })
+    fn open_log_file(&self, is_new: bool) -> Result<Box<dyn StorageBackend>, StoreError> {
+        let (path, log) = (self.path().unwrap_or(Path::new("")), self.log_path().unwrap_or_default());
+        let failed = |error: &io::Error| StoreError::of_io(error, Some(log.clone()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match fs::symlink_metadata(&log) {
+            Ok(found) if !found.is_file() => return Err(StoreError::NotAStore { path: log }),
+            Ok(_) if is_new => {
+                // A process that was killed while it opened or closed the store.
+                let is_log = File::open(&log).and_then(WriteAheadLog::is_log).map_err(|error| failed(&error))?;
+                if !is_log {
+                    return Err(StoreError::NotAStore { path: log });
+                }
+                fs::remove_file(&log).map_err(|error| failed(&error))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_new => {
+                return Err(self.log_is_unusable(LogError::Missing));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
+            _ => {}
+        }
+        if is_new {
+            // The log has the records of the store, so it has the store's permissions.
+            let mode = fs::metadata(path).map_err(|error| failed(&error))?.mode();
+            options.create_new(true).mode(mode & 0o666);
+        }
+        let file = options.open(&log).map_err(|error| failed(&error))?;
+        match FileBackend::new(file) {
+            Ok(backend) => Ok(Box::new(backend)),
+            Err(error) => Err(StoreError::Unusable { path: Some(log), reason: error.to_string() }),
+        }
     }
 
-    fn log_is_unusable(&self, reason: &str) -> StoreError {
+    fn log_is_unusable(&self, error: LogError) -> StoreError {
         let log = self.log_path().map_or("the log".to_owned(), |log| format!("the log {}", log.display()));
-        damaged(self.path(), format!("the latest changes are in {log}, and {reason}"))
+        damaged(self.path(), format!("the latest changes are in {log}, and {error}"))
     }
 }
 
@@ -223,6 +321,8 @@ impl FileStore {
         } else {
             fenced(Some(&path), || create(&path, kind, mode))?;
         }
+        // Another name of the file must lead to the same log.
+        let path = fs::canonicalize(&path).map_err(|error| StoreError::of_io(&error, Some(path)))?;
         Self::of_source(StoreSource::Path(path), kind)
     }
 
@@ -237,80 +337,110 @@ impl FileStore {
     ) -> Result<FileStore, StoreError> {
         let open = move || {
             let (database, log) = backends();
-            (builder().create_with_backend(database), Box::new(log) as Box<dyn StorageBackend>)
+            (Box::new(database) as Box<dyn StorageBackend>, Box::new(log) as Box<dyn StorageBackend>)
         };
         Self::of_source(StoreSource::Backends(Box::new(open)), kind)
     }
 
     fn of_source(source: StoreSource, kind: RecordKind) -> Result<FileStore, StoreError> {
-        let (files, head) = source.open(kind)?;
-        let mut pending = PendingChanges::new();
-        let mut revision = head.revision;
-        if head.has_log {
-            let replayed = files.log.replay(head.generation, revision, |change| add_pending(&mut pending, change));
-            revision = replayed.map_err(|error| StoreError::of_io(&error, source.log_path()))?;
+        let (files, head, revision, pending) = source.load(kind)?;
+        let mut state = State {
+            files: Some(files),
+            preview: None,
+            revision,
+            generation: head.generation,
+            pending: Arc::new(pending),
+            needs_checkpoint: true,
+        };
+        match checkpoint(&source, &mut state, None) {
+            // The records can be read.
+            Ok(()) | Err(StoreError::Full { .. }) => {}
+            Err(error) => return Err(error),
         }
-        let mut state = State { files: Some(files), revision, checkpoint: head.revision, pending };
-        checkpoint(&source, &mut state, None, LOGGED_FORMAT)?;
         Ok(FileStore { source, kind, state: Mutex::new("file store", LockScope::Orb, state) })
     }
 
     /// Opens the files again if an error has closed them.
-    fn restore(&self, state: &mut State) -> Result<(), StoreError> {
+    fn reopen(&self, state: &mut State) -> Result<(), StoreError> {
         if state.files.is_some() {
             return Ok(());
         }
-        let (files, head) = self.source.open(self.kind)?;
-        if head.revision != state.checkpoint {
-            // The checkpoint during which the error occurred is on the disk.
-            state.pending.clear();
-            state.revision = head.revision;
-            state.checkpoint = head.revision;
+        state.preview = None;
+        let (files, head, revision, pending) = self.source.load(self.kind)?;
+        if head.generation != state.generation {
+            state.adopt(&head, revision, pending);
         }
         state.files = Some(files);
-        checkpoint(&self.source, state, None, LOGGED_FORMAT)
+        Ok(())
+    }
+
+    /// Prepares the files for a commit.
+    fn restore(&self, state: &mut State) -> Result<(), StoreError> {
+        self.reopen(state)?;
+        if state.needs_checkpoint { checkpoint(&self.source, state, None) } else { Ok(()) }
+    }
+
+    /// Returns the database as of the last checkpoint, with the later changes and the revision.
+    fn read(&self) -> Result<(ReadTransaction, Arc<PendingChanges>, Revision), StoreError> {
+        let path = self.source.path();
+        let mut state = self.state.lock();
+        if state.preview.is_none()
+            && let Err(error) = self.reopen(&mut state)
+        {
+            // Opening may write to the disk.
+            let (preview, head) = self.source.open_preview(self.kind).map_err(|_| error)?;
+            if head.generation != state.generation {
+                state.adopt(&head, head.revision, PendingChanges::new());
+            }
+            state.preview = Some(preview);
+        }
+        let read = fenced(path, || {
+            let database = state.files.as_ref().map(|files| &files.database).or(state.preview.as_ref());
+            let database = database.ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+            database.get()?.begin_read().map_err(|error| of_transaction(error, path))
+        })?;
+        Ok((read, Arc::clone(&state.pending), state.revision))
     }
 }
 
 /// Writes the pending changes and `batch`, if any, to the database, and restarts the log. An error closes the files.
-fn checkpoint(
-    source: &StoreSource,
-    state: &mut State,
-    batch: Option<&[RecordChange<'_>]>,
-    format: u64,
-) -> Result<(), StoreError> {
+fn checkpoint(source: &StoreSource, state: &mut State, batch: Option<&[RecordChange<'_>]>) -> Result<(), StoreError> {
     let revision = if batch.is_some() { next_revision(state.revision) } else { state.revision };
     let path = source.path();
     let written = fenced(path, || {
-        let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-        write_checkpoint(files.database.get()?, &state.pending, batch.unwrap_or_default(), (revision, format), path)
+        let files = state.files.as_mut().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+        let log = match &mut files.log {
+            Some(log) => log,
+            log => log.insert(source.create_log()?),
+        };
+        let log_id = Some(log.id());
+        let head = StoreHead { revision, generation: state.generation.wrapping_add(1), log_id };
+        write_checkpoint(files.database.get()?, &state.pending, batch.unwrap_or_default(), &head, path)?;
+        log.restart(head.generation);
+        Ok(head)
     });
-    match (written, &mut state.files) {
-        (Ok(generation), Some(files)) => {
-            files.log.restart(generation);
-            state.pending.clear();
-            state.revision = revision;
-            state.checkpoint = revision;
+    match written {
+        Ok(head) => {
+            state.adopt(&head, revision, PendingChanges::new());
+            state.needs_checkpoint = false;
             Ok(())
         }
-        (written, files) => {
-            *files = None;
-            written.map(drop)
+        Err(error) => {
+            state.fail();
+            Err(error)
         }
     }
 }
 
-/// Returns the generation of the log that follows.
 fn write_checkpoint(
     database: &Database,
     pending: &PendingChanges,
     batch: &[RecordChange<'_>],
-    (revision, format): (Revision, u64),
+    head: &StoreHead,
     path: Option<&Path>,
-) -> Result<u64, StoreError> {
+) -> Result<(), StoreError> {
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
     transaction.set_quick_repair(true);
-    let generation;
     {
         let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
         let pending = pending.iter().map(|(key, value)| {
@@ -324,23 +454,34 @@ fn write_checkpoint(
             .map_err(|error| of_storage(error, path))?;
         }
         let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        generation = number_of(&numbers, GENERATION, path)?.unwrap_or_default().wrapping_add(1);
-        for (name, number) in [(FORMAT, format), ("revision", revision.0), (GENERATION, generation)] {
+        let format = if head.log_id.is_some() { LOGGED_FORMAT } else { CLOSED_FORMAT };
+        for (name, number) in [
+            (FORMAT, format),
+            ("revision", head.revision.0),
+            (GENERATION, head.generation),
+            (LOG_ID, head.log_id.unwrap_or_default()),
+        ] {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
     }
-    transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(generation)
+    transaction.commit().map_err(|error| of_commit(error, path))
 }
 
 impl Drop for FileStore {
-    /// Writes the last checkpoint and removes the log. After an error both files stay as they are.
+    /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain for the next
+    /// process.
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        if state.files.is_some()
-            && checkpoint(&self.source, &mut state, None, CLOSED_FORMAT).is_ok()
-            && let Some(log) = self.source.log_path()
-        {
+        let path = self.source.path();
+        let is_closed = self.reopen(&mut state).and_then(|()| {
+            fenced(path, || {
+                let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+                let generation = state.generation.wrapping_add(1);
+                let head = StoreHead { revision: state.revision, generation, log_id: None };
+                write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)
+            })
+        });
+        if let (Ok(()), Some(log)) = (is_closed, self.source.log_path()) {
             let _ = fs::remove_file(log);
         }
     }
@@ -352,16 +493,13 @@ fn next_revision(revision: Revision) -> Revision {
 
 impl Store for FileStore {
     fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
+        self.visit_from(b"", &mut |key, value| visit(key, value).map(ControlFlow::Continue))
+    }
+
+    fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.source.path();
-        let mut state = self.state.lock();
-        self.restore(&mut state)?;
-        let (revision, pending) = (state.revision, state.pending.clone());
-        let read = fenced(path, || {
-            let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-            files.database.get()?.begin_read().map_err(|error| of_transaction(error, path))
-        })?;
-        drop(state);
-        fenced(path, || visit_merged(&read, &pending, visit, path))?;
+        let (read, pending, revision) = self.read()?;
+        fenced(path, || visit_merged(&read, &pending, from, visit, path))?;
         Ok(revision)
     }
 
@@ -377,33 +515,45 @@ impl Store for FileStore {
             return Err(StoreError::Conflict);
         }
         let next = next_revision(after);
-        let State { files, pending, revision, .. } = &mut *state;
-        let Some(open) = files.as_mut().filter(|files| files.log.has_room(batch)) else {
-            checkpoint(&self.source, &mut state, Some(batch), LOGGED_FORMAT)?;
-            return Ok(next);
+        let has_room = |state: &State| {
+            state.files.as_ref().and_then(|files| files.log.as_ref()).is_some_and(|log| log.has_room(batch))
         };
-        let appended = open.log.append(next, batch).and_then(|()| match durability {
-            Durability::Synced => open.log.sync(),
+        if !has_room(&state) {
+            // The batch is in neither of these checkpoints, so a failure leaves nothing in doubt.
+            checkpoint(&self.source, &mut state, None).or_else(|_| self.restore(&mut state))?;
+        }
+        if !has_room(&state) {
+            checkpoint(&self.source, &mut state, Some(batch))?;
+            return Ok(next);
+        }
+        let Some(log) = state.files.as_mut().and_then(|files| files.log.as_mut()) else {
+            return Err(damaged(self.source.path(), "it was closed".to_owned()));
+        };
+        let appended = log.append(next, batch).and_then(|()| match durability {
+            Durability::Synced => log.sync(),
             Durability::Relaxed => Ok(()),
         });
         if let Err(error) = appended {
-            *files = None;
+            log.erase_last();
+            state.fail();
             return Err(StoreError::of_io(&error, self.source.log_path()));
         }
+        let pending = Arc::make_mut(&mut state.pending);
         batch.iter().for_each(|change| add_pending(pending, *change));
-        *revision = next;
+        state.revision = next;
         Ok(next)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         self.restore(&mut state)?;
-        let Some(files) = &mut state.files else { return Ok(()) };
-        if let Err(error) = files.log.sync() {
-            state.files = None;
-            return Err(StoreError::of_io(&error, self.source.log_path()));
+        match state.files.as_mut().and_then(|files| files.log.as_mut()).map_or(Ok(()), WriteAheadLog::sync) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                state.fail();
+                Err(StoreError::of_io(&error, self.source.log_path()))
+            }
         }
-        Ok(())
     }
 
     fn backup(&self, path: &Path) -> Result<(), StoreError> {
@@ -411,28 +561,42 @@ impl Store for FileStore {
     }
 }
 
-/// Visits the records of a snapshot with later changes, in the order of their keys.
+/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
 fn visit_merged(
     read: &ReadTransaction,
     pending: &PendingChanges,
-    visit: &mut RecordVisitor<'_>,
+    from: &[u8],
+    visit: &mut RangeVisitor<'_>,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let mut pending = pending.iter().peekable();
-    let mut visit_present = |key: &[u8], value: Option<&[u8]>| value.map_or(Ok(()), |value| visit(key, value));
+    let mut pending = pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
+        Some(value) => visit(key, value),
+        None => Ok(ControlFlow::Continue(())),
+    };
     let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-    for record in records.iter().map_err(|error| of_storage(error, path))? {
+    for record in records.range(from..).map_err(|error| of_storage(error, path))? {
         let (key, value) = record.map_err(|error| of_storage(error, path))?;
         let key = key.value();
         while let Some((earlier, value)) = pending.next_if(|(other, _)| other.as_slice() < key) {
-            visit_present(earlier, value.as_deref())?;
+            if visit_present(earlier, value.as_deref())?.is_break() {
+                return Ok(());
+            }
         }
-        match pending.next_if(|(other, _)| other.as_slice() == key) {
+        let flow = match pending.next_if(|(other, _)| other.as_slice() == key) {
             Some((_, value)) => visit_present(key, value.as_deref())?,
             None => visit_present(key, Some(value.value()))?,
+        };
+        if flow.is_break() {
+            return Ok(());
         }
     }
-    pending.try_for_each(|(key, value)| visit_present(key, value.as_deref()))
+    for (key, value) in pending {
+        if visit_present(key, value.as_deref())?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 const USUAL: u32 = 0o666;
@@ -594,7 +758,7 @@ fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result
     Ok(StoreHead {
         revision: Revision(number("revision")?),
         generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
-        has_log: format == LOGGED_FORMAT,
+        log_id: if format == LOGGED_FORMAT { Some(number(LOG_ID)?) } else { None },
     })
 }
 
@@ -620,7 +784,7 @@ fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Res
         transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
     }
     transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(StoreHead { revision: Revision(0), generation: 0, has_log: false })
+    Ok(StoreHead { revision: Revision(0), generation: 0, log_id: None })
 }
 
 /// Converts a panic inside redb, for example for a damaged page, into an error.

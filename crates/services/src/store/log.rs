@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! 0     "corelane log 1\n" | 00, then zeros up to octet 4096
-//! 4096  entries without gaps: u32 length of the changes | u32 CRC-32 of all that follows
+//! 4096  entries without gaps: u32 length of the changes | u32 CRC-32 of the identity and of the rest of the entry
 //!                             | u64 generation | u64 revision | changes
 //!       change:               u32 length of the key | u32 length of the value, or FFFFFFFF for a deletion | key | value
 //! ```
 //! Numbers are little-endian. A checkpoint begins a new generation at octet 4096. The log ends before the first entry
-//! that has another generation, does not continue the revisions, or is incomplete.
+//! that has another generation, does not continue the revisions, or is incomplete or damaged.
 
-use std::io;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 
 use redb::StorageBackend;
 
@@ -22,55 +24,78 @@ const SIZE: usize = 1 << 20;
 const HEAD: usize = 24;
 const DELETION: u32 = u32::MAX;
 
+/// Why a log does not fit to a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogError {
-    /// The file belongs to another program.
+    Missing,
+    /// The file belongs to another program or to another store.
     Foreign,
     /// The file is shorter than a log.
     Cut,
+    /// The log follows a later checkpoint of the database.
+    Newer,
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogError::Missing => "it is missing",
+            LogError::Foreign => "the file belongs to another program or store",
+            LogError::Cut => "it is cut",
+            LogError::Newer => "it is newer than the database",
+        })
+    }
 }
 
 pub(super) struct WriteAheadLog {
     backend: Box<dyn StorageBackend>,
+    id: u64,
     generation: u64,
+    /// Offset of the last entry, also if its write or sync has failed.
+    last: usize,
     end: usize,
     is_synced: bool,
     entry: Vec<u8>,
 }
 
 impl WriteAheadLog {
-    /// Makes an empty log in a backend that is empty or has a log.
-    pub(super) fn create(backend: Box<dyn StorageBackend>) -> io::Result<Result<Self, LogError>> {
-        let length = backend.len()?;
-        let mut start = [0; MAGIC.len()];
-        let known = usize::try_from(length).unwrap_or(usize::MAX).min(start.len());
-        let start = start.split_at_mut(known).0;
-        backend.read(0, start)?;
-        // A power failure during the creation can leave zeros.
-        if *start != MAGIC[..known] && start.iter().any(|octet| *octet != 0) {
-            return Ok(Err(LogError::Foreign));
-        }
+    /// Returns true if a file is a log, or one whose creation was interrupted.
+    pub(super) fn is_log(file: File) -> io::Result<bool> {
+        let is_short = file.metadata()?.len() <= SIZE as u64;
+        let mut start = Vec::new();
+        file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+        Ok(MAGIC.starts_with(&start) || is_short && start.iter().all(|octet| *octet == 0))
+    }
+
+    /// Makes an empty log with this identity.
+    pub(super) fn create(backend: Box<dyn StorageBackend>, id: u64) -> io::Result<Self> {
         // The zeros make the file system allocate the blocks now, so that later syncs write data only.
         let mut image = vec![0; SIZE];
         image[..MAGIC.len()].copy_from_slice(MAGIC);
+        image[MAGIC.len()..][..8].copy_from_slice(&id.to_le_bytes());
         backend.set_len(SIZE as u64)?;
         backend.write(0, &image)?;
         backend.sync_data()?;
-        Ok(Ok(Self::of(backend)))
+        Ok(Self::of(backend, id))
     }
 
     /// Opens a log that the database needs.
-    pub(super) fn open(backend: Box<dyn StorageBackend>) -> io::Result<Result<Self, LogError>> {
+    pub(super) fn open(backend: Box<dyn StorageBackend>, id: u64) -> io::Result<Result<Self, LogError>> {
         if backend.len()? < SIZE as u64 {
             return Ok(Err(LogError::Cut));
         }
-        let mut start = [0; MAGIC.len()];
+        let mut start = [0; MAGIC.len() + 8];
         backend.read(0, &mut start)?;
-        Ok(if start == *MAGIC { Ok(Self::of(backend)) } else { Err(LogError::Foreign) })
+        let is_own = start[..MAGIC.len()] == *MAGIC && start[MAGIC.len()..] == id.to_le_bytes();
+        Ok(if is_own { Ok(Self::of(backend, id)) } else { Err(LogError::Foreign) })
     }
 
-    fn of(backend: Box<dyn StorageBackend>) -> Self {
-        WriteAheadLog { backend, generation: 0, end: START, is_synced: true, entry: Vec::new() }
+    fn of(backend: Box<dyn StorageBackend>, id: u64) -> Self {
+        WriteAheadLog { backend, id, generation: 0, last: START, end: START, is_synced: true, entry: Vec::new() }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Calls `visit` for each commit of `generation` that follows `revision`, in order. Returns the last revision.
@@ -79,15 +104,16 @@ impl WriteAheadLog {
         generation: u64,
         revision: Revision,
         visit: impl FnMut(RecordChange<'_>),
-    ) -> io::Result<Revision> {
+    ) -> io::Result<Result<Revision, LogError>> {
         let mut entries = vec![0; SIZE - START];
         self.backend.read(START as u64, &mut entries)?;
-        Ok(replay(&entries, generation, revision, visit))
+        Ok(replay(&entries, self.id, generation, revision, visit))
     }
 
-    /// Removes all entries. Later ones belong to `generation`, which no earlier entry has.
+    /// Begins again at the first entry's place. Entries of other generations are ignored.
     pub(super) fn restart(&mut self, generation: u64) {
         self.generation = generation;
+        self.last = START;
         self.end = START;
         self.is_synced = true;
     }
@@ -110,12 +136,20 @@ impl WriteAheadLog {
         // The room limits the length.
         let length = (self.entry.len() - HEAD) as u32;
         self.entry[..4].copy_from_slice(&length.to_le_bytes());
-        let checksum = crc32fast::hash(&self.entry[8..]);
+        let checksum = checksum(self.id, &self.entry[8..]);
         self.entry[4..8].copy_from_slice(&checksum.to_le_bytes());
         self.is_synced = false;
+        self.last = self.end;
         self.backend.write(self.end as u64, &self.entry)?;
         self.end += self.entry.len();
         Ok(())
+    }
+
+    /// Erases the entry whose write or sync has failed, as far as the disk permits, so that no process replays it.
+    pub(super) fn erase_last(&self) {
+        let erased = self.backend.write(self.last as u64, &[0; HEAD]).and_then(|()| self.backend.sync_data());
+        // Otherwise the next checkpoint makes the entry invalid.
+        drop(erased);
     }
 
     /// Writes all entries to the disk.
@@ -146,32 +180,52 @@ fn write_change(entry: &mut Vec<u8>, change: &RecordChange<'_>) {
     entry.extend(value);
 }
 
+fn checksum(id: u64, rest: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&id.to_le_bytes());
+    hasher.update(rest);
+    hasher.finalize()
+}
+
 /// Reads a log's octets from its first entry on.
-pub(super) fn replay(
+fn replay(
     mut octets: &[u8],
+    id: u64,
     generation: u64,
     mut revision: Revision,
     mut visit: impl FnMut(RecordChange<'_>),
-) -> Revision {
-    while let Some((next, changes, rest)) = split_entry(octets, generation) {
-        if Some(next.0) != revision.0.checked_add(1) || !visit_changes(changes, &mut |_| ()) {
+) -> Result<Revision, LogError> {
+    if split_entry(octets, id).is_some_and(|entry| entry.generation > generation) {
+        return Err(LogError::Newer);
+    }
+    while let Some(entry) = split_entry(octets, id) {
+        let follows = entry.generation == generation && Some(entry.revision.0) == revision.0.checked_add(1);
+        if !follows || !visit_changes(entry.changes, &mut |_| ()) {
             break;
         }
-        visit_changes(changes, &mut visit);
-        (revision, octets) = (next, rest);
+        visit_changes(entry.changes, &mut visit);
+        (revision, octets) = (entry.revision, entry.rest);
     }
-    revision
+    Ok(revision)
 }
 
-/// Returns the first entry's revision and changes, and the octets after it.
-fn split_entry(octets: &[u8], generation: u64) -> Option<(Revision, &[u8], &[u8])> {
+struct LogEntry<'o> {
+    generation: u64,
+    revision: Revision,
+    changes: &'o [u8],
+    /// The octets after the entry.
+    rest: &'o [u8],
+}
+
+fn split_entry(octets: &[u8], id: u64) -> Option<LogEntry<'_>> {
     let (length, after) = split_number(octets)?;
-    let (checksum, checked) = split_number(after)?;
+    let (expected, checked) = split_number(after)?;
     let (checked, rest) = checked.split_at_checked(length.checked_add(HEAD - 8)?)?;
-    let (found, numbered) = checked.split_first_chunk()?;
+    let (generation, numbered) = checked.split_first_chunk()?;
     let (revision, changes) = numbered.split_first_chunk()?;
-    let is_whole = u64::from_le_bytes(*found) == generation && crc32fast::hash(checked) as usize == checksum;
-    is_whole.then_some((Revision(u64::from_le_bytes(*revision)), changes, rest))
+    let generation = u64::from_le_bytes(*generation);
+    let revision = Revision(u64::from_le_bytes(*revision));
+    (checksum(id, checked) as usize == expected).then_some(LogEntry { generation, revision, changes, rest })
 }
 
 /// Returns false if the octets are no sequence of changes. The changes before the error are visited.
@@ -207,6 +261,8 @@ mod tests {
 
     use super::*;
 
+    const ID: u64 = 77;
+
     type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
     fn batch(changes: &Changes) -> Vec<RecordChange<'_>> {
@@ -226,7 +282,7 @@ mod tests {
     }
 
     fn new_log(generation: u64) -> WriteAheadLog {
-        let mut log = WriteAheadLog::create(Box::new(InMemoryBackend::new())).unwrap().unwrap();
+        let mut log = WriteAheadLog::create(Box::new(InMemoryBackend::new()), ID).unwrap();
         log.restart(generation);
         log
     }
@@ -250,22 +306,25 @@ mod tests {
             let mut octets = vec![0; ends.last().unwrap() + 64];
             log.backend.read(START as u64, &mut octets).unwrap();
             let mut found = Changes::new();
-            let last = replay(&octets, 5, Revision(7), collect(&mut found));
+            let last = replay(&octets, ID, 5, Revision(7), collect(&mut found)).unwrap();
             prop_assert_eq!((last, &found), (Revision(7 + commits.len() as u64), &commits.concat()));
-            prop_assert_eq!(replay(&octets, 6, Revision(7), |_| ()), Revision(7));
-            prop_assert_eq!(replay(&octets, 5, Revision(8), |_| ()), Revision(8));
+            prop_assert_eq!(replay(&octets, ID, 6, Revision(7), |_| ()), Ok(Revision(7)));
+            prop_assert_eq!(replay(&octets, ID + 1, 5, Revision(7), |_| ()), Ok(Revision(7)));
+            let newer = if commits.is_empty() { Ok(Revision(7)) } else { Err(LogError::Newer) };
+            prop_assert_eq!(replay(&octets, ID, 4, Revision(7), |_| ()), newer);
+            prop_assert_eq!(replay(&octets, ID, 5, Revision(8), |_| ()), Ok(Revision(8)));
 
             let changed = damage.index(ends.last().unwrap().max(&1).to_owned());
             octets[changed] ^= 1 << bit;
             let whole = ends.iter().rposition(|end| *end <= changed).unwrap();
             let mut found = Changes::new();
-            let last = replay(&octets, 5, Revision(7), collect(&mut found));
+            let last = replay(&octets, ID, 5, Revision(7), collect(&mut found)).unwrap();
             prop_assert_eq!((last, &found), (Revision(7 + whole as u64), &commits[..whole].concat()));
         }
 
         #[test]
         fn no_octets_end_the_program(octets in prop::collection::vec(any::<u8>(), 0..200), generation in 0..3u64) {
-            replay(&octets, generation, Revision(0), |_| ());
+            let _ = replay(&octets, ID, generation, Revision(0), |_| ());
         }
     }
 
@@ -279,7 +338,7 @@ mod tests {
         log.restart(2);
         log.append(Revision(2), &change).unwrap();
         // The third entry of the first generation follows in the file, and has the next revision.
-        assert_eq!(log.replay(2, Revision(1), |_| ()).unwrap(), Revision(2));
+        assert_eq!(log.replay(2, Revision(1), |_| ()).unwrap(), Ok(Revision(2)));
     }
 
     #[test]
@@ -290,28 +349,32 @@ mod tests {
         assert!(!log.has_room(&[RecordChange::Put(b"k", &value)]));
         log.append(Revision(1), &[RecordChange::Put(b"", &value)]).unwrap();
         assert!(!log.has_room(&[]));
-        assert_eq!(log.replay(1, Revision(0), |_| ()).unwrap(), Revision(1));
+        assert_eq!(log.replay(1, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
     }
 
     #[test]
-    fn only_logs_are_opened_and_overwritten() {
-        let open = |octets: &[u8]| {
+    fn erased_entry_is_not_replayed() {
+        let mut log = new_log(1);
+        for number in 1..=2 {
+            log.append(Revision(number), &[RecordChange::Put(b"key", b"value")]).unwrap();
+        }
+        log.erase_last();
+        assert_eq!(log.replay(1, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
+    }
+
+    #[test]
+    fn only_the_log_of_the_store_is_opened() {
+        let open = |octets: &[u8], id: u64| {
             let backend = InMemoryBackend::new();
             backend.set_len(octets.len() as u64).unwrap();
             backend.write(0, octets).unwrap();
-            backend
+            WriteAheadLog::open(Box::new(backend), id).unwrap().err()
         };
-        let log = |length: usize| {
-            let mut octets = vec![0; length];
-            octets[..MAGIC.len()].copy_from_slice(MAGIC);
-            octets
-        };
-        for unfinished in [&[][..], &[0; 100], &log(16), &log(5_000), &MAGIC[..3]] {
-            assert!(WriteAheadLog::create(Box::new(open(unfinished))).unwrap().is_ok());
-            assert_eq!(WriteAheadLog::open(Box::new(open(unfinished))).unwrap().err(), Some(LogError::Cut));
-        }
-        assert!(WriteAheadLog::open(Box::new(open(&log(SIZE)))).unwrap().is_ok());
-        assert_eq!(WriteAheadLog::create(Box::new(open(b"text"))).unwrap().err(), Some(LogError::Foreign));
-        assert_eq!(WriteAheadLog::open(Box::new(open(&[1; SIZE]))).unwrap().err(), Some(LogError::Foreign));
+        let mut log = vec![0; SIZE];
+        new_log(1).backend.read(0, &mut log).unwrap();
+        assert_eq!(open(&log, ID), None);
+        assert_eq!(open(&log, ID + 1), Some(LogError::Foreign));
+        assert_eq!(open(&log[1..], ID), Some(LogError::Cut));
+        assert_eq!(open(&[0; SIZE], ID), Some(LogError::Foreign));
     }
 }

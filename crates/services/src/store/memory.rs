@@ -1,13 +1,14 @@
 //! A store in memory.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::file::{RecordKind, write_copy};
-use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
+use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A store in memory. Clones share the records.
 #[derive(Clone)]
@@ -34,6 +35,16 @@ impl Store for MemoryStore {
     fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         let shared = self.shared.lock();
         shared.records.iter().try_for_each(|(key, value)| visit(key, value))?;
+        Ok(shared.revision)
+    }
+
+    fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
+        let shared = self.shared.lock();
+        for (key, value) in shared.records.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
+            if visit(key, value)?.is_break() {
+                break;
+            }
+        }
         Ok(shared.revision)
     }
 

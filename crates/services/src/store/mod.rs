@@ -10,6 +10,7 @@ mod log;
 mod memory;
 mod preview;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use error::StoreError;
@@ -46,6 +47,10 @@ pub enum Durability {
 /// visit.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
+/// A function that receives the key and the value of each record of a range. It ends the visit with an error, or with
+/// [`ControlFlow::Break`].
+pub type RangeVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'v;
+
 /// The records of a service, as a map from keys to values.
 pub trait Store: Send + Sync + 'static {
     /// Calls `visit` for all records as of one instant, in the order of their keys. Returns the
@@ -54,6 +59,25 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Errors of reading, and errors that `visit` returns.
     fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError>;
+
+    /// Calls `visit` for the records whose keys are `from` or greater, in the order of their keys, until it ends the
+    /// visit. Returns the revision of the visited records.
+    ///
+    /// A store whose disk refuses writes still shows its records, if it can read them.
+    ///
+    /// The default implementation reads all records.
+    ///
+    /// # Errors
+    /// Errors of reading, and errors that `visit` returns.
+    fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
+        let mut flow = ControlFlow::Continue(());
+        self.for_each(&mut |key, value| {
+            if flow.is_continue() && key >= from {
+                flow = visit(key, value)?;
+            }
+            Ok(())
+        })
+    }
 
     /// Applies all changes of a batch, in order, or none. Returns the new revision.
     ///

@@ -13,8 +13,14 @@ const PAGE_SIZE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Preview {
-    file: File,
+    source: Source,
     pages: Mutex<Pages>,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Backend(Box<dyn StorageBackend>),
 }
 
 #[derive(Debug)]
@@ -29,8 +35,17 @@ struct Pages {
 impl Preview {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
+        Ok(Self::of(Source::File(file), length))
+    }
+
+    pub(super) fn of_backend(backend: Box<dyn StorageBackend>) -> io::Result<Self> {
+        let length = backend.len()?;
+        Ok(Self::of(Source::Backend(backend), length))
+    }
+
+    fn of(source: Source, length: u64) -> Self {
         let pages = Pages { length, file_length: length, written: BTreeMap::new() };
-        Ok(Preview { file, pages: Mutex::new("store preview", LockScope::Orb, pages) })
+        Preview { source, pages: Mutex::new("store preview", LockScope::Orb, pages) }
     }
 
     fn page_of_file(&self, number: u64, file_length: u64) -> io::Result<Box<[u8; PAGE_SIZE]>> {
@@ -38,7 +53,10 @@ impl Preview {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         let there = file_length.saturating_sub(start).min(PAGE_SIZE as u64) as usize;
         if let Some(shown) = page.get_mut(..there) {
-            self.file.read_exact_at(shown, start)?;
+            match &self.source {
+                Source::File(file) => file.read_exact_at(shown, start)?,
+                Source::Backend(backend) => backend.read(start, shown)?,
+            }
         }
         Ok(page)
     }

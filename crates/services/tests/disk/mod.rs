@@ -44,6 +44,7 @@ struct Contents {
     bases: [Vec<u8>; FILES],
     log: Vec<(usize, Operation)>,
     room: Option<usize>,
+    single_failure: Option<usize>,
     read: usize,
 }
 
@@ -94,6 +95,11 @@ impl Disk {
         self.0.lock().room = operations;
     }
 
+    /// Makes one operation fail, after this number of operations.
+    pub(crate) fn fail_once_after(&self, operations: usize) {
+        self.0.lock().single_failure = Some(operations);
+    }
+
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
         let contents = self.0.lock();
         let log = &contents.log[..count];
@@ -120,6 +126,11 @@ impl Disk {
 
     fn run(&self, file: usize, operation: Operation) -> io::Result<()> {
         let mut contents = self.0.lock();
+        match contents.single_failure.take() {
+            Some(0) => return Err(io::Error::other("one failure")),
+            Some(more) => contents.single_failure = Some(more - 1),
+            None => {}
+        }
         match &mut contents.room {
             Some(0) => return Err(io::ErrorKind::StorageFull.into()),
             Some(room) => *room -= 1,

@@ -7,7 +7,8 @@ use corelane::poa::{Poa, PoaPolicies};
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
-use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
+use super::{ChannelConfig, ChannelEnd, DurablePart, EventChannel, SharedChannel};
+use crate::events::durable::{EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
@@ -31,6 +32,7 @@ pub struct EventChannelBuilder {
     name: String,
     router: RouterConfig,
     config: ChannelConfig,
+    durable: Option<(EventStore, Retention)>,
 }
 
 impl Default for EventChannelBuilder {
@@ -50,7 +52,7 @@ impl Default for EventChannelBuilder {
             pull_timeout: Duration::from_secs(1),
             max_waiting_pulls: 2,
         };
-        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config }
+        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config, durable: None }
     }
 }
 
@@ -213,6 +215,20 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Keeps the channel's events in a store, under the channel's name. The channel's reference for CORBA's Event
+    /// Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier, and `publish`, return when the
+    /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. Delivery
+    /// does not wait for the store. Default: none.
+    ///
+    /// The threads of the ORB's pool wait for the disk: a pool with one thread commits one event at a time.
+    /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
+    /// keeps the order of each.
+    #[must_use]
+    pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
+        self.durable = Some((store.clone(), retention));
+        self
+    }
+
     pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
         self.router.queue.max_sets = count;
         self
@@ -228,7 +244,8 @@ impl EventChannelBuilder {
     /// # Errors
     /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
     /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
-    /// the priority of a lane; other errors of the ORB.
+    /// the priority of a lane; NO_RESOURCES or INTERNAL if the store of a durable channel fails; IMP_LIMIT if it has too
+    /// many channels; other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
@@ -249,7 +266,9 @@ impl EventChannelBuilder {
     }
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
-        let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone()));
+        let stream = self.durable.map(|(store, retention)| store.stream(&self.name, retention)).transpose()?;
+        let durable = stream.map(DurablePart::new);
+        let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
         let (timeouts, callbacks) = (Arc::clone(&shared), Arc::clone(&shared));

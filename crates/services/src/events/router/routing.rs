@@ -81,6 +81,31 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
+    /// Routes an event that has no supplier.
+    pub(in crate::events) fn publish(
+        &mut self,
+        header: &EventHeader,
+        event: E,
+        now: Nanos,
+        routed: &mut Routed<E, P>,
+    ) -> Result<(), PushRefusal> {
+        if let Err(error) = header.check() {
+            self.refused += 1;
+            return Err(PushRefusal::Header(error));
+        }
+        self.published += 1;
+        let Self { subscriptions, connections, config, .. } = self;
+        let event = event.in_lane(lane_of_type(header, config));
+        let result = subscriptions.push(header, event, now, |id, set| route(connections, config, id, set, now, routed));
+        self.disconnect_overflowed(routed);
+        result.map(drop).map_err(PushRefusal::Header)
+    }
+
+    /// Returns the number of events that were routed.
+    pub(in crate::events) fn published(&self) -> u64 {
+        self.published
+    }
+
     pub(in crate::events) fn expire(&mut self, now: Nanos, routed: &mut Routed<E, P>) {
         let Self { subscriptions, connections, config, .. } = self;
         subscriptions.expire(now, |id, set| route(connections, config, id, set, now, routed));
@@ -139,8 +164,13 @@ fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &Route
         return None;
     }
     let named = first.into_iter().chain(matching).filter_map(|publication| publication.lane).min();
-    let of_type = || config.lane_of_type.get(&event.event_type.0).copied();
-    Some(named.or_else(of_type).unwrap_or(config.lanes.saturating_sub(1)))
+    Some(named.unwrap_or_else(|| lane_of_type(event, config)))
+}
+
+/// Returns the lane of the event's type, or else the least urgent lane.
+fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
+    let of_type = config.lane_of_type.get(&event.event_type.0).copied();
+    of_type.unwrap_or(config.lanes.saturating_sub(1))
 }
 
 /// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a

@@ -6,8 +6,9 @@ use corelane::{Any, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::clock::Monotonic;
 
 use super::{nil_peer, peer, system};
-use crate::events::channel::{self, ConnectFailure, PullRefusal, SharedChannel, disconnected};
+use crate::events::channel::{self, ConnectFailure, PublishFailure, PullRefusal, SharedChannel, disconnected};
 use crate::events::designator::DependencySet;
+use crate::events::idl::corelane_events::DurableChannel;
 use crate::events::idl::cos_event_channel_admin::proxy_pull_consumer::ConnectPullSupplierError;
 use crate::events::idl::cos_event_channel_admin::proxy_pull_supplier::ConnectPullConsumerError;
 use crate::events::idl::cos_event_channel_admin::proxy_push_consumer::ConnectPushSupplierError;
@@ -37,11 +38,15 @@ pub(in crate::events) fn activate(shared: &Arc<SharedChannel>) -> Result<EventCh
         consumers: ConsumerAdminRef::from_object(consumers),
         suppliers: SupplierAdminRef::from_object(suppliers),
     };
-    Ok(EventChannelRef::from_object(poa.activate(&EventChannel::servant(channel))?))
+    let servant = match shared.durable {
+        Some(_) => DurableChannel::servant(channel),
+        None => EventChannel::servant(channel),
+    };
+    Ok(EventChannelRef::from_object(poa.activate(&servant)?))
 }
 
-struct Channel {
-    shared: Arc<SharedChannel>,
+pub(super) struct Channel {
+    pub(super) shared: Arc<SharedChannel>,
     consumers: ConsumerAdminRef,
     suppliers: SupplierAdminRef,
 }
@@ -200,11 +205,19 @@ struct PushSupplierProxy {
 impl PushConsumer for PushSupplierProxy {
     fn push(&self, data: &Any) -> Result<(), PushError> {
         let event = StoredEvent::of_value(data.clone(), &self.channel.config.cos_events, SharedChannel::now());
-        self.channel.push(self.proxy, std::iter::once(event)).map_err(|refusal| match refusal {
+        let refused = |refusal| match refusal {
             PushRefusal::NoProxy => PushError::from(disconnected()),
             PushRefusal::NotConnected => Disconnected.into(),
             PushRefusal::Header(error) => system(Kind::BadParam, error.to_string()).into(),
-        })
+        };
+        match &self.channel.durable {
+            None => self.channel.push(self.proxy, std::iter::once(event)).map_err(refused),
+            Some(durable) => match self.channel.publish(durable, Some(self.proxy), event) {
+                Ok(_) => Ok(()),
+                Err(PublishFailure::Push(refusal)) => Err(refused(refusal)),
+                Err(PublishFailure::System(exception)) => Err(exception.into()),
+            },
+        }
     }
 
     fn disconnect_push_consumer(&self) -> Result<(), SystemException> {

@@ -1,0 +1,132 @@
+//! The pushes of durable channels: each event goes to the consumers, and then to the store.
+//!
+//! The store never delays the delivery of an event. Only a supplier that gets an acknowledgement waits for the disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use corelane::{SystemException, SystemExceptionKind as Kind};
+
+use super::{ROUTED, SharedChannel, system};
+use crate::events::durable::DurableStream;
+use crate::events::router::{ProxyId, PushRefusal};
+use crate::events::stored::StoredEvent;
+
+/// Maximum size of an event in a store, in bytes.
+const MAX_STORED_BYTES: usize = 4 << 20;
+
+/// The store of a durable channel.
+#[derive(Debug)]
+pub(in crate::events) struct DurablePart {
+    pub(in crate::events) stream: DurableStream,
+    /// Events without acknowledgement that are not in the store. A count for reports, so its ordering is `Relaxed`.
+    unstored: AtomicU64,
+}
+
+impl DurablePart {
+    pub(super) const fn new(stream: DurableStream) -> Self {
+        Self { stream, unstored: AtomicU64::new(0) }
+    }
+
+    pub(in crate::events) fn unstored(&self) -> u64 {
+        self.unstored.load(Ordering::Relaxed)
+    }
+}
+
+/// The reason why an acknowledged event was refused.
+#[derive(Debug)]
+pub(in crate::events) enum PublishFailure {
+    Push(PushRefusal),
+    System(SystemException),
+}
+
+fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
+    let octets = event.to_octets().map_err(|error| system(Kind::Marshal, error.to_string()))?;
+    if octets.len() > MAX_STORED_BYTES {
+        let reason = format!("an event of a durable channel has at most {MAX_STORED_BYTES} bytes");
+        return Err(system(Kind::ImpLimit, reason));
+    }
+    Ok(octets.into())
+}
+
+impl SharedChannel {
+    /// Routes events of a supplier that gets no acknowledgement, and gives them to the store.
+    pub(super) fn push_and_offer(
+        &self,
+        durable: &DurablePart,
+        supplier: ProxyId,
+        events: impl Iterator<Item = StoredEvent>,
+    ) -> Result<(), PushRefusal> {
+        let mut result = Ok(());
+        for event in events {
+            let octets = encode(&event);
+            match self.route_one(Some(supplier), event) {
+                Ok(true) => {
+                    let is_stored = octets.is_ok_and(|octets| durable.stream.offer(octets));
+                    durable.unstored.fetch_add(u64::from(!is_stored), Ordering::Relaxed);
+                }
+                Ok(false) => {}
+                Err(refusal) => result = result.and(Err(refusal)),
+            }
+        }
+        result
+    }
+
+    /// Routes an event, and returns its number after its commit. `supplier` is `None` for an event without a supplier.
+    pub(in crate::events) fn publish(
+        &self,
+        durable: &DurablePart,
+        supplier: Option<ProxyId>,
+        event: StoredEvent,
+    ) -> Result<u64, PublishFailure> {
+        let octets = encode(&event).map_err(PublishFailure::System)?;
+        if !self.route_one(supplier, event).map_err(PublishFailure::Push)? {
+            return Err(PublishFailure::System(system(Kind::BadParam, "the supplier does not publish such events")));
+        }
+        let stored = durable.stream.begin(octets).and_then(|ticket| durable.stream.finish(ticket));
+        stored.map_err(|error| PublishFailure::System(error.into()))
+    }
+
+    /// Returns false if the supplier does not publish such events.
+    fn route_one(&self, supplier: Option<ProxyId>, event: StoredEvent) -> Result<bool, PushRefusal> {
+        let event = Arc::new(event);
+        event.measure();
+        let mut routed = ROUTED.take();
+        let header = event.header();
+        let mut state = self.state.lock();
+        let before = state.router.published();
+        let now = Self::now();
+        let pushed = match supplier {
+            Some(supplier) => state.router.push(supplier, &header, event, now, &mut routed),
+            None => state.router.publish(&header, event, now, &mut routed),
+        };
+        let is_routed = state.router.published() != before;
+        let removed = self.remove_disconnected(&mut state, &mut routed);
+        drop(state);
+        self.deliver(&mut routed);
+        ROUTED.set(routed);
+        self.finish_all(removed);
+        pushed.map(|()| is_routed)
+    }
+
+    /// Calls `wait`, unless the maximum number of threads of the ORB wait already.
+    pub(in crate::events) fn with_waiting_pull(&self, wait: impl FnOnce()) {
+        {
+            let mut state = self.state.lock();
+            if state.waiting_pulls >= self.config.max_waiting_pulls {
+                return;
+            }
+            state.waiting_pulls += 1;
+        }
+        wait();
+        self.state.lock().waiting_pulls -= 1;
+    }
+
+    /// Removes the events of a durable channel from its store.
+    pub(super) fn remove_stored(&self) -> Result<(), SystemException> {
+        match &self.durable {
+            Some(durable) => Ok(durable.stream.remove()?),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Durable streams of events: each channel's events in a store, with numbers from 1 that survive restarts, and named
+//! consumers with the number of the last event that they acknowledged.
+//!
+//! A thread writes the requests of all suppliers that wait, with one commit of the store. A reader sees an event after
+//! its commit, so that a power failure never takes back an event that a named consumer has seen.
+
+mod committer;
+mod ledger;
+mod names;
+mod records;
+#[cfg(test)]
+mod simulation;
+mod store;
+
+pub use self::ledger::Retention;
+pub(super) use self::store::{DurableError, DurableStream, StoredOctets};
+pub use self::store::{EventStore, STORED_EVENTS};

@@ -1,0 +1,287 @@
+//! Durable channels through the ORB: acknowledgements, numbers, named consumers, restarts, and slow and full disks.
+
+mod events_scene;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use corelane::{Any, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind};
+use corelane_services::events::corelane_events::durable_channel::AcknowledgeError;
+use corelane_services::events::corelane_events::{DurableChannelRef, NumberedEvent};
+use corelane_services::events::cos_event_comm::push_consumer::PushError;
+use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
+use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
+use corelane_services::events::lifecycle::cos_naming::NameComponent;
+use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
+use corelane_services::events::rtec_event_channel_admin::EventChannelRef;
+use corelane_services::events::{
+    DependencySet, EventChannel, EventChannelFactory, EventStore, Retention, STORED_EVENTS,
+};
+use corelane_services::store::{
+    Durability, FileStore, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError,
+};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
+
+use self::events_scene::*;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DiskState {
+    Works,
+    Silent,
+    Full,
+}
+
+/// A store whose disk can be full, or not respond.
+#[derive(Clone)]
+struct TestStore {
+    store: MemoryStore,
+    disk: Arc<(Mutex<DiskState>, Condvar)>,
+}
+
+impl TestStore {
+    fn new() -> Self {
+        let state = Mutex::new("test disk", LockScope::Orb, DiskState::Works);
+        Self { store: MemoryStore::new(STORED_EVENTS), disk: Arc::new((state, Condvar::new())) }
+    }
+
+    fn set(&self, state: DiskState) {
+        *self.disk.0.lock() = state;
+        self.disk.1.notify_all();
+    }
+}
+
+impl Store for TestStore {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
+        self.store.for_each(visit)
+    }
+
+    fn commit(&self, after: Revision, batch: &[RecordChange<'_>], how: Durability) -> Result<Revision, StoreError> {
+        let mut state = self.disk.0.lock();
+        while *state == DiskState::Silent {
+            state = self.disk.1.wait(state);
+        }
+        match *state {
+            DiskState::Full => Err(StoreError::Full { reason: "no space left".to_owned() }),
+            _ => self.store.commit(after, batch, how),
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.store.sync()
+    }
+
+    fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        self.store.backup(path)
+    }
+}
+
+/// Lets the disk work again, also after a failed assertion.
+struct Working(TestStore);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.set(DiskState::Works);
+    }
+}
+
+struct Served {
+    orb: Orb,
+    channel: EventChannel,
+    client: Orb,
+    durable: DurableChannelRef,
+}
+
+fn serve(store: &EventStore, retention: Retention) -> Served {
+    let pool = PoolConfig::default().dispatch(Dispatch::ThreadPerConnection { max_threads: 64 });
+    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
+    let channel = EventChannel::builder().name("flight").durable(store, retention).serve(&orb).unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    client.root_poa().manager().activate().unwrap();
+    let durable = client.string_to_reference(&channel.cos_reference().to_string()).unwrap();
+    Served { orb, channel, client, durable }
+}
+
+fn value(number: u32) -> Any {
+    Any::new(&number).unwrap()
+}
+
+fn numbers(events: &[NumberedEvent]) -> Vec<(u64, u32)> {
+    events.iter().map(|it| (it.number, it.event.data.any_value.extract().unwrap())).collect()
+}
+
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("corelane-durable-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn open(&self) -> EventStore {
+        EventStore::open(FileStore::open(self.0.join("events.db"), STORED_EVENTS).unwrap()).unwrap()
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn named_consumer_resumes_after_a_restart_behind_what_it_acknowledged() {
+    let file = TestFile::new("restart");
+    let served = serve(&file.open(), Retention::default());
+    assert!(served.durable.as_object().is_a(DurableChannelRef::REPOSITORY_ID).unwrap());
+    let proxy = served.durable.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    proxy.connect_push_supplier(None).unwrap();
+    for number in 1..=5 {
+        proxy.push(&value(number)).unwrap();
+    }
+    assert_eq!(served.durable.publish(&value(6)).unwrap(), 6);
+    let mut typed = event(B, 3);
+    typed.data.any_value = value(7);
+    assert_eq!(served.durable.publish_event(&typed).unwrap(), 7);
+    assert_eq!(served.durable.resume_consumer("log", 2).unwrap(), 2);
+    let events = served.durable.events_after(2, 3, 0).unwrap();
+    assert_eq!(numbers(&events), [(3, 3), (4, 4), (5, 5)]);
+    served.durable.acknowledge("log", 4).unwrap();
+    assert!(matches!(served.durable.acknowledge("map", 4), Err(AcknowledgeError::NoConsumer(_))));
+    let Err(AcknowledgeError::System(ahead)) = served.durable.acknowledge("log", 8) else { panic!("it was taken") };
+    assert_eq!(ahead.kind(), Kind::BadParam);
+    served.orb.shutdown(true).unwrap();
+    drop(served);
+
+    let served = serve(&file.open(), Retention::default());
+    // The consumer has got the event 5, and gets it again, with its number.
+    assert_eq!(served.durable.resume_consumer("log", 0).unwrap(), 4);
+    let events = served.durable.events_after(4, 100, 0).unwrap();
+    assert_eq!(numbers(&events), [(5, 5), (6, 6), (7, 7)]);
+    assert_eq!((events[2].event.header.r#type, events[2].event.header.source), (B.0, 3));
+    assert_eq!(served.durable.publish(&value(8)).unwrap(), 8);
+    served.durable.forget_consumer("log").unwrap();
+    assert_eq!(served.durable.resume_consumer("log", u64::MAX).unwrap(), 8);
+    let status = served.durable.stream_status().unwrap();
+    assert_eq!((status.first, status.last, status.unstored), (1, 8, 0));
+    served.channel.destroy();
+    served.orb.shutdown(true).unwrap();
+    drop(served);
+    assert!(file.open().channels().is_empty());
+}
+
+#[test]
+fn slow_disk_delays_acknowledgements_and_not_deliveries() {
+    let disk = TestStore::new();
+    let store = EventStore::open(disk.clone()).unwrap();
+    let served = serve(&store, Retention::default());
+    let recorder = Arc::new(Recorder::new());
+    let rtec: EventChannelRef = served.client.string_to_reference(&served.channel.reference().to_string()).unwrap();
+    let all = DependencySet::new().event(corelane_services::events::EventType::ANY, ANY);
+    connect_consumer(&served.client, &rtec, &all, &recorder);
+    let supplier = connect_supplier(&served.client, &rtec, &[], &recorder);
+    assert_eq!(served.durable.publish(&value(1)).unwrap(), 1);
+    disk.set(DiskState::Silent);
+    std::thread::scope(|scope| {
+        let _working = Working(disk.clone());
+        let waiting: Vec<_> = (0..4)
+            .map(|number| {
+                let durable = served.durable.clone();
+                scope.spawn(move || durable.publish(&value(number)).unwrap())
+            })
+            .collect();
+        supplier.push(&[event(B, 1)]).unwrap();
+        assert_eq!(recorder.sets.wait_for(6).len(), 6);
+        assert!(waiting.iter().all(|thread| !thread.is_finished()), "the disk has not answered yet");
+        assert_eq!(served.durable.events_after(0, 100, 0).unwrap().len(), 1);
+        disk.set(DiskState::Works);
+        let mut found: Vec<u64> = waiting.into_iter().map(|thread| thread.join().unwrap()).collect();
+        found.push(served.durable.publish(&value(9)).unwrap());
+        assert_eq!(found.last(), Some(&7));
+    });
+    assert_eq!(served.durable.events_after(0, 100, 0).unwrap().len(), 7);
+    served.orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn full_disk_refuses_acknowledgements_while_deliveries_and_reading_go_on() {
+    let disk = TestStore::new();
+    let store = EventStore::open(disk.clone()).unwrap();
+    let served = serve(&store, Retention::default());
+    let puller = served.durable.for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    let proxy = served.durable.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    proxy.connect_push_supplier(None).unwrap();
+    proxy.push(&value(1)).unwrap();
+    disk.set(DiskState::Full);
+    let Err(PushError::System(refused)) = proxy.push(&value(2)) else { panic!("it was acknowledged") };
+    assert_eq!(refused.kind(), Kind::NoResources);
+    assert_eq!(served.durable.publish(&value(3)).unwrap_err().kind(), Kind::NoResources);
+    let pulled: Vec<u32> = (0..3).map(|_| puller.try_pull().unwrap().0.extract().unwrap()).collect();
+    assert_eq!(pulled, [1, 2, 3]);
+    assert_eq!(numbers(&served.durable.events_after(0, 100, 0).unwrap()), [(1, 1)]);
+    disk.set(DiskState::Works);
+    assert_eq!(served.durable.publish(&value(4)).unwrap(), 2);
+    served.orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn reader_waits_for_the_next_event_and_old_events_are_deleted() {
+    let store = EventStore::open(TestStore::new()).unwrap();
+    let served = serve(&store, Retention { max_events: 3, ..Retention::default() });
+    std::thread::scope(|scope| {
+        let durable = served.durable.clone();
+        let reader = scope.spawn(move || {
+            loop {
+                let events = durable.events_after(0, 1, 1_000).unwrap();
+                if !events.is_empty() {
+                    return numbers(&events);
+                }
+            }
+        });
+        served.durable.publish(&value(7)).unwrap();
+        assert_eq!(reader.join().unwrap(), [(1, 7)]);
+    });
+    for number in 2..=9 {
+        served.durable.publish(&value(number)).unwrap();
+    }
+    let kept = numbers(&served.durable.events_after(0, 100, 0).unwrap());
+    assert_eq!(kept, [(7, 7), (8, 8), (9, 9)]);
+    let bad = served.durable.resume_consumer("a b", 0).unwrap_err();
+    assert_eq!(bad.kind(), Kind::BadParam);
+    assert!(served.durable.events_after(u64::MAX, 100, 0).unwrap().is_empty());
+    let large = Any::new(&vec![0_u8; 5 << 20]).unwrap();
+    assert_eq!(served.durable.publish(&large).unwrap_err().kind(), Kind::ImpLimit);
+    served.orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn factory_makes_durable_channels_on_request() {
+    let store = EventStore::open(TestStore::new()).unwrap();
+    let key = [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }];
+    let criterion = |name: &str, value: Any| NameValuePair { name: name.to_owned(), value };
+    let criteria = |name: &str| {
+        vec![
+            criterion("InsName", Any::new(&name.to_owned()).unwrap()),
+            criterion("CorelaneDurable", Any::new(&true).unwrap()),
+        ]
+    };
+    let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+    let settings = EventChannelFactory::new(EventChannel::builder());
+    let factory = settings.clone().durable(&store, Retention::default()).serve(&orb).unwrap();
+    let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
+    let channel = factory.create_object(&key, &criteria("kept")).unwrap().unwrap();
+    assert!(channel.is_a(DurableChannelRef::REPOSITORY_ID).unwrap());
+    assert_eq!(store.channels(), ["kept"]);
+    let plain = factory.create_object(&key, &criteria("plain")[..1]).unwrap().unwrap();
+    assert!(!plain.is_a(DurableChannelRef::REPOSITORY_ID).unwrap());
+
+    let other = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+    let factory = EventChannelFactoryRef::unchecked_narrow(&settings.serve(&other).unwrap());
+    let refused = factory.create_object(&key, &criteria("kept"));
+    assert!(matches!(refused, Err(CreateObjectError::CannotMeetCriteria(_))), "{refused:?}");
+    orb.shutdown(true).unwrap();
+    other.shutdown(true).unwrap();
+}
