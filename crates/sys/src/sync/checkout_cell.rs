@@ -36,7 +36,7 @@ const IN_USE: u32 = 3;
 pub enum CheckoutHolder {
     /// No holder: the value is in the cell.
     None,
-    /// A maintenance thread, which returns the value soon.
+    /// A maintenance thread, or for a moment a user that returns the value unused.
     Maintenance,
     /// A caller that uses the value.
     User,
@@ -68,13 +68,15 @@ impl<T> CheckoutCell<T> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out. The guard gives access to the cell. Returns `None` while the value is checked out.
+    /// Checks the value out. The guard gives access to the cell. Returns `None` while the value is
+    /// checked out.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
-    /// Checks the value out. The guard keeps the cell alive. Returns `None` while the value is checked out.
+    /// Checks the value out. The guard keeps the cell alive. Returns `None` while the value is
+    /// checked out.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
@@ -97,7 +99,7 @@ impl<T> CheckoutCell<T> {
     }
 
     /// Returns how often users have returned the value; returns by maintenance and by
-    /// [`ArcCheckoutGuard::return_unused`] do not count. Wraps around after 2<sup>30</sup>.
+    /// [`ArcCheckoutGuard::return_unused`] do not count. Wraps around to 0 at 2<sup>30</sup>.
     pub fn use_count(&self) -> u32 {
         self.state.load(Ordering::Relaxed) / (HOLDER_MASK + 1)
     }

@@ -3,7 +3,8 @@
 //!
 //! [`EventCount::notify_all`] costs a fence and a load while no thread waits. The waiter announces
 //! itself before it checks the state, and the notifier changes the state before it checks for
-//! waiters. A sequentially consistent fence on both sides makes at least one of them see the other.
+//! waiters. A sequentially consistent fence on both sides (in `notify_all_after_swap`, the caller's
+//! exchange instead of the notifier's fence) makes at least one of them see the other.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
-//! The lock is one word: 0, or the kernel's number of the holding thread. Without contention,
-//! taking and releasing the lock are one compare-and-swap each. With contention the kernel
-//! (`FUTEX_LOCK_PI2`) queues waiters by priority, lends the highest priority to the holder, and
-//! hands the lock over.
+//! The lock is one word: 0, or the kernel's number of the holding thread and, if the kernel queues
+//! waiters, the waiters' bit. Without contention, taking and releasing the lock are one
+//! compare-and-swap each. With contention the kernel (`FUTEX_LOCK_PI2`) queues waiters by priority,
+//! lends the highest priority to the holder, and hands the lock over.
 //!
 //! Rules of memory ordering, some of which comments in the code name:
 //!
@@ -147,8 +147,9 @@ impl<T> Drop for PiMutexGuard<'_, T> {
     }
 }
 
-/// A condition variable for use with a [`PiMutex`], with deadlines by the monotonic clock. A wait
-/// may end without a notification, so the caller checks its condition in a loop.
+/// A condition variable for use with a [`PiMutex`]. A wait may end without a notification, so the
+/// caller checks its condition in a loop. A notification reaches only threads that released the
+/// lock before the notifying thread took it to change the condition.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
