@@ -3,9 +3,9 @@
 //!
 //! A thread that would work faster alone calls [`BurstRoles::request`] with the *subject* of the
 //! burst, a number that the caller chooses. The next thread that calls
-//! [`sleep_or_supervise`](BurstRoles::sleep_or_supervise) becomes the *supervisor*. The supervisor begins
-//! the burst, checks periodically whether the burst should continue, and ends it. Other threads
-//! that call `sleep_or_supervise` sleep until the end.
+//! [`sleep_or_supervise`](BurstRoles::sleep_or_supervise) becomes the *supervisor*. The supervisor
+//! begins the burst, checks periodically whether the burst should continue, and ends it. Other
+//! threads that call `sleep_or_supervise` sleep until the end.
 //!
 //! Comments in the code refer to one rule of memory ordering, `roles`: the supervisor sets the
 //! subject of the burst before it clears the request (release). It clears the subject only when it
@@ -70,8 +70,8 @@ impl BurstRoles {
         self.requested.load(Ordering::Acquire) == subject
     }
 
-    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an earlier request has
-    /// no supervisor yet.
+    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an
+    /// earlier request has no supervisor yet.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
