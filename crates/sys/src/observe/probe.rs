@@ -274,8 +274,8 @@ impl TickScale {
     }
 }
 
-/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic clock
-/// in nanoseconds.
+/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic
+/// clock in nanoseconds.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

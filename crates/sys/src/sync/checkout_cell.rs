@@ -82,8 +82,9 @@ impl<T> CheckoutCell<T> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
     }
 
-    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn from
-    /// [`holder`](Self::holder) that a wait for the value will be short. Returns `None` while the value is checked out.
+    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn
+    /// from [`holder`](Self::holder) that a wait for the value will be short. Returns `None` while
+    /// the value is checked out.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })

@@ -412,8 +412,8 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// Returns the process, user and group of the peer of a Unix connection.
 ///
 /// # Errors
-/// `Unsupported` if the socket is not a Unix socket, or if the peer's process is outside of this process's PID
-/// namespace.
+/// `Unsupported` if the socket is not a Unix socket, or if the peer's process is outside of this
+/// process's PID namespace.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
