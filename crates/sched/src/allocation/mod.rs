@@ -4,8 +4,8 @@
 //! none, it looks for moves of admitted tasks that make room, in the order of the
 //! [`AllocationStep`]s.
 //!
-//! Invariant: after a plan has been applied, every core passes the schedulability test of the
-//! machine's discipline. Pinned tasks never move.
+//! Invariant: if every core passes the schedulability test of the machine's discipline, it still
+//! passes after a plan has been applied. Pinned tasks never move.
 
 mod load;
 mod search;
@@ -326,8 +326,8 @@ pub enum AdmissionTest {
     Capacity,
     /// The share fits, but a deadline would be missed.
     Deadlines,
-    /// The share fits, but the core has more tasks than priority levels, and shared levels would
-    /// miss a deadline.
+    /// The share fits, but with the task the core has more tasks than priority levels, and the
+    /// discipline shares no levels or a deadline would be missed.
     PriorityLevels,
     /// The machine has no core on which the task may run.
     NoCore,
@@ -348,7 +348,7 @@ pub struct Rejection {
     /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
     pub excess: Utilization,
     /// The longest execution time with which the task fits on `core` without moves, to within a
-    /// thousandth of the core's room. `None` if none fits.
+    /// thousandth of the core's room. `None` if none is found.
     pub longest_execution: Option<Nanos>,
     /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.
