@@ -13,9 +13,9 @@
 //! | no lanes | none | yes | refused when the POA is created |
 //!
 //! For a client that sends no priority, the POA's server priority replaces the client's priority.
-//! If no lane serves this priority, the request runs in the lowest lane. A request is refused if
-//! its client's priority has no lane by this table. In a pool with lanes, each request runs at the
-//! priority of its lane.
+//! If no lane serves this priority, the request runs in the lowest lane. In a pool with lanes, a
+//! request is refused if the table gives no lane for its client's priority, and each other request
+//! runs at the priority of its lane.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@
 //! none, it looks for moves of admitted tasks that make room, in the order of the
 //! [`AllocationStep`]s.
 //!
-//! Invariant: if every core passes the schedulability test of the machine's discipline, it still
-//! passes after a plan has been applied. Pinned tasks never move.
+//! Invariant: if every core passes the schedulability test of the machine's discipline, every core
+//! still passes it after a plan has been applied. Pinned tasks never move.
 
 mod load;
 mod search;

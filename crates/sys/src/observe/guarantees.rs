@@ -188,8 +188,8 @@ impl Guarantee {
         self.name
     }
 
-    /// Checks the guarantee and returns the result. The check reads the machine's state, or makes a
-    /// trial.
+    /// Checks the guarantee and returns the result. The check reads the state of the machine or of
+    /// the program, or makes a trial.
     #[must_use]
     pub fn check(&self) -> GuaranteeReport {
         let (status, finding) = (self.check)();

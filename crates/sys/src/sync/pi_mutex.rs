@@ -148,8 +148,8 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 }
 
 /// A condition variable for use with a [`PiMutex`]. A wait may end without a notification, so the
-/// caller checks its condition in a loop. A notification reaches only threads that released the
-/// lock before the notifying thread took it to change the condition.
+/// caller checks its condition in a loop. The notifying thread must have changed the condition
+/// under the lock; otherwise a waiting thread may miss the notification.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,

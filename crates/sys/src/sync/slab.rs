@@ -225,7 +225,7 @@ impl<T> GenerationalSlab<T> {
     ///
     /// # Errors
     /// [`SlabFull`], with the value, when every slot is occupied or has reached its last
-    /// generation, 2<sup>32</sup> - 1.
+    /// generation, `u32::MAX`.
     pub fn insert(&self, value: T) -> Result<(u32, u32), SlabFull<T>> {
         let mut writer = self.writer.lock();
         match self.vacant_slot(&mut writer) {
@@ -238,8 +238,8 @@ impl<T> GenerationalSlab<T> {
     /// both. `make` must not use the table, because this call holds the table's lock.
     ///
     /// # Errors
-    /// [`SlabFull`] when every slot is occupied or has reached its last generation, 2<sup>32</sup>
-    /// - 1; `make` is not called in this case.
+    /// [`SlabFull`] when every slot is occupied or has reached its last generation, `u32::MAX`;
+    /// `make` is not called in this case.
     pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
         let mut writer = self.writer.lock();
         let (index, slot) = self.vacant_slot(&mut writer).ok_or(SlabFull(()))?;

@@ -22,7 +22,7 @@ use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
-/// The shortest time between two checks of one budget, unless it is restarted between them.
+/// The shortest time between two checks of one budget, unless the budget is restarted between them.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Returns the signal of the timers. It disturbs no other use of the number: a timer signals the

@@ -89,8 +89,9 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
     let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
     // After the check another thread or process may fill the pipe. `RWF_NOWAIT` then makes the
-    // write fail. SAFETY: the slice describes live bytes, which the call reads. An offset of -1
-    // means the file's own position.
+    // write fail.
+    // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 means the
+    // file's own position.
     let written = syscall::retry_interrupted(|| unsafe {
         libc::pwritev2(fd.as_raw_fd(), &raw const slice, 1, -1, libc::RWF_NOWAIT)
     });

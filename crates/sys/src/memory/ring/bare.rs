@@ -24,7 +24,8 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 /// The method by which a receiver waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareWait {
-    /// Sleeps at once if no message is there. The sender makes a wake-up call for every message.
+    /// Sleeps at once if nothing is there. The sender of a [`BareRing`] makes a wake-up call for
+    /// every message.
     Asleep,
     /// Polls for this time, then sleeps. The sender makes a wake-up call only if the receiver
     /// sleeps.
