@@ -47,8 +47,8 @@ pub enum ChainError {
     /// The stage at this index follows a stage that does not exist, or it follows itself, directly
     /// or indirectly.
     InvalidPredecessor(usize),
-    /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
-    /// round.
+    /// The analysis finds no bound for the stage at this index, for example because its processor
+    /// is overloaded or jitter grows with each round.
     Unbounded(usize),
 }
 

@@ -1,7 +1,7 @@
 //! Time probes on the request path.
 //!
-//! A probe costs one load and a branch while recording is off. Each thread has a ring with its last
-//! [`RECORDS_PER_THREAD`] records.
+//! A probe costs one load and a branch while recording is off. Each thread that passes a point
+//! while recording is on gets a ring, which keeps the last [`RECORDS_PER_THREAD`] records.
 //!
 //! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
 //! record before it writes into the record's slot (release fence). The reader loads the

@@ -15,7 +15,7 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 /// with release, and the next checkout sets it with acquire. So the holder sees all writes of
 /// earlier holders.
 pub struct CheckoutCell<T> {
-    /// The bits of [`HOLDER_MASK`] are 0 while the value is in the cell, and else
+    /// The bits of [`HOLDER_MASK`] are 0 while the value is in the cell, and otherwise
     /// [`IN_MAINTENANCE`] or [`IN_USE`]. The higher bits are the use count. While the value is out,
     /// only the holder changes the state.
     state: AtomicU32,

@@ -63,8 +63,8 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Under constant notifications `wait_past` never reaches the deadline, so this line
-            // checks it.
+            // Under constant notifications `wait_past` may never return false, so this line checks
+            // the deadline.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
                 break look();
             }

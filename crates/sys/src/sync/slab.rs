@@ -90,7 +90,7 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// The index of the next slot while the slot is on the free list, a value while it is occupied.
+/// For a slot on the free list, the index of the next slot; for an occupied slot, the value.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,

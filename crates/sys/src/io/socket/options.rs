@@ -380,7 +380,7 @@ pub fn set_max_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.cast_signed())
 }
 
-/// Returns the number set by [`set_max_unsent`].
+/// Returns the number of bytes set by [`set_max_unsent`]; 0 if none was set.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -473,8 +473,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// While `pretend` is true, makes [`refuse_descriptors`] fail in this process, as on a kernel
-/// without the option.
+/// If `pretend` is true, makes [`refuse_descriptors`] fail in this process from now on, as on a
+/// kernel without the option. If it is false, ends this.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);

@@ -402,7 +402,7 @@ mod models {
         }
     }
 
-    /// A lost wake-up is a deadlock, which `loom` reports.
+    /// Checks that no wake-up is lost: a lost one is a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
