@@ -257,8 +257,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // If the bytes arrive late, another thread ran on this core, and the polling
-                    // may have delayed it.
+                    // Bytes that arrive late count as a failure: another thread has probably run on
+                    // this core, and the polling may have delayed it.
                     self.spin.record(!is_late);
                     return Some(received);
                 }

@@ -147,7 +147,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// # Ok::<(), io::Error>(())
 /// ```
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// A short name for diagnostics, such as `tcp`.
+    /// Returns a short name for diagnostics, such as `tcp`.
     fn name(&self) -> &'static str;
 
     /// Returns true if this transport handles `endpoint`.

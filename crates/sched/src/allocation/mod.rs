@@ -101,8 +101,8 @@ pub struct Machine {
     pub discipline: Discipline,
     /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
-    /// Number of priority levels for the tasks of one core. If the core has more tasks, some tasks
-    /// share a level.
+    /// Maximum number of priority levels for the tasks of one core. If a core has more tasks, tasks
+    /// share levels under fixed priorities; the other disciplines admit no more tasks.
     pub max_levels: u32,
     /// Maximum number of analysis steps in the search for moves.
     pub max_steps: u32,

@@ -125,8 +125,9 @@ impl CpuBudgetMonitor {
 pub struct CpuBudgets(Arc<CpuMonitorShared>);
 
 impl CpuBudgets {
-    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the
-    /// lower scheduling, and the caller sets the scheduling again when the budget has ended.
+    /// Sets the scheduling of a thread. If the thread's budget is used up, changes nothing: the
+    /// thread keeps the lower scheduling, and the caller sets the scheduling again when the budget
+    /// has ended.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.

@@ -202,8 +202,8 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word for the core on which the owner of `counter` last ran: the core's number
-    /// plus one; 0 means unknown.
+    /// Returns the word with the core that the owner of `counter` has last published: the core's
+    /// number plus one; 0 means unknown.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
