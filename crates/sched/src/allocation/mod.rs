@@ -350,8 +350,8 @@ pub struct Rejection {
     /// The longest execution time with which the task fits on `core` without moves, to within a
     /// thousandth of the core's room. `None` if none is found.
     pub longest_execution: Option<Nanos>,
-    /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
-    /// [`Machine::max_allocation_step`] ended the search.
+    /// True if every placement that the clusters permit was tried or ruled out. False if
+    /// [`Machine::max_steps`] or [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
 }
 

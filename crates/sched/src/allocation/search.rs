@@ -248,8 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Places the new task, and all tasks of the cluster that are not pinned, on the cores without
-    /// these tasks: the largest task first, each on the core with the least room on which it fits.
+    /// Takes all tasks that are not pinned off the cluster's cores, and places them and the new
+    /// task again: the largest task first, each on the core with the least room on which it fits.
     fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
