@@ -13,10 +13,11 @@ pub enum IoClass {
     /// Packets have neither a priority nor a budget.
     #[default]
     BestEffort,
-    /// Packets are processed as soon as they arrive, at the lane's priority as far as the machine
-    /// permits it.
+    /// Packets are processed as soon as they arrive, at the priority of the lane or of the client's
+    /// calls, as far as the machine permits it.
     Priority,
-    /// The connections together receive at most `bytes` bytes in each period, and are guaranteed this number.
+    /// The connections together receive at most `bytes` bytes in each period, and are guaranteed
+    /// this number.
     Guaranteed {
         /// Number of received bytes in each period, at least 1.
         bytes: u32,

@@ -132,8 +132,8 @@ impl Default for Pipe {
 }
 
 impl Pipe {
-    /// Calls `work` until it returns a result or the wait ends. A result wakes the end `other` of
-    /// the pipe and calls its callback.
+    /// Calls `work` until it returns a result or the wait ends. After a result, wakes the threads
+    /// that wait on the pipe, and calls the callback of the end `other`.
     fn when<T>(
         &self,
         other: PipeEnd,

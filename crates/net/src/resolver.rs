@@ -4,9 +4,9 @@
 //! most [`MAX_LOOK_UPS`] look-ups run at a time.
 //!
 //! When a caller's deadline has passed, its look-up continues until the system's resolver answers.
-//! The answer serves all calls for the name that begin before it arrives or within ten seconds
-//! afterwards (two seconds for a failure), so callers with short deadlines get a result even from a
-//! slow name server.
+//! The answer serves the calls for the name that wait for it. While it is cached, it also serves
+//! calls that begin within ten seconds afterwards (two seconds for a failure). So callers with
+//! short deadlines get a result even from a slow name server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +61,7 @@ impl Resolver {
         Resolver(Arc::new(ResolverShared { look_up, cores, state, changed: Condvar::new() }))
     }
 
-    /// Returns the addresses of `host`.
+    /// Returns the addresses of `host`, with the port `port`.
     ///
     /// # Errors
     /// `TimedOut` after the deadline; the error of the system's resolver; an error if no thread can

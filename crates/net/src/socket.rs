@@ -20,7 +20,7 @@ use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stre
 
 pub(crate) const BACKLOG: u32 = 1024;
 
-/// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).
+/// Maximum delay between the connection attempts to two addresses of a name (RFC 8305, section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// TCP over IPv4 and IPv6. By default small messages are sent at once (no Nagle delay).
@@ -230,7 +230,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns `None` if no bytes arrived in time, or if too many threads poll.
+    /// Polls the socket for bytes, for at most `max_spin` and not past `deadline`. Returns `None`
+    /// if no bytes arrived in time, or if too many threads poll.
     #[inline]
     fn poll_recv(
         &self,
@@ -256,8 +257,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // If the bytes arrive late, another thread ran on this core, and the polling
-                    // may have delayed it.
+                    // Bytes that arrive late count as a failure: another thread has probably run on
+                    // this core, and the polling may have delayed it.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -377,7 +378,8 @@ impl Stream for SocketStream {
     }
 }
 
-/// Not inlined, to keep the code of reads without a deadline short.
+/// Reads bytes, after a wait until `deadline` if none are there. Not inlined, to keep the code of
+/// reads without a deadline short.
 #[inline(never)]
 fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {

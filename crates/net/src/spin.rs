@@ -27,8 +27,9 @@ pub enum SpinPolicy {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
     },
-    /// Threads poll in each wait, in every scheduling class and even if polling has never helped.
-    /// Over shared memory they poll only if the peer was last seen on another core.
+    /// Threads poll in each wait unless too many threads of the process poll already, in every
+    /// scheduling class and even if polling has never helped. Over shared memory they poll only if
+    /// the peer was last seen on another core.
     Always {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
@@ -55,7 +56,8 @@ impl SpinPolicy {
 const FULL_SUCCESS: u32 = 1024;
 /// Minimum success for polling in every wait. Below it a thread polls in one of many waits.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two attempts to poll. It doubles with each failed attempt.
+/// Number of waits between two attempts to poll after an attempt that helped. The number doubles
+/// with each failed attempt, up to `MAX_RETRY_INTERVAL`.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -131,7 +133,7 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll.
+    /// Makes the next wait poll, and later waits as long as polling helps.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }

@@ -88,7 +88,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// coarse time-out has passed. Any other error means that the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their number, at least one.
+    /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their
+    /// number, at least one.
     ///
     /// # Errors
     /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the coarse time-out has
@@ -121,11 +122,12 @@ pub trait Stream: Send + Sync + fmt::Debug {
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
-    /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means that there is none
-    /// yet, and that the descriptor reports the next arrival. `None` means that the descriptor reports every arrival in
-    /// any case. The descriptor may become readable without data to read; the thread then calls this method again.
-    /// While a writer with [`Wait::Now`] waits for room, the result may be `Some(true)` without data to read, because
-    /// the descriptor must keep the writer's edge; the thread then waits in [`recv`](Self::recv).
+    /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means
+    /// that there is none yet, and that the descriptor reports the next arrival. `None` means that
+    /// the descriptor reports every arrival in any case. The descriptor may become readable without
+    /// data to read; the thread then calls this method again. While a writer with [`Wait::Now`]
+    /// waits for room, the result may be `Some(true)` without data to read, because the descriptor
+    /// must keep the writer's edge; the thread then waits in [`recv`](Self::recv).
     ///
     /// # Errors
     /// If the connection is lost.
@@ -157,8 +159,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
-    /// Sets whether threads poll before they sleep. Has no effect where polling is impossible. A
-    /// call with [`Wait::Until`] does not poll beyond its deadline.
+    /// Sets whether and how long threads poll before they sleep. Has no effect where polling is
+    /// impossible. A call with [`Wait::Until`] does not poll beyond its deadline.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }
@@ -169,8 +171,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;
-    /// zero for never. Has no effect on a stream without a network card.
+    /// Makes the kernel poll the network card's queue for at most `time` before a reading thread
+    /// sleeps; zero for never. Has no effect on a stream without a network card.
     ///
     /// # Errors
     /// `PermissionDenied` without the privilege (`CAP_NET_ADMIN`) for a time above the system's
@@ -188,7 +190,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shuts down one or both directions. Repeated calls have no effect.
+    /// Shuts down one or both directions. A repeated call with the same `half` has no effect.
     fn shutdown(&self, half: ShutdownMode);
 
     /// Returns the identity of the peer.

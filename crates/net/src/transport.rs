@@ -60,8 +60,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and one with
 ///   [`Wait::Block`](crate::Wait::Block) after the stream's coarse time-out. Data or room that is
 ///   available takes precedence over a deadline that has passed.
-/// * `recv` returns 0 only at the end of the stream. `send_vectored` takes as many bytes as there
-///   is room for; it returns an error, not 0, if there is no room.
+/// * `recv` returns 0 only at the end of the stream. `send_vectored` takes at least one byte if
+///   there is room; it returns an error, not 0, if there is none.
 /// * A stream with a descriptor reports an edge when there is something to read, after a `recv`
 ///   with `Wait::Now` that did not fill its buffer. It also reports an edge when there is room,
 ///   after a send with `Wait::Now` that returned `WouldBlock`. A stream whose descriptor does not
@@ -147,7 +147,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// # Ok::<(), io::Error>(())
 /// ```
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// A short name for diagnostics, such as `tcp`.
+    /// Returns a short name for diagnostics, such as `tcp`.
     fn name(&self) -> &'static str;
 
     /// Returns true if this transport handles `endpoint`.
@@ -158,8 +158,8 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// `deadline` limits the whole call, including name resolution.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the system
-    /// refuses a property.
+    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the
+    /// system refuses a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,

@@ -57,7 +57,8 @@ fn wait_until_asleep(tid: thread::Tid) {
     }
 }
 
-/// Returns the number of system calls of a wait in `recv`. The peer writes when the reading thread sleeps.
+/// Returns the number of system calls of a wait in `recv`. The peer writes when the reading thread
+/// sleeps.
 fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait) -> u64 {
     let (told, tid) = (AtomicBool::new(false), std::sync::OnceLock::new());
     std::thread::scope(|scope| {

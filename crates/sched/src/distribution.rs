@@ -110,7 +110,8 @@ impl TimeDistribution {
         Some(upper_bound(reached).clamp(self.min()?, self.max()?))
     }
 
-    /// Returns the buckets that have times: the largest time of a bucket, and its number of times.
+    /// Returns the buckets that have times, in ascending order: for each, the largest time that it
+    /// can contain, and its number of times.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, count)| (upper_bound(bucket), *count))

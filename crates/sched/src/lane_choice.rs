@@ -13,8 +13,9 @@
 //! | no lanes | none | yes | refused when the POA is created |
 //!
 //! For a client that sends no priority, the POA's server priority replaces the client's priority.
-//! If no lane serves this priority, the request runs in the lowest lane. In a pool with lanes, each
-//! request runs at the priority of its lane.
+//! If no lane serves this priority, the request runs in the lowest lane or, if there are bands, in
+//! the lowest lane inside a band. In a pool with lanes, a request is refused if the table gives no
+//! lane for its client's priority, and each other request runs at the priority of its lane.
 
 use std::fmt;
 
@@ -176,7 +177,8 @@ impl LanePolicies<'_> {
     ///
     /// # Errors
     /// [`PolicyViolation`] if the client's priority is in no band, or if no lane serves it. If no
-    /// lane serves a priority that the server determines, the request runs in the lowest lane.
+    /// lane serves a priority that the server determines, the request runs in the lowest lane or,
+    /// if there are bands, in the lowest lane inside a band.
     pub fn choose(
         &self,
         asked: Option<Priority>,

@@ -10,8 +10,8 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
     fn to_dscp(&self, priority: Priority) -> Option<u8>;
 }
 
-/// A table of code points. A code point applies from its lowest priority up to the lowest priority
-/// of the next code point.
+/// A table of code points. A code point applies to the priorities from its lowest priority to just
+/// below the lowest priority of the next code point. Priorities below all these have no code point.
 ///
 /// # Examples
 /// ```

@@ -25,12 +25,12 @@ impl BufferBounds {
     }
 }
 
-/// The overload rules of a thread pool.
+/// The overload rules of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverloadRules {
-    /// Maximum number of dynamic threads, beyond the static threads.
+    /// Maximum number of dynamic threads of the lane, beyond its static threads.
     pub dynamic_threads: u32,
-    /// True if a lane may borrow idle threads of lower lanes.
+    /// True if the lane may borrow idle threads of lower lanes.
     pub borrowing: bool,
     /// The bounds on requests that wait in the server; `None` if requests may not wait there.
     pub buffering: Option<BufferBounds>,
@@ -47,7 +47,7 @@ impl OverloadRules {
 /// The load of a lane when its overload thread decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneLoad {
-    /// Number of running dynamic threads.
+    /// Number of running dynamic threads of the lane.
     pub dynamic_threads: u32,
     /// True if a thread of a lower lane is idle.
     pub can_borrow: bool,

@@ -34,7 +34,7 @@ pub struct ArrivalPattern {
     /// Seed of the random delays of sporadic arrivals and of the release jitter. `None`: periodic
     /// arrivals without jitter.
     pub seed: Option<u64>,
-    /// Longest delay of a sporadic arrival beyond the period.
+    /// Longest delay of a sporadic arrival beyond the period. Has no effect without a seed.
     pub max_delay: Nanos,
 }
 

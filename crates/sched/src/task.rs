@@ -24,7 +24,8 @@ pub struct Timing {
     pub jitter: Nanos,
     /// Longest time for which a job of lower priority blocks a job of this task.
     pub blocking: Nanos,
-    /// Shortest time between two jobs that become ready; 0 if only the jitter bounds this time.
+    /// Shortest time between the moments at which two successive jobs become ready; 0 if only the
+    /// period and the jitter bound this time.
     pub min_distance: Nanos,
 }
 

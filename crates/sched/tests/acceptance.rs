@@ -1,5 +1,6 @@
 //! Checks of the minimum share of accepted tasks, over random sets of the MC-ORB paper's workload.
-//! `CORELANE_SEEDS` sets the number of random sets for each combination of parameters.
+//! `CORELANE_SEEDS` sets the number of random sets for each combination of parameters (at most 10
+//! for more than two cores).
 
 use corelane_sched::allocation::{Discipline, Machine, admit_all};
 use corelane_sched::generate::Workload;

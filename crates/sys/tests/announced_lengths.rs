@@ -1,5 +1,5 @@
-//! Announced message lengths use no memory until their bytes arrive. The test has a process of its
-//! own, because it measures the process's memory.
+//! Buffers for the announced lengths of large messages use no memory until the bytes arrive. The
+//! test has a process of its own, because it measures the process's memory.
 
 use corelane_sys::buffer::Buffer;
 

@@ -44,7 +44,7 @@ impl RingStream {
     }
 
     /// Writes bytes of a message of `total` bytes as far as there is room. A message that is copied
-    /// in parts also gets room that appears during the call.
+    /// in parts also gets room that appears during the call. Returns the number of bytes written.
     #[inline(never)]
     pub(super) fn write_large(&self, slices: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
         let rings = &self.peer_state.rings;
@@ -76,7 +76,7 @@ impl RingStream {
     }
 }
 
-/// The ring has room for at least four parts.
+/// Returns the size of a part in bytes, at most a quarter of the ring's `capacity`.
 fn part_of(capacity: usize) -> usize {
     PART_BYTES.min(capacity / 4)
 }

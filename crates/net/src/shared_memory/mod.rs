@@ -49,9 +49,9 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 ///
 /// By default a server accepts clients of its own user and of root.
 ///
-/// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each by
-/// default. A listener accepts rings of at most 1 MiB, or of the buffer sizes in the listener's
-/// properties if those are larger.
+/// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
+/// by default, rounded up to powers of two from 4 KiB to 64 MiB. A listener accepts rings of at
+/// most 1 MiB, or of the buffer sizes in the listener's properties if those are larger.
 ///
 /// # Examples
 /// ```

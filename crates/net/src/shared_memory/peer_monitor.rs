@@ -1,7 +1,7 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
 //! A thread of the transport, `net/peers`, watches the sockets of all connections, so that waiting
-//! threads need not wake up periodically. The thread exists while there are connections, or until
+//! threads need not wake up periodically. The thread ends with the last connection, or earlier when
 //! the last ORB that used the transport [detaches](crate::Transport::detach_orb).
 //!
 //! It runs at the highest fixed priority of the threads that have slept on its connections, if
@@ -42,7 +42,8 @@ impl PeerState {
         self.must_check.load(Ordering::SeqCst)
     }
 
-    /// A thread that is about to sleep calls this before it checks [`must_check_peer`](Self::must_check_peer).
+    /// Counts the calling thread as asleep. The thread calls this before it checks
+    /// [`must_check_peer`](Self::must_check_peer).
     #[inline]
     pub(super) fn begin_sleep(&self) {
         self.asleep.fetch_add(1, Ordering::SeqCst);
@@ -242,7 +243,8 @@ impl Drop for MonitorThread {
 }
 
 impl PeerMonitorShared {
-    /// If the system refuses the higher priority, the thread keeps its priority.
+    /// Raises the monitor's thread to the fixed priority `wanted`, unless it has a higher one. If
+    /// the system refuses the priority, the thread keeps its own.
     #[cold]
     fn raise_priority(&self, wanted: u8) {
         // The lock makes sure that the last caller applies the highest priority.

@@ -1,10 +1,10 @@
 //! One end of a connection over shared memory, and how its threads wait.
 //!
-//! A thread that waits in `recv` or `send` may poll first. Then it sleeps on the ring's wake word
-//! until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a monitor it sleeps for
-//! at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for the socket, which
-//! reports the bell and the peer's end. So an idle connection wakes no thread, and a killed peer is
-//! noticed.
+//! A thread that waits in `recv` may poll first. A thread that waits in `recv` or `send` sleeps on
+//! the ring's wake word until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a
+//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for
+//! the socket, which reports the bell and the peer's end. So an idle connection wakes no thread,
+//! and a killed peer is noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when a read does not fill its
 //! buffer, or when a write finds no room.
@@ -50,7 +50,7 @@ pub(super) struct RingStream {
     /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
     /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes or requests room.
+    /// Locked while a thread reads the bell's bytes, requests room or withdraws this request.
     bell: PiMutex<()>,
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
@@ -161,8 +161,8 @@ impl RingStream {
         self.drain_bell();
     }
 
-    /// Reads the bell's bytes. Returns false without reading while a writer waits for an edge,
-    /// which these bytes may bring.
+    /// Reads up to 2048 of the bell's bytes. Returns false without reading while a writer waits for
+    /// an edge, which these bytes may bring.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -215,7 +215,8 @@ impl RingStream {
         }
     }
 
-    /// Returns bytes that have arrived, 0 at the end of the stream, or the error `otherwise`.
+    /// Reads bytes that have arrived. Returns their number, 0 at the end of the stream, or the
+    /// error `otherwise`.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();

@@ -1,7 +1,7 @@
 //! The conformance suite: checks for every transport the behaviour on which the ORB relies.
 //!
 //! The test that includes this file has a function `each`, which calls a check with each transport
-//! and an endpoint whose name contains the given name.
+//! and an endpoint. An endpoint's path or name, if it has one, contains the given name.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! none, it looks for moves of admitted tasks that make room, in the order of the
 //! [`AllocationStep`]s.
 //!
-//! Invariant: after a plan has been applied, every core passes the schedulability test of the
-//! machine's discipline. Pinned tasks never move.
+//! Invariant: if every core passes the schedulability test of the machine's discipline, every core
+//! still passes it after a plan has been applied. Pinned tasks never move.
 
 mod load;
 mod search;
@@ -101,8 +101,8 @@ pub struct Machine {
     pub discipline: Discipline,
     /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
-    /// Number of priority levels for the tasks of one core. If the core has more tasks, some tasks
-    /// share a level.
+    /// Maximum number of priority levels for the tasks of one core. If a core has more tasks, tasks
+    /// share levels under fixed priorities; the other disciplines admit no more tasks.
     pub max_levels: u32,
     /// Maximum number of analysis steps in the search for moves.
     pub max_steps: u32,
@@ -326,8 +326,8 @@ pub enum AdmissionTest {
     Capacity,
     /// The share fits, but a deadline would be missed.
     Deadlines,
-    /// The share fits, but the core has more tasks than priority levels, and shared levels would
-    /// miss a deadline.
+    /// The share fits, but with the task the core has more tasks than priority levels, and the
+    /// discipline shares no levels or a deadline would be missed.
     PriorityLevels,
     /// The machine has no core on which the task may run.
     NoCore,
@@ -348,10 +348,10 @@ pub struct Rejection {
     /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
     pub excess: Utilization,
     /// The longest execution time with which the task fits on `core` without moves, to within a
-    /// thousandth of the core's room. `None` if none fits.
+    /// thousandth of the core's room. `None` if none is found.
     pub longest_execution: Option<Nanos>,
-    /// True if every placement was tried or ruled out. False if [`Machine::max_steps`] or
-    /// [`Machine::max_allocation_step`] ended the search.
+    /// True if every placement that the clusters permit was tried or ruled out. False if
+    /// [`Machine::max_steps`] or [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
 }
 

@@ -7,7 +7,7 @@ use super::{AdmissionPlan, AllocationStep, Machine, Move};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Minimum number of analysis steps of the search for a core without moves.
+/// Minimum step budget of the search for a core without moves.
 const DIRECT_STEPS: u32 = 1 << 17;
 
 /// The search for a placement of one task. Cores are identified by their index in the machine.
@@ -248,8 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Places all tasks of the cluster again, the largest task first, each on the core with the
-    /// least room on which it fits.
+    /// Takes all tasks that are not pinned off the cluster's cores, and places them and the new
+    /// task again: the largest task first, each on the core with the least room on which it fits.
     fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -278,8 +278,8 @@ impl<'a> Search<'a> {
         core.map(|core| (core, moves))
     }
 
-    /// Searches all placements of the cluster's tasks by branch and bound, the largest task and the
-    /// fullest core first.
+    /// Searches all placements of the new task and of the cluster's tasks that are not pinned by
+    /// branch and bound, the largest task and the fullest core first.
     fn searched(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -306,8 +306,8 @@ impl<'a> Search<'a> {
             if self.steps.is_exhausted() {
                 return false;
             }
-            // Empty cores are alike, so a try on one of them is enough, unless a later task is
-            // pinned to one of them.
+            // Empty cores of one capacity are alike, so a try on one of them is enough, unless this
+            // task or a later one is pinned.
             let load = &loads[place];
             if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
             {

@@ -17,8 +17,8 @@ pub fn liu_layland_bound(tasks: u32) -> Utilization {
     largest_periodic_load(tasks, 2 * SCALE)
 }
 
-/// Returns the largest U with (1 + U / n)^n <= `bound`, a number in the fixed-point format of this
-/// module.
+/// Returns the largest U, at most a whole processor, with (1 + U / n)^n <= `bound`. The number n is
+/// `tasks`, and `bound` is in the fixed-point format of this module.
 pub(super) fn largest_periodic_load(tasks: u32, bound: u128) -> Utilization {
     let tasks = tasks.max(1);
     let (mut low, mut high) = (0, Utilization::ONE.0 + 1);
@@ -107,8 +107,8 @@ fn is_simple(task: &Timing) -> bool {
 /// Returns an upper bound of a task's worst-case response time from its arrival, in linear time
 /// (Bini and Baruah 2007). The tasks of higher priority are in `above`.
 ///
-/// `None` if the bound does not apply: the tasks in `above` use the whole processor, or a second
-/// job may become ready before the first job completes.
+/// `None` if the bound does not apply: the tasks in `above` use the whole processor, a second job
+/// may become ready before the first job completes, or a sum exceeds the range.
 #[must_use]
 pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);

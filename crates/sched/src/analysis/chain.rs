@@ -17,9 +17,9 @@ pub struct Stage {
     /// The stage's priority on its processor; a larger number is more urgent. Stages with equal
     /// priority interfere with each other.
     pub priority: u32,
-    /// The stage's timing, whose deadline is ignored. The jitter of a first stage is the jitter of
-    /// the chain's arrivals. The jitter of a later stage is added to the jitter that its
-    /// predecessor causes.
+    /// The stage's timing. The deadline is ignored, as is the minimum distance of a later stage.
+    /// The jitter of a first stage is the jitter of the chain's arrivals. The jitter of a later
+    /// stage is added to the jitter that its predecessor causes.
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs.
     pub best_execution: Nanos,
@@ -47,8 +47,8 @@ pub enum ChainError {
     /// The stage at this index follows a stage that does not exist, or it follows itself, directly
     /// or indirectly.
     InvalidPredecessor(usize),
-    /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
-    /// round.
+    /// The analysis finds no bound for the stage at this index, for example because its processor
+    /// is overloaded or jitter grows with each round.
     Unbounded(usize),
 }
 

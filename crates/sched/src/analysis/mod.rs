@@ -73,7 +73,8 @@ pub fn max_arrivals(timing: &Timing, length: Nanos) -> u64 {
     }
 }
 
-/// Returns the shortest time from the first to the last of `jobs` consecutive jobs.
+/// Returns the shortest time between the moments at which the first and the last of `jobs`
+/// consecutive jobs become ready.
 #[must_use]
 pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
     let gaps = jobs.saturating_sub(1);

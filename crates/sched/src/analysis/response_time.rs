@@ -1,7 +1,7 @@
 //! Worst-case response times under fixed priorities.
 //!
-//! The result is exact for sporadic tasks without blocking and jitter; otherwise it is an upper
-//! bound.
+//! The result is exact for sporadic tasks of different priorities without blocking and jitter;
+//! otherwise it is an upper bound.
 //!
 //! Tasks that share a priority interfere with each other, because the kernel serves them in the
 //! order of arrival.
@@ -72,8 +72,8 @@ pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
 }
 
 /// Runs the busy-window analysis of one task. `more` is a further interfering task, and `at_least`
-/// a lower bound of the first job's completion. Returns `None` if the steps end, or as soon as a
-/// job is known to miss `deadline`.
+/// a lower bound of the first job's completion. Returns `None` if the steps end, if a time exceeds
+/// the range, or as soon as a job is known to miss `deadline`.
 pub(crate) fn follow(
     task: &Timing,
     interfering: &[Timing],

@@ -8,8 +8,9 @@ pub type Thousandths = u64;
 /// The largest factor that [`largest_execution_factor`] tries: a factor of 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
-/// Returns the largest factor for all execution times with which `schedulable` returns true. `None`
-/// if it returns true for no factor.
+/// Returns the largest factor for all execution times, up to [`MAX_FACTOR`], with which
+/// `schedulable` returns true. `None` if it returns true for no factor. If `schedulable` returns
+/// true for a factor, it must return true for all smaller ones.
 ///
 /// Products of factor and execution time are rounded up.
 pub fn largest_execution_factor(
@@ -27,7 +28,9 @@ pub fn largest_execution_factor(
 }
 
 /// Returns the longest execution time of the task at `place`, up to its deadline, with which
-/// `schedulable` returns true. `None` if it returns true for no execution time.
+/// `schedulable` returns true. `None` if it returns true for no execution time, or there is no such
+/// task. If `schedulable` returns true for an execution time, it must return true for all shorter
+/// ones.
 pub fn longest_execution(
     tasks: &[Timing],
     place: usize,

@@ -26,7 +26,7 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub struct NamedTask {
     /// The name: 1 to [`MAX_NAME_BYTES`] bytes, no control characters, unique in its file.
     pub name: String,
-    /// The task. Its id is its position in the file.
+    /// The task. Its id is its index in [`TaskFile::tasks`].
     pub task: Task,
 }
 

@@ -12,7 +12,7 @@ use crate::task::Nanos;
 /// Parses a TOML document of at most [`MAX_BYTES`](super::MAX_BYTES).
 ///
 /// # Errors
-/// [`TaskFileError`] with the line of the mistake.
+/// [`TaskFileError`] with the line of the mistake, or without a line if the document is too long.
 pub fn document(text: &str) -> Result<Spanned<DeTable<'_>>, TaskFileError> {
     if let Some(error) = super::size_error(text) {
         return Err(error);
@@ -48,7 +48,7 @@ impl<'d> TomlTable<'d> {
         }
     }
 
-    /// Returns the table with this name.
+    /// Returns the table with this name; `None` if the field is absent.
     ///
     /// # Errors
     /// If the field is no table.
@@ -156,7 +156,7 @@ impl<'d> TomlTable<'d> {
         parse_time(string).map(Some).map_err(|error| self.wrong_field(name, &error.to_string()))
     }
 
-    /// Returns the value of the choice that the field names.
+    /// Returns the value of the choice that the field names; `None` if the field is absent.
     ///
     /// # Errors
     /// If the field names no choice.

@@ -41,7 +41,8 @@ mod list {
     struct CloseQueue {
         /// Descriptors to close. True marks a socket whose receive queue may contain descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
-        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is no closing thread.
+        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is
+        /// no closing thread.
         closing_process: u64,
     }
 

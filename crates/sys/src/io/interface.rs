@@ -22,7 +22,8 @@ pub fn index(name: &str) -> io::Result<u32> {
 /// Returns true if the interface is up and its link has a carrier.
 ///
 /// # Errors
-/// `ENODEV` if the namespace has no such interface; `InvalidInput` if `name` contains NUL or is too long.
+/// `ENODEV` if the namespace has no such interface; `InvalidInput` if `name` contains NUL or is too
+/// long.
 pub fn is_running(name: &str) -> io::Result<bool> {
     let mut request = request(name)?;
     control(libc::SIOCGIFFLAGS, &mut request)?;
@@ -31,17 +32,17 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
-/// Work on packets that the protocol stack can leave to an interface.
+/// A setting of an interface for the work on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Checksums of sent packets (`ethtool -K IF tx`).
+    /// The interface computes the checksums of sent packets (`ethtool -K IF tx`).
     SentChecksums,
-    /// Merging of received segments (`ethtool -K IF gro`). A `veth` interface with this setting
-    /// receives by NAPI, as network cards do.
+    /// Received segments are merged before the protocol stack processes them (`ethtool -K IF gro`).
+    /// A `veth` interface with this setting receives by NAPI, as network cards do.
     MergedSegments,
 }
 
-/// Sets whether the protocol stack leaves this work to the interface `name`.
+/// Turns this setting of the interface `name` on or off.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN`; `Unsupported` if the interface has no such setting;

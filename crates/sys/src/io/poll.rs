@@ -1,5 +1,5 @@
-//! Waiting for descriptors until an absolute deadline. A thread with a deadline sets its timer
-//! slack to 1 ns.
+//! Waiting for descriptors until an absolute deadline. A wait with a deadline sets the thread's
+//! timer slack to 1 ns.
 
 use std::cell::Cell;
 use std::io;
@@ -45,8 +45,9 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
-/// Waits until a requested direction is ready, the connection has ended, or `deadline` has passed
-/// (`None`: no deadline). After the deadline all fields of the result are false.
+/// Waits until a requested direction is ready, the connection has ended, the descriptor has a
+/// pending error, or `deadline` has passed (`None`: no deadline). After the deadline all fields of
+/// the result are false.
 ///
 /// # Errors
 /// When the kernel is out of memory. A signal does not end the wait.

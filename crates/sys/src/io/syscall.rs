@@ -27,7 +27,7 @@ impl SyscallResult for i64 {
     }
 }
 
-/// Makes one system call. After a signal, returns [`io::ErrorKind::Interrupted`].
+/// Makes one system call. If a signal interrupts the call, returns [`io::ErrorKind::Interrupted`].
 #[inline]
 pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_syscall();

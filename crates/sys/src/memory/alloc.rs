@@ -54,14 +54,14 @@ mod shared {
     }
 
     impl super::CountingAllocator {
-        /// Returns the bytes that the process has allocated and not freed.
+        /// Returns the number of bytes that the process has allocated and not freed.
         #[must_use]
         pub fn live_bytes() -> usize {
             LIVE.load(Ordering::Relaxed)
         }
 
         /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the previous call of this
-        /// function.
+        /// function; at the first call, since the start of the process.
         #[must_use]
         pub fn take_peak_bytes() -> usize {
             PEAK.swap(Self::live_bytes(), Ordering::Relaxed).max(Self::live_bytes())
@@ -104,7 +104,7 @@ fn record_allocated(_: usize) {}
 #[cfg(not(any(test, feature = "testing")))]
 fn record_freed(_: usize) {}
 
-// SAFETY: the system allocator does the work. The counters and the tests' lock use an atomic, and
+// SAFETY: the system allocator does the work. The counters and the tests' lock use atomics, and
 // thread-local cells without initialiser or destructor. So they neither allocate nor fail, on any
 // thread at any time.
 unsafe impl GlobalAlloc for CountingAllocator {

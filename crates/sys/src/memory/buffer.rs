@@ -25,7 +25,8 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// The memory of a buffer. `octets` is a copy of the owner's address, which is faster to read.
+/// The memory of a buffer. `octets` is its address; the owner of a reserved range has it too, but
+/// there it is slower to read.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
@@ -115,7 +116,7 @@ impl Buffer {
     }
 
     /// Returns the number of bytes of committed memory. In a reserved address range this is the
-    /// number of bytes from its start to the end of the bytes that were ever written.
+    /// number of bytes from the start of the range to the last byte that was ever written.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),

@@ -30,7 +30,7 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns two clock ticks, the maximum lag of [`coarse_now`].
+/// Returns the time of two clock ticks, the maximum lag of [`coarse_now`].
 #[cold]
 pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();

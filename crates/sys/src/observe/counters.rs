@@ -29,10 +29,11 @@ pub struct Counters {
     pub bursts: u64,
     /// Heap allocations and reallocations; counted only where the counting allocator is installed.
     pub allocations: u64,
-    /// Bytes of heap allocations; counted only where the counting allocator is installed.
+    /// Bytes of heap allocations, and of reallocations with their whole new size; counted only
+    /// where the counting allocator is installed.
     pub allocated_bytes: u64,
-    /// Bytes freed, including by reallocations; counted only where the counting allocator is
-    /// installed.
+    /// Bytes freed, and of reallocations the whole old size; counted only where the counting
+    /// allocator is installed.
     pub freed_bytes: u64,
 }
 

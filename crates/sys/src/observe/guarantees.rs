@@ -1,6 +1,7 @@
 //! Checks of the real-time guarantees that this machine gives to this process.
 //!
-//! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends.
+//! [`report`] makes no lasting change: a trial that changes a thread runs on a thread of its own,
+//! which then ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -187,7 +188,8 @@ impl Guarantee {
         self.name
     }
 
-    /// Reads the machine's state, and makes trials where the state gives no answer.
+    /// Checks the guarantee and returns the result. The check reads the state of the machine or of
+    /// the program, or makes a trial.
     #[must_use]
     pub fn check(&self) -> GuaranteeReport {
         let (status, finding) = (self.check)();
@@ -222,7 +224,7 @@ pub struct GuaranteeReport {
     pub remedy: &'static str,
 }
 
-/// Checks every guarantee of [`Guarantee::ALL`].
+/// Checks every guarantee of [`Guarantee::ALL`], and returns the results in the same order.
 pub fn report() -> Vec<GuaranteeReport> {
     Guarantee::ALL.iter().map(Guarantee::check).collect()
 }

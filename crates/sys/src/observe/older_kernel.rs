@@ -199,7 +199,8 @@ fn probe_memfd() -> io::Result<()> {
     made_memory(libc::MFD_CLOEXEC)
 }
 
-/// The kernel does not permit `MCL_ONFAULT` as the only flag.
+/// Locks the process's memory, and unlocks it. The kernel does not permit `MCL_ONFAULT` as the only
+/// flag.
 fn probe_locks_on_fault() -> io::Result<()> {
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;

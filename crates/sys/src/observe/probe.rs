@@ -1,12 +1,13 @@
 //! Time probes on the request path.
 //!
-//! A probe costs one load and a branch until [`enable`] is called. Each thread has a ring with its
-//! last [`RECORDS_PER_THREAD`] records.
+//! A probe costs one load and a branch while recording is off. Each thread that passes a point
+//! while recording is on gets a ring, which keeps the last [`RECORDS_PER_THREAD`] records.
 //!
 //! Comments in the code refer to one rule of memory ordering, `record`: the writer announces a
 //! record before it writes into the record's slot (release fence). The reader loads the
 //! announcement after it has read the slot (acquire fence), and leaves out a slot that was
-//! overwritten during the reading.
+//! overwritten during the reading. The writer counts a record after it has written the slot
+//! (release), and the reader loads the count before it reads slots (acquire).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -273,8 +274,8 @@ impl TickScale {
     }
 }
 
-/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic clock
-/// in nanoseconds.
+/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic
+/// clock in nanoseconds.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

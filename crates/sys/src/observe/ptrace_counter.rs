@@ -152,8 +152,8 @@ impl PtraceCounter {
     /// Lets the threads run until each of them waits in the kernel or has ended.
     ///
     /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) after `deadline`; each thread may run up to 2,000 instructions after it.
-    /// Another error if the kernel refuses the tracing.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) after `deadline`; each thread may run up to 2,000
+    /// instructions after it. Another error if the kernel refuses the tracing.
     pub fn step_until_all_wait(&mut self, deadline: Monotonic) -> io::Result<()> {
         let mut quiet = 0;
         // Two checks in a row must find all threads waiting: a thread can wake another thread that
@@ -248,8 +248,8 @@ impl TracedThread {
             }
             Err(error) => return Err(error),
         };
-        // An unchanged address is no completed instruction: a repeated instruction (REP prefix) stops after each
-        // repetition, and a signal can come before the instruction has run.
+        // An unchanged address is no completed instruction: a repeated instruction (REP prefix)
+        // stops after each repetition, and a signal can come before the instruction has run.
         if stepped && at != self.at {
             self.counts.instructions += 1;
             match self.kind {

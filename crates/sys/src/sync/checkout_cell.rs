@@ -15,7 +15,7 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 /// with release, and the next checkout sets it with acquire. So the holder sees all writes of
 /// earlier holders.
 pub struct CheckoutCell<T> {
-    /// The bits of [`HOLDER_MASK`] are 0 while the value is in the cell, and else
+    /// The bits of [`HOLDER_MASK`] are 0 while the value is in the cell, and otherwise
     /// [`IN_MAINTENANCE`] or [`IN_USE`]. The higher bits are the use count. While the value is out,
     /// only the holder changes the state.
     state: AtomicU32,
@@ -36,7 +36,7 @@ const IN_USE: u32 = 3;
 pub enum CheckoutHolder {
     /// No holder: the value is in the cell.
     None,
-    /// A maintenance thread, which returns the value soon.
+    /// A maintenance thread, or for a moment a user that returns the value unused.
     Maintenance,
     /// A caller that uses the value.
     User,
@@ -68,20 +68,23 @@ impl<T> CheckoutCell<T> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out. The guard gives access to the cell. Returns `None` while the value is checked out.
+    /// Checks the value out. The guard gives access to the cell. Returns `None` while the value is
+    /// checked out.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
-    /// Checks the value out. The guard keeps the cell alive. Returns `None` while the value is checked out.
+    /// Checks the value out. The guard keeps the cell alive. Returns `None` while the value is
+    /// checked out.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
     }
 
-    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn from
-    /// [`holder`](Self::holder) that a wait for the value will be short. Returns `None` while the value is checked out.
+    /// Checks the value out for a maintenance task, which must return it soon. Other threads learn
+    /// from [`holder`](Self::holder) that a wait for the value will be short. Returns `None` while
+    /// the value is checked out.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
@@ -97,7 +100,7 @@ impl<T> CheckoutCell<T> {
     }
 
     /// Returns how often users have returned the value; returns by maintenance and by
-    /// [`ArcCheckoutGuard::return_unused`] do not count. Wraps around after 2<sup>30</sup>.
+    /// [`ArcCheckoutGuard::return_unused`] do not count. Wraps around to 0 at 2<sup>30</sup>.
     pub fn use_count(&self) -> u32 {
         self.state.load(Ordering::Relaxed) / (HOLDER_MASK + 1)
     }

@@ -3,7 +3,8 @@
 //!
 //! [`EventCount::notify_all`] costs a fence and a load while no thread waits. The waiter announces
 //! itself before it checks the state, and the notifier changes the state before it checks for
-//! waiters. A sequentially consistent fence on both sides makes at least one of them see the other.
+//! waiters. A sequentially consistent fence on both sides (in `notify_all_after_swap`, the caller's
+//! exchange instead of the notifier's fence) makes at least one of them see the other.
 
 use std::fmt;
 
@@ -62,8 +63,8 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Under constant notifications `wait_past` never reaches the deadline, so this line
-            // checks it.
+            // Under constant notifications `wait_past` may never return false, so this line checks
+            // the deadline.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
                 break look();
             }

@@ -57,7 +57,7 @@ struct CellTable {
 impl HashIndex {
     /// Calls `is_it` with the slots under the key `octets` until `is_it` returns true, and returns
     /// that slot; `None` if `is_it` accepts no slot. In rare cases `is_it` gets the slot of another
-    /// key with an equal half hash, or a slot that is being removed.
+    /// key with an equal half hash, or a slot whose entry is removed during the call.
     #[inline]
     pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = self.hash(octets);
@@ -98,8 +98,9 @@ impl CellTable {
         Self { cells: std::iter::repeat_with(|| AtomicU64::new(EMPTY)).take(length).collect() }
     }
 
-    /// Returns the cells to check, in an order that depends on the stored half of the hash alone,
-    /// so that a new table can be made from old cells.
+    /// Returns the indices of all cells in the order in which to check them. For a given number of
+    /// cells, the order depends on the stored half of the hash alone, so that a new table can be
+    /// made from old cells.
     #[inline]
     fn probe_sequence(&self, hash_or_cell: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.cells.len() - 1;

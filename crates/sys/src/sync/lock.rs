@@ -74,7 +74,7 @@ impl<T> Mutex<T> {
         MutexGuard { inner: wait_traced(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
-    /// Takes the lock if it is free. Returns `None` if another thread holds it.
+    /// Takes the lock if it is free. Returns `None` if a thread holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -142,7 +142,8 @@ impl Condvar {
     }
 
     /// Releases the lock, waits for a notification until `deadline` (`None`: for ever), and takes
-    /// the lock again. The flag is false if the deadline has passed when the function returns.
+    /// the lock again. The flag is false if the deadline has passed when the function returns. If
+    /// the deadline has passed before the call, the lock is not released.
     pub fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -202,7 +203,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T> RwLock<T> {
-    /// Takes shared access, after a wait if a writer has access.
+    /// Takes shared access, after a wait if a writer has access or waits for it.
     pub fn read(&self) -> ReadGuard<'_, T> {
         counters::count_lock(self.scope);
         let inner = match self.inner.try_read() {

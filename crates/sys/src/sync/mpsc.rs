@@ -168,8 +168,8 @@ impl<T> Mailbox<T> {
     /// Sends a value. Makes the descriptor readable if a receiver has announced that it sleeps.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value, if the queue is full. The queue counts as full while a
-    /// receiver is moving a value out of the next cell for sending.
+    /// [`MailboxFull`], with the value, if the queue is full. The queue also counts as full while a
+    /// receiver moves a value out of the cell that the next send uses.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();

@@ -8,10 +8,11 @@
 //! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
 //! [resumes](PendingLock::resume) or [releases](PendingLock::release) it.
 //!
-//! Comments in the code refer to two rules of memory ordering. `enter`: `leave` frees the lock with
-//! release, and the next `try_enter` takes it with acquire. `pending`: a thread sets the flag by a
-//! read-modify-write with release, even if the flag is set already, and the holder clears it with
-//! acquire. So the holder sees the earlier writes of the threads that set the flag.
+//! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
+//! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
+//! `pending`: a thread sets the flag by a read-modify-write with release, even if the flag is set
+//! already, and the holder clears it in `leave` with acquire. So the holder sees the earlier writes
+//! of the threads that set the flag.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -33,9 +34,10 @@ unsafe impl<T: Send> Sync for PendingLock<T> {}
 // SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for PendingLock<T> {}
 
-/// A guard that holds the lock until [`leave`](Self::leave) succeeds or the guard is dropped.
+/// A guard that holds the lock until [`leave`](Self::leave) succeeds, [`keep`](Self::keep) is
+/// called, or the guard is dropped.
 ///
-/// A drop discards the pending flag.
+/// A drop discards the pending flag, as does `keep`.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -54,7 +56,8 @@ impl<T> PendingLock<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
-            // Acquire on success: pairs with the release in `leave` and `drop` (rule `enter`).
+            // Acquire on success: pairs with the release in `leave`, `release` and `drop` (rule
+            // `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
                 Err(KEPT) => return None,

@@ -1,9 +1,9 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
-//! The lock is one word: 0, or the kernel's number of the holding thread. Without contention,
-//! taking and releasing the lock are one compare-and-swap each. With contention the kernel
-//! (`FUTEX_LOCK_PI2`) queues waiters by priority, lends the highest priority to the holder, and
-//! hands the lock over.
+//! The lock is one word: 0, or the kernel's number of the holding thread and, if the kernel queues
+//! waiters, the waiters' bit. Without contention, taking and releasing the lock are one
+//! compare-and-swap each. With contention the kernel (`FUTEX_LOCK_PI2`) queues waiters by priority,
+//! lends the highest priority to the holder, and hands the lock over.
 //!
 //! Rules of memory ordering, some of which comments in the code name:
 //!
@@ -147,8 +147,9 @@ impl<T> Drop for PiMutexGuard<'_, T> {
     }
 }
 
-/// A condition variable for use with a [`PiMutex`], with deadlines by the monotonic clock. A wait
-/// may end without a notification, so the caller checks its condition in a loop.
+/// A condition variable for use with a [`PiMutex`]. A wait may end without a notification, so the
+/// caller checks its condition in a loop. The notifying thread must have changed the condition
+/// under the lock; otherwise a waiting thread may miss the notification.
 #[derive(Debug)]
 pub struct PiCondvar {
     sleepers: AtomicU32,
@@ -232,8 +233,8 @@ impl LockWord {
             return Ok(());
         }
         super::lock::wait_traced(|| kernel::lock(&self.0, tid, deadline))?;
-        // Acquire: pairs with `unlock` (rules `holder` and `taken_over`). The kernel has already stored this
-        // thread's number.
+        // Acquire: pairs with `unlock` (rules `holder` and `taken_over`). The kernel has already
+        // stored this thread's number.
         self.0.load(Ordering::Acquire);
         Ok(())
     }
@@ -241,8 +242,8 @@ impl LockWord {
     fn unlock(&self, tid: u32) {
         // Release: pairs with `try_lock` (rule `holder`).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (rule `handed_over`). The kernel's next write continues its release
-            // sequence.
+            // Release: pairs with `lock` (rule `handed_over`). The kernel's next write continues
+            // its release sequence.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
         }

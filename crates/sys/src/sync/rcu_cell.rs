@@ -56,8 +56,9 @@ impl<T> RcuCell<T> {
         drop(free);
     }
 
-    /// Replaces the value by the first result of `change`, which gets the current value. If all
-    /// writers use `update`, no change is lost. `change` must not store into the cell.
+    /// Calls `change` with the current value. Replaces the value by the first part of the result,
+    /// and returns the second. If all writers use `update`, no change is lost. `change` must not
+    /// call `store`, `update` or `reclaim` of the cell.
     pub fn update<R>(&self, change: impl FnOnce(&T) -> (T, R)) -> R {
         let mut replaced = self.retired.lock();
         let (value, result) = change(&self.current.load_full());
@@ -80,7 +81,8 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Removes the versions without readers. A reader of a replaced version is a counted owner of it.
+/// Removes and returns the versions without readers. A reader of a replaced version is a counted
+/// owner of it.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }

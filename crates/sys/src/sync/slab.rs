@@ -2,8 +2,8 @@
 //! entry is removed only when it has no user.
 //!
 //! A successful [`GenerationalSlab::get`] is one atomic addition and a check, without waiting,
-//! retries or allocation. A pair whose entry was retired finds nothing, because the generation of a
-//! slot increases at each reuse.
+//! retries or allocation. The index and generation of a retired entry find nothing, because the
+//! generation of a slot increases at each reuse.
 //!
 //! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
 //! no user) takes the value out, exactly once. Inserting and retiring take a lock of the table;
@@ -90,7 +90,7 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// The index of the next slot while the slot is on the free list, a value while it is occupied.
+/// For a slot on the free list, the index of the next slot; for an occupied slot, the value.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,
@@ -179,12 +179,12 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no such entry, it is
-    /// retired, or it has 2<sup>27</sup> guards.
+    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
+    /// such entry, it is retired, or it has 2<sup>27</sup> users.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
-        // Acquire: pairs with `insert` (rule `publish`).
+        // Acquire: pairs with `publish` (rule `publish`), and with `user_count` and `has_users`.
         let before = slot.word.fetch_add(1, Ordering::Acquire);
         // If generation and flags are as expected, the exclusive or is the count of users.
         // Otherwise it exceeds every possible count.
@@ -196,12 +196,12 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. Returns
-    /// `None` if there is no entry, it is retired, or it has 2<sup>27</sup> guards. The caller must
+    /// `None` if there is no entry, it is retired, or it has 2<sup>27</sup> users. The caller must
     /// recognise the value, because the slot may have been reused.
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
-        // Acquire: pairs with `insert` (rule `publish`).
+        // Acquire: pairs with `publish` (rule `publish`), and with `user_count` and `has_users`.
         let before = slot.word.fetch_add(1, Ordering::Acquire);
         let generation = generation_of(before);
         if before ^ word(generation, LIVE) < MAX_GUARDS {
@@ -213,18 +213,19 @@ impl<T> GenerationalSlab<T> {
 
     /// Returns a guard of the entry with this index, whichever generation the entry has. Checks by
     /// a load that the slot has an entry, before it writes to the slot. Returns `None` if there is
-    /// no entry, it is retired, or it has 2<sup>27</sup> guards. The caller must recognise the
-    /// value, because the slot may have been reused.
+    /// no entry, it is retired, another entry replaces it during the call, or it has 2<sup>27</sup>
+    /// users. The caller must recognise the value, because the slot may have been reused.
     #[inline]
     pub fn get_if_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
         if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
     }
 
-    /// Inserts a value and returns its index and generation, which is never 0.
+    /// Inserts a value, and returns its index and its generation. A generation is never 0.
     ///
     /// # Errors
-    /// [`SlabFull`], with the value, when every slot is occupied.
+    /// [`SlabFull`], with the value, when every slot is occupied or has reached its last
+    /// generation, `u32::MAX`.
     pub fn insert(&self, value: T) -> Result<(u32, u32), SlabFull<T>> {
         let mut writer = self.writer.lock();
         match self.vacant_slot(&mut writer) {
@@ -233,11 +234,12 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Inserts the value that `make` returns for the new entry's index and generation. `make` must
-    /// not use the table, because this call holds the table's lock.
+    /// Inserts the value that `make` returns for the new entry's index and generation, and returns
+    /// both. `make` must not use the table, because this call holds the table's lock.
     ///
     /// # Errors
-    /// [`SlabFull`] when every slot is occupied; `make` is not called in this case.
+    /// [`SlabFull`] when every slot is occupied or has reached its last generation, `u32::MAX`;
+    /// `make` is not called in this case.
     pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
         let mut writer = self.writer.lock();
         let (index, slot) = self.vacant_slot(&mut writer).ok_or(SlabFull(()))?;
@@ -379,7 +381,8 @@ impl<T> GenerationalSlab<T> {
     /// its value.
     #[inline]
     fn release(&self, index: u32, slot: &SlabSlot<T>) {
-        // Release: pairs with `claim` (rule `release`). Acquire: pairs with `has_users`.
+        // Release: pairs with `claim` (rule `release`), `has_users` and `user_count`. Acquire:
+        // pairs with `has_users` and `user_count`.
         let before = slot.word.fetch_sub(1, Ordering::AcqRel);
         if before & (RETIRED | CLAIMED | COUNT) == RETIRED | 1 {
             self.dispose(index, slot, generation_of(before));
@@ -555,8 +558,8 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
     }
 }
 
-/// A guard that keeps a value of a [`GenerationalSlab`] in its slot. When the last guard of a
-/// retired value is dropped, it gives the value to the table's callback.
+/// A guard that keeps a value of a [`GenerationalSlab`] in its slot. After the last guard of a
+/// retired value is dropped, the table's callback gets the value.
 #[must_use = "the guard is dropped at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,

@@ -1,12 +1,12 @@
-//! A flag that prevents needless wake-ups of threads that share a list of work. While a woken thread has not
-//! checked the list, no second thread is woken.
+//! A flag that prevents needless wake-ups of threads that share a list of work. While a woken
+//! thread has not checked the list, no second thread is woken.
 //!
-//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread if the
-//! result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it leaves work on
-//! the list, it raises the flag again.
+//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread
+//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it
+//! leaves work on the list, it raises the flag again.
 //!
-//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false, the thread
-//! that clears the flag next sees the work.
+//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false,
+//! the thread that clears the flag next sees the work.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 

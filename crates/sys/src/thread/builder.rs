@@ -9,8 +9,8 @@ use std::thread as std_thread;
 use super::scheduling::{CpuSet, Scheduling, scheduling, set_affinity, set_scheduling};
 use crate::memory;
 
-/// The properties of a new thread. Cores and scheduling class that are not set are inherited from the thread that
-/// starts it.
+/// The properties of a new thread. Cores and scheduling class that are not set are inherited from
+/// the thread that starts it.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadBuilder {
     name: Option<String>,
@@ -22,7 +22,8 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// Creates a builder whose threads inherit cores and scheduling class from the thread that starts them.
+    /// Creates a builder whose threads inherit cores and scheduling class from the thread that
+    /// starts them.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,8 +49,9 @@ impl ThreadBuilder {
         self
     }
 
-    /// Sets the cores on which the thread runs if the system permits them. Otherwise the thread
-    /// runs on the cores of the thread that starts it, and `spawn` reports no error.
+    /// Sets the cores on which the thread runs if the system permits them (`None`: no preference).
+    /// Otherwise the thread runs on the cores of the thread that starts it, and `spawn` reports no
+    /// error.
     #[must_use]
     pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
         self.preferred = cores;
@@ -84,7 +86,7 @@ impl ThreadBuilder {
         Ok(JoinHandle { thread, result: PhantomData })
     }
 
-    /// Not generic, so that its code is compiled once for all bodies.
+    /// Starts the thread. Not generic, so that its code is compiled once for all bodies.
     fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
@@ -161,7 +163,7 @@ pub fn start_at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Res
 type BoxedResult = Box<dyn Any + Send>;
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
-/// A running thread. The thread continues if the handle is dropped.
+/// A handle of a thread. The thread continues if the handle is dropped.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     thread: InnerHandle,

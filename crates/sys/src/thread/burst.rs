@@ -70,8 +70,8 @@ impl BurstCoordinator {
         self.requested.load(Ordering::Acquire) == subject
     }
 
-    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an earlier request has
-    /// no supervisor yet.
+    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an
+    /// earlier request has no supervisor yet.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

@@ -2,9 +2,10 @@
 //!
 //! Each budget has a high-resolution timer over the monotonic clock ([`CpuBudget`]). The timer
 //! signals the monitor's thread alone, which waits for the signal. The monitor then reads the
-//! processor clock of the budget's thread, and sets the timer again for the rest of the budget, at
-//! least [`MIN_CHECK_INTERVAL`]. So a thread is never lowered early. A thread that waits within its
-//! budget costs the monitor a wake-up each time the rest has passed.
+//! processor clock of the budget's thread, and lowers the thread if nothing is left of the budget.
+//! Otherwise it sets the timer again for the rest, at least [`MIN_CHECK_INTERVAL`]. So a thread is
+//! never lowered early. A thread that waits within its budget costs the monitor a wake-up each time
+//! the rest has passed.
 //!
 //! The monitor lowers a thread only under the lock of the thread's budget, and the thread takes
 //! this lock to end the budget. So the monitor never lowers a thread after the budget's end.
@@ -21,7 +22,7 @@ use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
-/// The shortest time between two checks of one budget.
+/// The shortest time between two checks of one budget, unless the budget is restarted between them.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Returns the signal of the timers. It disturbs no other use of the number: a timer signals the
@@ -124,8 +125,9 @@ impl CpuBudgetMonitor {
 pub struct CpuBudgets(Arc<CpuMonitorShared>);
 
 impl CpuBudgets {
-    /// Sets the scheduling of a thread, unless its budget is used up: the thread then keeps the
-    /// lower scheduling, and the caller sets the scheduling again when the budget has ended.
+    /// Sets the scheduling of a thread. If the thread's budget is used up, changes nothing: the
+    /// thread keeps the lower scheduling, and the caller sets the scheduling again when the budget
+    /// has ended.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
@@ -218,7 +220,7 @@ pub struct CpuBudget {
 /// State of a budget at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetOutcome {
-    /// No budget was running.
+    /// No budget was running, or the budget was used up and the kernel refused to lower the thread.
     NotStarted,
     /// The budget was not used up. The values are the unused time, and the scheduling that the
     /// thread would have got at the end of the budget.

@@ -118,8 +118,8 @@ impl IdleThreads {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets whether threads that become idle notify the overload thread. After a call with true, the overload thread
-    /// must check [`has_idle`](Self::has_idle).
+    /// Sets whether threads that become idle notify the overload thread. After a call with true,
+    /// the overload thread must check [`has_idle`](Self::has_idle).
     pub fn set_monitored(&self, monitored: bool) {
         self.is_monitored.store(monitored, Ordering::SeqCst);
     }

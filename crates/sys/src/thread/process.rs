@@ -39,7 +39,7 @@ pub fn id() -> u32 {
     }
 }
 
-/// Returns the effective user of this process.
+/// Returns the effective user id of this process.
 #[must_use]
 pub fn effective_user_id() -> u32 {
     // SAFETY: the call takes no arguments and cannot fail.
@@ -88,7 +88,8 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
         return false;
     }
     let slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    // After the check another process may fill the pipe. `RWF_NOWAIT` then makes the write fail.
+    // After the check another thread or process may fill the pipe. `RWF_NOWAIT` then makes the
+    // write fail.
     // SAFETY: the slice describes live bytes, which the call reads. An offset of -1 means the
     // file's own position.
     let written = syscall::retry_interrupted(|| unsafe {
@@ -117,8 +118,8 @@ fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
 }
 
-/// Raises the limit of open descriptors to `wanted`, or as far as permitted. A higher limit does not change. Returns
-/// the new limit.
+/// Raises the limit of open descriptors to `wanted`, or as far as permitted. A higher limit does
+/// not change. Returns the new limit.
 ///
 /// # Errors
 /// If the limit cannot be read.

@@ -97,7 +97,7 @@ pub enum Scheduling {
     /// First in, first out at a fixed priority, with a time slice among threads of equal priority
     /// (`SCHED_RR`).
     RoundRobin(u8),
-    /// Runs only while no other thread wants the core (`SCHED_IDLE`).
+    /// Gets almost no processor time while other threads want the core (`SCHED_IDLE`).
     Idle,
     /// A guaranteed and limited processor time in every period, before all fixed priorities
     /// (`SCHED_DEADLINE`).
@@ -324,13 +324,14 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     Ok(cores)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts inherit the class,
-/// except the deadline class.
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
+/// inherit the class, except the deadline class.
 ///
 /// # Errors
-/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline class `CAP_SYS_NICE`
-/// and no affinity). `InvalidInput` for a priority outside [`Scheduling::FIXED_PRIORITIES`] and for a [`Reservation`]
-/// that is not valid. `ResourceBusy` if other reservations leave too little processor time.
+/// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
+/// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
+/// [`Scheduling::FIXED_PRIORITIES`] and for a [`Reservation`] that is not valid. `ResourceBusy` if
+/// other reservations leave too little processor time.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     scheduling.set(tid)?;
@@ -347,8 +348,8 @@ thread_local! {
 
 const UNKNOWN_PRIORITY: u8 = u8::MAX;
 
-/// Returns the [priority](Scheduling::priority) of the calling thread. The result does not follow changes by other
-/// threads.
+/// Returns the [priority](Scheduling::priority) of the calling thread. The result does not follow
+/// changes by other threads.
 #[inline]
 pub fn native_priority() -> u8 {
     match PRIORITY.get() {

@@ -26,8 +26,9 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
-/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. A signal that the process ignores
-/// from its start, for example under `nohup`, stays ignored.
+/// Returns the termination requests to this process. From the first call on, SIGINT, SIGTERM and
+/// SIGHUP are such requests. A signal that the process ignores from its start, for example under
+/// `nohup`, stays ignored.
 ///
 /// # Errors
 /// If the process is out of descriptors.
@@ -73,8 +74,8 @@ fn install_handler(signal: libc::c_int) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
-    // SAFETY: `action` outlives the call, and its handler is async-signal-safe: it uses atomics, `getpid`, `raise`,
-    // `write` and `errno` only.
+    // SAFETY: `action` outlives the call, and its handler is async-signal-safe: it uses atomics,
+    // `getpid`, `raise`, `write` and `errno` only.
     syscall::once(|| unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) })?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Creation and scheduling of threads.
 //!
-//! If the kernel refuses the class or the affinity, the thread does not run its body, and [`ThreadBuilder::spawn`]
-//! returns the kernel's error.
+//! If the kernel refuses the class or the affinity, the thread does not run its body, and
+//! [`ThreadBuilder::spawn`] returns the kernel's error.
 
 pub use super::builder::{JoinHandle, ThreadBuilder, start_at_highest_priority};
 pub use super::scheduling::{

@@ -14,7 +14,7 @@ use crate::thread::{self, Tid};
 
 const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// The signals to the thread that created this value, which waits for them.
+/// A receiver of the signals to the thread that created it.
 ///
 /// The thread blocks the signal until the value is dropped. A second signal before the thread takes
 /// the first has no effect.

@@ -297,7 +297,7 @@ pub enum AssembleError {
     UnboundLabel(Label),
     /// A label is bound twice.
     LabelBoundTwice(Label),
-    /// A jump from this instruction is longer than 32,767 instructions.
+    /// The distance of the jump at the instruction with this index does not fit into 16 bits.
     JumpTooLong(usize),
 }
 

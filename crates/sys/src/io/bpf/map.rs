@@ -15,8 +15,8 @@ pub enum MapKind {
     Array = 2,
     /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
-    /// An array with a `u32` index. Each value is a map with the kind, the sizes and (for arrays) the number of entries
-    /// of the map given to [`Map::create_outer`].
+    /// An array with a `u32` index. Each value is a map with the kind, the sizes and (for arrays)
+    /// the number of entries of the map given to [`Map::create_outer`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
     /// in the queue to a kernel thread on this processor.
@@ -25,7 +25,7 @@ pub enum MapKind {
     XskMap = 17,
 }
 
-/// A map in the kernel. Keys and values are bytes in the machine's order.
+/// A map in the kernel. Numbers in keys and values have the machine's byte order.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -60,7 +60,7 @@ struct ElementAttributes {
 }
 
 impl Map {
-    /// Creates a map.
+    /// Creates a map for at most `max_entries` entries. The sizes of keys and values are in bytes.
     ///
     /// # Errors
     /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`.
@@ -68,7 +68,8 @@ impl Map {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }
 
-    /// Creates an array of maps that have the kind, the sizes and (for arrays) the number of entries of `inner`.
+    /// Creates an array of `max_entries` maps that have the kind, the sizes and (for arrays) the
+    /// number of entries of `inner`.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -160,7 +161,7 @@ impl Map {
 
     /// Returns the value of `key`, or `None` if the key has no entry. For a
     /// [`MapKind::PerCpuArray`] the result consists of one value for each possible processor, in
-    /// the order of the processors' numbers.
+    /// the order of the processors' numbers. Each of them is padded to a multiple of 8 bytes.
     ///
     /// # Errors
     /// `InvalidInput` if the key has a wrong size; any other error that the kernel returns.

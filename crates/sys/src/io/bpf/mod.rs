@@ -94,8 +94,7 @@ pub enum BpfUnavailable {
     NotSupported,
     /// The thread lacks the named capability.
     MissingCapability(&'static str),
-    /// The thread has the capabilities, but the kernel refuses the call, for example under lockdown
-    /// or seccomp.
+    /// The kernel refuses the call for another reason, for example lockdown or seccomp.
     Kernel(io::Error),
 }
 

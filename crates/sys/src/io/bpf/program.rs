@@ -110,8 +110,8 @@ pub struct LoadedProgram {
 /// Loads an XDP program. `maps[n]` is the map of `MapSymbol(n)`.
 ///
 /// # Errors
-/// [`LoadError`] with `InvalidInput` if `maps` lacks a map of the program; otherwise with the kernel's error, and with
-/// the verifier's log if the verifier refuses the program.
+/// [`LoadError`] with `InvalidInput` if `maps` lacks a map of the program; otherwise with the
+/// kernel's error, and with the verifier's log if the verifier refuses the program.
 pub fn load(name: &str, program: &Program, maps: &[&Map]) -> Result<LoadedProgram, LoadError> {
     let descriptor = |map: super::MapSymbol| maps.get(map.0).map(|map| map.as_fd().as_raw_fd());
     let instructions = program

@@ -17,7 +17,7 @@ pub enum Address {
     Inet(SocketAddr),
     /// A Unix socket in the file system.
     Unix(PathBuf),
-    /// A Unix socket in Linux's abstract name space, without the leading NUL.
+    /// A Unix socket in Linux's abstract name space: its name without the leading NUL.
     Abstract(Vec<u8>),
     /// A Unix socket without a name, such as the socket of a client.
     Unnamed,

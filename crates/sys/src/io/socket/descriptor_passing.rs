@@ -29,8 +29,9 @@ pub fn send_with_descriptor(
     send_with_control(fd, octets, &[passed], wait.flags())
 }
 
-/// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes written. Does not
-/// wait, as with [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band data (`MSG_OOB`).
+/// Writes `octets` and passes several descriptors with the first byte. Returns the number of bytes
+/// written. Does not wait, as with [`WaitMode::Now`]. With `is_urgent` the bytes are out-of-band
+/// data (`MSG_OOB`).
 ///
 /// # Errors
 /// As for [`send_with_descriptor`].

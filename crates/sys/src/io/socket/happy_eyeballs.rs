@@ -12,8 +12,8 @@ use crate::{poll, syscall};
 
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to the first of `addresses` that answers before `deadline`. Returns the connection and
-/// its address.
+/// Connects to the first of `addresses` that answers before `deadline` (`None`: no deadline).
+/// Returns the connection and its address.
 ///
 /// The next attempt begins when an attempt fails, or when no attempt gets an answer for the time
 /// `stagger`. At most eight attempts run at a time.

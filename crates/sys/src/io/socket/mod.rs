@@ -41,8 +41,9 @@ use address::RawAddress;
 /// Default maximum number of connections in a listener's queue.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
-/// Opens a listener on `address`. For port 0 the kernel chooses a free port, which
-/// [`local_address`] returns. The path of a Unix socket must not exist.
+/// Opens a listener on `address`, with a queue of at most `backlog` connections. For port 0 the
+/// kernel chooses a free port, which [`local_address`] returns. The path of a Unix socket must not
+/// exist.
 ///
 /// # Errors
 /// `InvalidInput` for an unnamed, empty or too long Unix address; `AddrInUse`, `AddrNotAvailable`,
@@ -87,12 +88,12 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`. With `None` the kernel ends an attempt over TCP after minutes; an attempt at
-/// a Unix socket waits without limit for room in the listener's queue.
+/// Connects to `address` until `deadline`. With `None` the kernel ends an attempt over TCP after
+/// minutes; an attempt at a Unix socket waits without limit for room in the listener's queue.
 ///
 /// # Errors
-/// `TimedOut` after the deadline; `InvalidInput` for an unnamed, empty or too long Unix address; errors of the network;
-/// the limits of the process.
+/// `TimedOut` after the deadline; `InvalidInput` for an unnamed, empty or too long Unix address;
+/// errors of the network; the limits of the process.
 pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
     let fd = create(raw.family(), 0)?;
@@ -125,7 +126,8 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// A send time-out bounds the wait, because no poll waits for room in a listener's queue.
+/// Connects to a Unix socket. A send time-out bounds the wait, because no poll waits for room in a
+/// listener's queue.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {

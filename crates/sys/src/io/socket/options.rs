@@ -57,8 +57,9 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection. Options
-    /// that are `None` or off stay as the connection has inherited them from its listener.
+    /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection, except
+    /// `dscp`. That option and options that are `None` or off stay as the connection has inherited
+    /// them from its listener.
     ///
     /// # Errors
     /// `InvalidInput` for keep-alive times that the kernel does not accept.
@@ -125,7 +126,8 @@ impl SocketOptions {
     }
 }
 
-/// Times for probing an idle TCP connection. The kernel uses whole seconds, at least one.
+/// Times for probing an idle TCP connection. They are rounded down to whole seconds, but are at
+/// least 1 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Idle time before the first probe.
@@ -163,8 +165,8 @@ pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0)
 }
 
-/// TCP: starts or stops probing the idle connection, at the times set by [`set_keepalive`] or the system's default
-/// times.
+/// TCP: starts or stops probing the idle connection, at the times set by [`set_keepalive`] or the
+/// system's default times.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -199,8 +201,8 @@ pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// TCP: sets the times for probing idle connections; `None` stops probing.
 ///
 /// # Errors
-/// `InvalidInput` for times that the kernel does not accept (more than 32767 s) or more than 127 probes. Another error
-/// if the socket is not a TCP socket.
+/// `InvalidInput` for times that the kernel does not accept (more than 32767 s) or more than 127
+/// probes. Another error if the socket is not a TCP socket.
 pub fn set_keepalive(fd: BorrowedFd<'_>, keepalive: Option<KeepAlive>) -> io::Result<()> {
     let Some(keepalive) = keepalive else {
         return set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
@@ -300,8 +302,8 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Sets the time for which a read or poll of the socket polls the network card before it sleeps (`SO_BUSY_POLL`). Zero
-/// disables the polling.
+/// Sets the time for which a read or poll of the socket polls the network card before it sleeps
+/// (`SO_BUSY_POLL`). Zero disables the polling.
 ///
 /// # Errors
 /// `PermissionDenied` if the kernel demands `CAP_NET_ADMIN` for a longer time than the present one.
@@ -318,8 +320,8 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
 
-/// Returns the core that last processed a packet for the socket, or that [`set_incoming_core`] has set since
-/// (`SO_INCOMING_CPU`); `None` if there is no such core.
+/// Returns the core that last processed a packet for the socket, or that [`set_incoming_core`] has
+/// set since (`SO_INCOMING_CPU`); `None` if there is no such core.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -336,8 +338,8 @@ pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, saturate(core))
 }
 
-/// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or more with
-/// `CAP_NET_ADMIN`.
+/// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or
+/// more with `CAP_NET_ADMIN`.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.
@@ -378,7 +380,7 @@ pub fn set_max_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.cast_signed())
 }
 
-/// Returns the number set by [`set_max_unsent`].
+/// Returns the number of bytes set by [`set_max_unsent`]; 0 if none was set.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
@@ -410,8 +412,8 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// Returns the process, user and group of the peer of a Unix connection.
 ///
 /// # Errors
-/// `Unsupported` if the socket is not a Unix socket, or if the peer's process is outside of this process's PID
-/// namespace.
+/// `Unsupported` if the socket is not a Unix socket, or if the peer's process is outside of this
+/// process's PID namespace.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
@@ -452,8 +454,8 @@ const SO_PASSRIGHTS: Option<libc::c_int> =
 
 /// Makes the kernel refuse all descriptors that the peer of a Unix socket passes after the call.
 ///
-/// The refusal of a listener applies to all connections that peers make to it after the call. Returns true if the
-/// kernel supports the option, as Linux 6.16 and later do.
+/// The refusal of a listener applies to all connections that peers make to it after the call.
+/// Returns true if the kernel supports the option, as Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -471,8 +473,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// While `pretend` is true, makes [`refuse_descriptors`] fail in this process, as on a kernel
-/// without the option.
+/// If `pretend` is true, makes [`refuse_descriptors`] fail in this process from now on, as on a
+/// kernel without the option. If it is false, ends this.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
@@ -487,9 +489,9 @@ pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }
 
-/// Sets the time, in whole seconds, for which a close waits until unsent bytes are sent. With less than a second, a
-/// close discards unsent bytes and resets a TCP connection. With `None`, a close does not wait, and the kernel sends
-/// the bytes afterwards.
+/// Sets the time, in whole seconds, for which a close waits until unsent bytes are sent. With less
+/// than a second, a close discards unsent bytes and resets a TCP connection. With `None`, a close
+/// does not wait, and the kernel sends the bytes afterwards.
 ///
 /// # Errors
 /// If the descriptor is not a socket.

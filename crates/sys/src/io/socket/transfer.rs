@@ -9,7 +9,8 @@ use crate::syscall;
 /// Tells a transfer whether it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Waits until at least one byte can be transferred or the socket's time-out has passed.
+    /// Waits until a read has at least one byte, a write has written all bytes, or the socket's
+    /// time-out has passed.
     Block,
     /// Does not wait. Returns `WouldBlock` if no byte can be transferred at once.
     Now,
@@ -52,11 +53,12 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
     }
 }
 
-/// Writes bytes from the front of `buffer` and returns their number. With [`WaitMode::Now`], and after a send time-out
-/// or a signal, the number may be less than the length of `buffer`.
+/// Writes bytes from the front of `buffer` and returns their number. With [`WaitMode::Now`], and
+/// after a send time-out or a signal, the number may be less than the length of `buffer`.
 ///
 /// # Errors
-/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the network.
+/// `WouldBlock` if no byte could be written at once, or within the send time-out; errors of the
+/// network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);

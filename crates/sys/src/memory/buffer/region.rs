@@ -1,8 +1,8 @@
 //! Address ranges for large messages, and a cache of these ranges.
 //!
 //! A dropped region returns to the [`RegionCache`] with which it was made, unless the cache is
-//! closed or full. A cache limits the number of its regions and their bytes, and its functions
-//! never wait.
+//! closed or full. A cache limits the number of its regions and the sum of their committed bytes,
+//! and its functions never wait.
 //!
 //! The first bytes of a cached region contain its description. The thread that takes the address
 //! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:
@@ -29,15 +29,15 @@ const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the size in bytes of the address ranges of all large buffers of the process, including
-/// cached ranges.
+/// Returns the total size in bytes of the address ranges of all large buffers of the process,
+/// including cached ranges.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// Returns the number of address ranges that the process has mapped for large buffers. A buffer that
-/// takes its range from a cache maps none.
+/// Returns how many address ranges the process has mapped for large buffers since its start. A
+/// buffer that takes its range from a cache maps none.
 #[must_use]
 pub fn mapping_count() -> usize {
     MAPPINGS.load(Ordering::Relaxed)
@@ -84,7 +84,8 @@ impl RegionCache {
         Self::default()
     }
 
-    /// Creates an empty cache whose ranges have at most `max_bytes` bytes of committed memory.
+    /// Creates an empty cache. The cached ranges together have at most `max_bytes` bytes of
+    /// committed memory.
     #[must_use]
     pub fn with_max_bytes(max_bytes: usize) -> Self {
         RegionCache(Arc::new(CacheInner::with_max_bytes(max_bytes)))
@@ -109,7 +110,7 @@ impl RegionCache {
         self.0.slots.iter().for_each(|slot| drop(self.0.take_from(slot)));
     }
 
-    /// Returns the number of bytes of committed memory in the cached ranges.
+    /// Returns the number of bytes of committed memory in all cached ranges together.
     #[must_use]
     pub fn cached_bytes(&self) -> usize {
         self.0.cached_bytes.load(Ordering::Relaxed)
@@ -134,8 +135,8 @@ impl RegionCache {
 
 impl CacheInner {
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
-        // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent: pairs with `close` (rule
-        // `closed`).
+        // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent: pairs with
+        // `try_put` if `close` calls this (rule `closed`).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
         // the mapping.
@@ -188,7 +189,8 @@ impl Drop for CacheInner {
     }
 }
 
-/// A mapped range of addresses. The kernel provides each page, filled with zeros, at the first access.
+/// A mapped range of addresses. The kernel provides each page, filled with zeros, at the first
+/// access.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
     /// Size in bytes of the address range, a power of two.

@@ -1,5 +1,5 @@
 //! Exchange of messages of fixed sizes through shared memory, with the least possible work for a
-//! message: one copy in, one wake-up, one copy out.
+//! message: one copy in, at most one wake-up, one copy out.
 //!
 //! The module is a baseline for measurements, not a transport: neither side checks the peer's
 //! values, and a side whose peer was killed waits for ever.
@@ -14,8 +14,8 @@ use crate::clock;
 
 /// Offset of the message slots from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
-/// Size in bytes of the control words of one direction: the count of messages, the flag of a
-/// sleeping receiver, and the flag of a closed sender.
+/// Size in bytes of the area with the control words of one direction: the count of messages, the
+/// flag of a sleeping receiver, and the flag of a closed sender.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -24,9 +24,11 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 /// The method by which a receiver waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareWait {
-    /// Sleeps at once, so every message needs a wake-up.
+    /// Sleeps at once if nothing is there. The sender of a [`BareRing`] makes a wake-up call for
+    /// every message.
     Asleep,
-    /// Polls for this time, then sleeps. The sender wakes the receiver only if it sleeps.
+    /// Polls for this time, then sleeps. The sender makes a wake-up call only if the receiver
+    /// sleeps.
     Spinning(Duration),
 }
 

@@ -110,7 +110,8 @@ impl BareStream {
         true
     }
 
-    /// Fills `message` with the next bytes. Returns false if the other end has closed.
+    /// Fills `message` with the next bytes. Returns false if it would have to wait for bytes and
+    /// the other end has closed.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
         let mut done = 0;
@@ -145,8 +146,8 @@ impl BareStream {
         }
     }
 
-    /// Waits until the other end's count satisfies `is_there`. Returns false if polling finds no such count and the
-    /// other end has closed.
+    /// Waits until the other end's count satisfies `is_there`. Returns false if polling finds no
+    /// such count and the other end has closed.
     #[inline]
     fn wait_for(&self, way: &Way, count: usize, is_there: impl Fn(u32) -> bool) -> bool {
         let load = || self.word(count).load(Ordering::Acquire);

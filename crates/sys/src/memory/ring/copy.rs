@@ -1,8 +1,8 @@
 //! Copies between private memory and memory that other processes may write at any time.
 //!
 //! A plain copy of such memory would be a data race. For the language, each copy here is a series
-//! of relaxed atomic accesses to single bytes of the shared memory; on x86-64 it is assembly. So if
-//! a byte changes during a copy, the copy contains its old or its new value.
+//! of relaxed atomic accesses to bytes and aligned words of the shared memory; on x86-64 it is
+//! assembly. So if a byte changes during a copy, the copy contains its old or its new value.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) use portable::{copy_in, copy_out};

@@ -117,8 +117,8 @@ impl RingPair {
     /// Opens the server's end of rings that a client created.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `sizes`, if no seal fixes its size, or if a
-    /// seal forbids writing. Another error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `sizes`, if no seal fixes
+    /// its size, or if a seal forbids writing. Another error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
         mapping::check(fd, sizes.memory())?;
         let mapping = SharedMapping::new(fd, sizes.memory())?;
@@ -202,8 +202,8 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word for the core on which the owner of `counter` last ran: the core's number
-    /// plus one; 0 means unknown.
+    /// Returns the word with the core that the owner of `counter` has last published: the core's
+    /// number plus one; 0 means unknown.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
         self.mapping.word(self.offset(counter) + size_of::<u32>())
@@ -401,7 +401,8 @@ impl RingWriter<'_> {
         protocol::announce_more(&self.0, follows);
     }
 
-    /// Returns the core on which the peer last read a large message, according to the peer; `None` if unknown.
+    /// Returns the core on which the peer last read a large message, according to the peer; `None`
+    /// if unknown.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {
         self.0.peer_core(ControlWord::Tail)

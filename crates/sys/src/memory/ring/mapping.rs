@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::copy;
 use crate::{clock, syscall};
 
-/// Seals that the memory must have. Without them the peer could shrink the file, so that accesses
-/// raise `SIGBUS`.
+/// Seals that the memory must have, so that its size is fixed: in a file that the peer had shrunk,
+/// accesses would raise `SIGBUS`.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Creates a file without a name that consists of `length` zero bytes. Its size is fixed.

@@ -4,17 +4,17 @@
 //! so no access to the memory raises `SIGBUS`. The server receives the descriptor, checks the seals
 //! and the size, and then maps the file.
 //!
-//! The peer is not trusted. It can write every byte at any moment, so no reference to the memory is
-//! ever made, and counters are validated before use (`protocol`).
+//! The peer is not trusted. It can write every byte at any moment, so no references to the memory
+//! are made except to atomics, and counters are validated before use (`protocol`).
 //!
-//! In each process, one thread reads and one writes at a time.
+//! In each process, at most one thread reads and at most one writes at a time.
 //!
 //! | offset | content |
 //! |---|---|
 //! | 0 | control words of the direction to the server |
 //! | 1024 | control words of the direction to the client |
 //! | 4096 | bytes to the server |
-//! | 4096 + size | bytes to the client |
+//! | 4096 + capacity of the ring to the server | bytes to the client |
 
 mod protocol;
 

@@ -87,8 +87,8 @@ impl RingPosition {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that can be written now. Loads the peer's counter only if the
-    /// last known value shows fewer than `wanted` free bytes.
+    /// Returns the number of bytes that can be written according to the peer's counter. Loads the
+    /// counter only if its last known value shows fewer than `wanted` free bytes.
     ///
     /// # Errors
     /// If the peer's counter has an impossible value.
@@ -402,7 +402,7 @@ mod models {
         }
     }
 
-    /// A lost wake-up is a deadlock, which `loom` reports.
+    /// Checks that no wake-up is lost: a lost one is a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
