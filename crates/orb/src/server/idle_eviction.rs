@@ -110,8 +110,8 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// `evicted` is true if the close makes room for a new connection. Returns false if a thread
-    /// uses the connection, or if it is retired.
+    /// Closes a connection that no thread uses. `evicted` is true if the close makes room for a new
+    /// connection. Returns false if a thread uses the connection, or if it is retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
         // The state changes before the removal from the slab: a thread that does not find the

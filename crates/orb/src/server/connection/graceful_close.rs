@@ -19,8 +19,9 @@ pub(crate) enum RetiredStage {
     Closed,
 }
 
-/// `answers` is true if the peer may read and requests must be answered. `finished` is true if the last message has
-/// been queued, `closed` if the stream is shut down.
+/// Returns the stage of a retired connection. `answers` is true if the peer may read and requests
+/// must be answered. `finished` is true if the last message has been queued, `closed` if the stream
+/// is shut down.
 #[must_use]
 pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
@@ -120,7 +121,7 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // The peer may block in sending, and may not read before its sending ends.
+            // The peer may block in sending, and perhaps reads nothing before its sending ends.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {

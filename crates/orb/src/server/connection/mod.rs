@@ -68,7 +68,8 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// True while epoll reports room to write on the connection.
+    /// True while epoll reports room to write on the connection. Always false without the feature
+    /// `replies-first`.
     waits_for_room: AtomicBool,
     bound_band: AtomicU32,
     /// Negative before the first priority is set.
@@ -210,7 +211,8 @@ impl Connection {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Returns false if an earlier report has not been handled.
+    /// Notes that the stream has reported readiness. Returns false if an earlier report has not
+    /// been handled.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
@@ -296,7 +298,8 @@ impl Connection {
         }
     }
 
-    /// While `work` runs, no other thread sends on the connection or changes the flag for congestion.
+    /// Calls `work` while no other thread can send on the connection or change the flag for
+    /// congestion.
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())

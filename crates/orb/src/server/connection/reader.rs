@@ -16,8 +16,9 @@ pub(crate) struct ReadState {
     pub(crate) framer: Framer,
     /// `None` while the reading thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that epoll will report new input. A read that does
-    /// not fill the buffer counts as taking all input.
+    /// True if the last read took all input and none has been reported since, so that epoll will
+    /// report new input. A read that does not fill the buffer counts as taking all input, unless
+    /// the peer has hung up.
     pub(crate) is_drained: bool,
     pub(crate) is_over: bool,
 }

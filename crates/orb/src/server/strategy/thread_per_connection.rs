@@ -20,7 +20,7 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
-/// The shared threads accept connections, and serve the connections that have no thread.
+/// Number of shared threads, which accept connections and serve those that have no thread.
 const SHARED_THREADS: usize = 4;
 
 #[derive(Debug)]
