@@ -247,7 +247,8 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Checks for a hang-up at once, because the kernel might report an earlier hang-up after the next request.
+    /// Adds the connection to the epoll instance again, and checks for a hang-up at once, because
+    /// the kernel might report an earlier hang-up after the next request.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -256,7 +257,8 @@ impl MonitorInner {
         }
     }
 
-    /// The kernel also reports hang-ups from before this call.
+    /// Adds a connection to the epoll instance. The kernel also reports hang-ups from before this
+    /// call.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)

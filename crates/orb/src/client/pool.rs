@@ -116,8 +116,9 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last
-    /// slot is under maintenance, may wait for it, but not past `due`.
+    /// Checks out a connection that no call uses, with an id of at least `min_connection_id`;
+    /// `None` if there is none. If the thread's last slot is under maintenance, may wait for it,
+    /// but not past `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -396,7 +397,8 @@ impl ConnectionPool {
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Callers with a real-time priority keep their exclusive connections, so that their next calls need not connect.
+    /// Closes the connections that have been idle for the time `idle`. Callers with a real-time
+    /// priority keep their exclusive connections, so that their next calls need not connect.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {

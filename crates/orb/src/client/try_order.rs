@@ -32,7 +32,8 @@ pub(crate) enum AttemptTime {
 }
 
 impl AttemptTime {
-    /// Without a call deadline, [`Share`](Self::Share) gives no deadline.
+    /// Returns the deadline of the attempt. Without a call deadline, [`Share`](Self::Share) gives
+    /// none.
     pub(crate) fn deadline(self, now: Monotonic, deadline: Option<Monotonic>, addresses: usize) -> Option<Monotonic> {
         match self {
             AttemptTime::Brief(among) => {
@@ -103,7 +104,8 @@ impl Attempts {
         if self.is_brief { AttemptTime::Brief(others.count_ones() + 1) } else { AttemptTime::Share(1) }
     }
 
-    /// If the candidate's time was brief, the second round tries it again.
+    /// Notes that a candidate did not answer in its time. If the time was brief, the second round
+    /// tries the candidate again.
     pub(crate) fn record_timeout(&mut self, index: usize) {
         if self.is_brief {
             self.timed_out |= bit(index);

@@ -104,7 +104,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the time from the start of the thread to the first release. Default: zero.
+    /// Sets the time to the first release. It begins when the task's thread has connected to the
+    /// object, or has failed to connect. Default: zero.
     pub fn start_delay(mut self, delay: Duration) -> Self {
         self.start_delay = delay;
         self
@@ -166,7 +167,8 @@ impl PeriodicTaskBuilder {
     /// # Errors
     /// BAD_PARAM for a period of zero, a stack that is too small, and a core or priority that does
     /// not exist; NO_PERMISSION if the kernel refuses the scheduling; NO_RESOURCES if the process
-    /// has no descriptor or thread left.
+    /// has no descriptor or thread left, or the kernel has no processor time left for a
+    /// reservation.
     pub fn start<R, F>(mut self, target: &R, mut job: F) -> Result<PeriodicTask, SystemException>
     where
         R: Reference + Send + 'static,
