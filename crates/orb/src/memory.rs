@@ -115,7 +115,8 @@ impl Drop for MemoryShare {
     }
 }
 
-/// `what` begins the message, and `setting` is the name of the limit.
+/// Makes the exception IMP_LIMIT for a refused amount of memory. `what` begins the message, and
+/// `setting` is the name of the limit.
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();

@@ -208,7 +208,8 @@ impl OrbContext {
             .because("the ORB has been shut down"))
     }
 
-    /// A forked process has the connections of its parent, but none of its threads.
+    /// Returns true in a process that was forked from the ORB's process. It has the connections of
+    /// its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::fork_generation() != self.fork_generation

@@ -24,7 +24,7 @@ use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
 /// What a reference knows of its object. Copies of the reference share it, unless they have other
-/// real-time policies.
+/// real-time policies or another spin policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
