@@ -195,7 +195,7 @@ pub enum Event {
     },
     /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
     /// in the ordinary class. The pool serves its tasks without guaranteed response times. Reported
-    /// once for each pool, and once more if the refused core is lost and the kernel later refuses
+    /// once for each pool, and again if the refused core is lost and the kernel then refuses
     /// something else.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {

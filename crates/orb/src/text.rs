@@ -19,8 +19,9 @@ pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()
 }
 
-/// Returns a message of the ORB in a form for logs, of at most [`MAX_MESSAGE`] bytes and the number
-/// of bytes that were cut off. Text that [`shown`] returned is not escaped a second time.
+/// Returns a message of the ORB in a form for logs, escaped as by [`shown`]. Output of more than
+/// [`MAX_MESSAGE`] bytes is truncated, and the number of bytes of `text` is added. Text that
+/// [`shown`] returned is not escaped a second time.
 pub(crate) fn message(text: &str) -> Escaped<'_> {
     Escaped { octets: text.as_bytes(), most: MAX_MESSAGE }
 }

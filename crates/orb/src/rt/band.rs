@@ -7,8 +7,8 @@ use super::config::RtConfig;
 use crate::exception::SystemException;
 
 /// Calls through references with priority bands are in one set if their priorities are in one band.
-/// Calls through other references are in one set if they have equal native priorities: those of
-/// their threads or, if a call has another CORBA priority, those to which it is mapped.
+/// Calls through other references are in one set if the native priorities of their threads are
+/// equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 

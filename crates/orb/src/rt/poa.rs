@@ -103,7 +103,8 @@ impl RtPoa {
         Ok(Some(rt))
     }
 
-    /// Claims the properties of the server protocols for the sockets of the POA's lanes, and sets them.
+    /// Claims the properties of the server protocols for the sockets of the POA's lanes, and sets
+    /// them.
     ///
     /// # Errors
     /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if the kernel refuses a
