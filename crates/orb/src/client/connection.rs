@@ -475,6 +475,9 @@ impl ClientConnection {
         }
     }
 
+    /// Counts the memory of the received bytes in the ORB's memory for replies, if it exceeds
+    /// [`MAX_HEAP_BYTES`].
+    ///
     /// # Errors
     /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted.
     #[cold]

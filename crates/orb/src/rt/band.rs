@@ -21,6 +21,9 @@ impl ConnectionBand {
         ConnectionBand(thread::native_priority().into())
     }
 
+    /// Returns the band of calls at the native priority to which `priority` is mapped. In the
+    /// ordinary class this is the band of the calling thread.
+    ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
     pub(crate) fn for_priority(rt: &RtConfig, priority: Priority) -> Result<Self, SystemException> {

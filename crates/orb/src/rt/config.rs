@@ -124,7 +124,8 @@ impl RtConfig {
         }
     }
 
-    /// Returns `None` if `native` is not a fixed priority, or the mapping has no value for it.
+    /// Returns the CORBA priority of a native priority; `None` if `native` is not a fixed priority,
+    /// or the mapping has no value for it.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.priority_mapping.to_corba(native.into()),

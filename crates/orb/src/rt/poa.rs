@@ -157,6 +157,8 @@ impl RtPoa {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
+    /// Converts and checks the priority of an object.
+    ///
     /// # Errors
     /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {

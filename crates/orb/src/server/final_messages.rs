@@ -26,8 +26,8 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     messages
 }
 
-/// `octets` are the bytes of the request that have arrived. Returns `None` unless they contain the
-/// whole header of a request with a reply.
+/// Returns a reply with IMP_LIMIT. `octets` are the bytes of the request that have arrived. Returns
+/// `None` unless they contain the whole header of a request with a reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request =

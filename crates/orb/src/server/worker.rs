@@ -165,8 +165,8 @@ impl Worker {
         }
     }
 
-    /// `Break` has a message, the end of the input or a fault; `Continue` has the number of bytes
-    /// that the first message needs.
+    /// Looks for a complete message in the received bytes. `Break` has a message, the end of the
+    /// input or a fault; `Continue` has the number of bytes that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -378,7 +378,8 @@ impl Worker {
         self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
-    /// Returns false if the connection must be retired.
+    /// Passes the message [in place](ReadResult::InPlace) to the handler. Returns false if the
+    /// connection must be retired.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -405,8 +406,8 @@ impl Worker {
         goes_on
     }
 
-    /// `waited` is the time since the message was read. Returns false if the connection must be
-    /// retired.
+    /// Passes a message to the handler. `waited` is the time since the message was read. Returns
+    /// false if the connection must be retired.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,

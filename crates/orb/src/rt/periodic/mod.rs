@@ -150,9 +150,9 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// If `is_private` is true, which is the default, the task's calls have connections of their own
-    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If it is false, the
-    /// policies of the reference, of the thread and of the ORB decide.
+    /// Sets whether the task's calls have connections of their own
+    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If
+    /// not, the policies of the reference, of the thread and of the ORB decide. Default: true.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -253,7 +253,8 @@ impl TaskClock for SharedTask {
         Monotonic::now().as_nanos()
     }
 
-    /// The kernel gets the absolute time, so a preemption before the wait does not make it longer.
+    /// Waits until the time `at`. The kernel gets this absolute time, so a preemption before the
+    /// wait does not make it longer.
     fn wait_until(&self, at: u64) -> bool {
         let at = Monotonic::from_nanos(at);
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());

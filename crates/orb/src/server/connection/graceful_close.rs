@@ -77,7 +77,8 @@ impl GracefulClose {
         }
     }
 
-    /// The deadline is `time` after `now`, and moves to `time` after each read by the peer.
+    /// Begins a close whose deadline is `time` after `now`, and moves to `time` after each read by
+    /// the peer.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }

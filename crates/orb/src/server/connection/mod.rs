@@ -255,8 +255,8 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if an idle close has begun, or if the connection is retired and no thread uses
-    /// it.
+    /// Begins the close of an idle connection. Returns false if such a close has begun before, or
+    /// if the connection is retired and no thread uses it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }

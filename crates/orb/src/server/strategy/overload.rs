@@ -118,8 +118,9 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// The calling thread has marked itself idle. Notifies the overload threads of the lanes that
-    /// may borrow it and have no idle thread, and with `own` the overload thread of this lane.
+    /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
+    /// the lanes that may borrow it and have no idle thread, and with `own` the overload thread of
+    /// this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
