@@ -3,7 +3,8 @@
 //!
 //! Monitoring makes each reply slower, because the kernel checks the epoll instance of the
 //! connection. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore
-//! suspends the monitoring of its connection.
+//! suspends the monitoring of its connection, unless the connection's mode is [`PINNED`] or
+//! [`ALWAYS`].
 
 use std::fmt;
 use std::io;

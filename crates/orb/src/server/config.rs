@@ -11,7 +11,8 @@ pub enum Dispatch {
     /// made, the thread by default runs other requests
     /// ([`PoolConfig::nested_wait`](field@PoolConfig::nested_wait)).
     Reactive,
-    /// Each connection has a thread, which runs the requests of the connection one after the other.
+    /// Each connection, up to `max_threads` of them, has a thread, which runs the requests of the
+    /// connection one after the other.
     ///
     /// A connection moves to the pool's four shared threads if its client sends a request before it
     /// has the reply to an earlier one, or if a servant makes a remote call. If clients share

@@ -192,8 +192,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.accept_again();
     }
 
-    /// Begins the drain of a connection. If it is closed because it was idle, and no last message
-    /// is queued, it ends at once, with CloseConnection if the transport takes this message without
+    /// Begins the drain of a connection. A connection that was closed while idle, and has no queued
+    /// last message, ends at once, with CloseConnection if the transport takes this message without
     /// waiting.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {

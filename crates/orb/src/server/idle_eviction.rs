@@ -61,7 +61,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Evicts the first candidate whose rank has not changed since the search, that has no unread
-    /// input, and that no thread uses. Removes the candidates before it.
+    /// input, and that no thread uses. Removes it and the candidates before it from the list.
+    /// Returns false if there is none.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));

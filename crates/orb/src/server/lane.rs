@@ -1,6 +1,7 @@
 //! A lane: listeners, connections, and the threads that serve them.
 //!
-//! Invariant: a thread that serves a connection never waits for the peer of another connection.
+//! Invariant: to read and answer the requests of one connection, a thread never waits for the peer
+//! of another connection.
 
 use std::any::Any;
 use std::io;

@@ -1,4 +1,5 @@
-//! The thread-per-connection architecture: each connection has a thread, until it moves to the lane's shared threads.
+//! The thread-per-connection architecture: each connection, up to a maximum number, has a thread
+//! until it moves to the lane's shared threads.
 
 use std::io;
 use std::sync::{Arc, Weak};
