@@ -480,7 +480,7 @@ struct Count {
     left_out: u64,
 }
 
-/// The peer of an event, or its kind if it is not about a peer.
+/// The peer of an event or, if the event is not about a peer, its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),

@@ -51,7 +51,8 @@ const SPARES_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Returns the time at which to call this function again; `None` if no batch waits.
+    /// Sends the oneway batches that are due. Returns the time at which to call this function again;
+    /// `None` if no batch waits.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);
@@ -87,9 +88,11 @@ struct MonitorEntry {
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// Stored `Relaxed` by the thread that has checked the connection out.
+    /// Number of calls, wrapping. Stored `Relaxed` by the thread that has checked the connection
+    /// out.
     calls: AtomicU32,
-    /// Valid while the connection is unmonitored. Stored and loaded `Relaxed`.
+    /// Value of `calls` at the last sample. Valid while the connection is unmonitored. Stored and
+    /// loaded `Relaxed`.
     sampled_calls: AtomicU32,
     /// Stored `Release` by the thread that has checked the connection out. The monitor's thread changes `UNMONITORED`
     /// to `MONITORED`.

@@ -312,8 +312,9 @@ impl ObjectRef {
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// For generated code: calls the servant directly, if the object is collocated and its servant
-    /// implements `I`. Otherwise returns `None`.
+    /// For generated code: calls the servant directly if possible. Returns `None` if the call must
+    /// be made as an encoded request: the object is not collocated, its servant does not implement
+    /// `I`, or the call must wait.
     #[inline]
     pub fn call_collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,

@@ -67,7 +67,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// True while unread replies hold so much memory that requests with large replies wait.
+    /// Returns true while unread replies hold so much memory that requests with large replies wait.
     pub(super) fn lacks_memory(&self) -> bool {
         cfg!(feature = "reply-memory-waits") && self.ready.has_begun() && self.memory_budget.unread().is_exceeded()
     }

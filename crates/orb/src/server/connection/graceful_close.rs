@@ -8,8 +8,8 @@ use corelane_sys::clock::Monotonic;
 /// Maximum number of bytes of input that a close discards, in addition to the rest of a message.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum size in bytes of the rest of a peer's message that a close discards. The peer may read
-/// nothing before it has sent the message.
+/// Maximum size in bytes of the rest of a peer's message that a close discards. The peer perhaps
+/// reads nothing before it has sent the message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

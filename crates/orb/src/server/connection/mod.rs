@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     /// `replies-first`.
     waits_for_room: AtomicBool,
     bound_band: AtomicU32,
-    /// Negative before the first priority is set.
+    /// CORBA priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
     request_bounds: RequestBounds,
     pub(crate) origin: ConnectionOrigin,
