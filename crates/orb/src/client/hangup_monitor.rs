@@ -51,8 +51,8 @@ const SPARES_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Sends the oneway batches that are due. Returns the time at which to call this function again;
-    /// `None` if no batch waits.
+    /// Sends the oneway batches that are due. Returns the time at which to call this function
+    /// again; `None` if no batch waits.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);

@@ -299,8 +299,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns true if the reference is bound and its rebind policy is `mode` or a stricter one.
-    /// Returns false for a LocateRequest, because a client sends it to bind the reference anew.
+    /// Returns true if the reference is bound and the call's rebind policy is `mode` or a stricter
+    /// one. Returns false for a LocateRequest, because a client sends it to bind the reference
+    /// anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
