@@ -53,8 +53,8 @@ impl UpcallFrame {
     }
 }
 
-/// The memory of a frame on the stack. The fields are copied one by one, because a copy of the
-/// frame just after the writes would make the processor wait (docs/performance.md).
+/// The memory of a frame of the upcall stack. The fields are copied one by one, because a copy of
+/// the frame just after the writes would make the processor wait (docs/performance.md).
 pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,

@@ -321,8 +321,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Starts or stops the reports of room to write to the reader thread. If they cannot start,
-    /// closes the sending half, because the remainder would never be sent.
+    /// Makes epoll report room to write to the reader thread, or stops these reports. If they
+    /// cannot start, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self

@@ -245,8 +245,8 @@ pub(super) struct Invocation<'r, 'c, 'a> {
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// Creates the state of a call, of which the ORB has been
-    /// [checked](crate::orb_context::OrbContext::check_usable).
+    /// Creates the state of a call. The caller must have
+    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB.
     #[inline]
     pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");

@@ -33,8 +33,8 @@ use crate::thread_context::ThreadpoolId;
 /// connection, LocateRequests included, a free thread for tasks, if there is one, becomes the only
 /// reader of the connection. It serves the requests of this object key at the task's core and
 /// priority, whatever priority the requests carry and to whichever POA the object belongs. Requests
-/// of another task on this connection are handed over to another free thread for tasks, and
-/// requests without a task to the threads without a task.
+/// of another task on this connection are handed over to another free thread for tasks, if there is
+/// one, and requests without a task to the threads without a task.
 ///
 /// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys the
 /// pool.

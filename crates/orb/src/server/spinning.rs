@@ -37,7 +37,7 @@ enum Polled {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Waits for an event. Before, polls the connection of the thread's last event, if the spin
+    /// Waits for an event. First polls the connection of the thread's last event, if the spin
     /// policy permits it. Returns `None` if polling found a message, which has been run or passed
     /// on.
     #[inline(never)]

@@ -23,8 +23,8 @@ pub(crate) struct CloseTerms {
     pub(crate) write_timeout: Duration,
 }
 
-/// A request that runs on a retired connection. If the peer has closed only its side, the drain
-/// waits until the value is dropped.
+/// A request that runs on a retired connection. If the peer has closed only its side, and the
+/// stream stays open, the drain waits until the value is dropped.
 #[derive(Debug)]
 #[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
