@@ -187,8 +187,8 @@ impl OrbContext {
         }
     }
 
-    /// Fails with BAD_INV_ORDER after shutdown, and in a process that was forked from the ORB's
-    /// process.
+    /// Fails with BAD_INV_ORDER once the shutdown has begun, and in a process that was forked from
+    /// the ORB's process.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
