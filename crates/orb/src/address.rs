@@ -88,7 +88,8 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
-/// Prefers the native code set, so that the client need not convert text.
+/// Chooses the code sets for calls to a server; `None` if there are no common ones. Prefers the
+/// native code set, so that the client need not convert text.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -121,8 +122,9 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Identifies this boot of the kernel and this process's mount namespace. Host names are not
-/// enough, because two machines may have the same name.
+/// Returns a text that identifies this boot of the kernel and this process's mount namespace;
+/// `None` if /proc does not tell them. Host names are not enough, because two machines may have the
+/// same name.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
@@ -216,8 +218,9 @@ fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
     }
 }
 
-/// Makes a reference with the profiles in this order: shared memory, Unix sockets, added transports, TCP. All TCP
-/// addresses share one profile.
+/// Makes a reference with the profiles in this order: shared memory, Unix sockets, added
+/// transports, TCP. All TCP addresses share one profile, which the reference has even without a TCP
+/// address.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],

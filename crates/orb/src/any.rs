@@ -142,7 +142,8 @@ impl Any {
     /// Returns the value as a tree, for programs that do not know the type at compile time.
     ///
     /// # Errors
-    /// IMP_LIMIT or MARSHAL for a value with more than 2^20 parts.
+    /// MARSHAL if the bytes of the value cannot be decoded; IMP_LIMIT or MARSHAL for a value with
+    /// more than 2^20 parts.
     pub fn value(&self) -> Result<Value, SystemException> {
         Ok(self.value.value()?)
     }
@@ -228,7 +229,7 @@ pub trait Typed: Sized {
         values.iter().try_for_each(|value| value.write(e, type_code))
     }
 
-    /// The caller has checked `len` against the remaining bytes.
+    /// Reads `len` values of `type_code`. The caller has checked `len` against the remaining bytes.
     #[doc(hidden)]
     fn read_many(len: usize, d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<Self>, CdrError> {
         d.read_nested(|d| {

@@ -51,8 +51,8 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Returns false if the calls were cancelled before `other` became readable and before the
-    /// deadline passed.
+    /// Waits until `other` is readable, the deadline passes or the calls are cancelled. Returns
+    /// false if they were cancelled before both.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;

@@ -22,7 +22,7 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling forbids `priority`. [`Unset`](Self::Unset) allows every
+    /// Returns true unless the ceiling forbids `priority`. [`Unset`](Self::Unset) allows every
     /// priority here, because the placement of the request applies the default priority as the
     /// ceiling.
     pub(crate) fn allows(self, priority: Priority) -> bool {

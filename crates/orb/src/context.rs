@@ -34,7 +34,8 @@ impl Context {
         Context(None)
     }
 
-    /// Returns the properties of the call that the calling thread serves.
+    /// Returns the properties of the call that the calling thread serves; an empty context if there
+    /// are none.
     #[must_use]
     pub fn of_call() -> Context {
         let depth = upcall_stack::depth();
@@ -112,7 +113,8 @@ impl Context {
         })
     }
 
-    /// The context is empty if the request ends after the arguments, as requests of ORBs without contexts do.
+    /// Reads the context of a request. It is empty if the request ends after the arguments, as
+    /// requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining() == 0 {
             return Ok(Context::new());

@@ -1,5 +1,5 @@
-//! Charges each operation with `@wcet` for the processor time of its thread, except while the thread runs other
-//! requests.
+//! Charges each operation with `@wcet`, and each job with a budget, for the processor time of its
+//! thread, except while the thread runs other requests.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -77,9 +77,9 @@ pub(crate) struct BudgetScope {
 }
 
 impl BudgetScope {
-    /// When the budget is used up, the thread gets the scheduling `to`. `monitor` belongs to the
-    /// ORB with the stamp `stamp`. Returns `None` if the thread cannot be lowered to `to`, or if
-    /// the budget cannot be made.
+    /// Starts a budget of the calling thread. When the budget is used up, the thread gets the
+    /// scheduling `to`. `monitor` belongs to the ORB with the stamp `stamp`. Returns `None` if the
+    /// thread cannot be lowered to `to`, or if the budget cannot be made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),

@@ -152,7 +152,8 @@ pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
 pub(crate) struct UpcallScope(());
 
 impl UpcallScope {
-    /// Returns `None` if too many upcalls are nested.
+    /// Pushes the frame of an upcall, which the drop removes. Returns `None` if too many upcalls
+    /// are nested.
     #[inline]
     pub(crate) fn enter(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;

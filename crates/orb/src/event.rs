@@ -52,8 +52,8 @@ pub enum Event {
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed to make room for a new one, or because no request arrived within the pool's
-    /// `first_request_timeout`.
+    /// An idle connection was closed to make room for a new one, or because no byte of a first
+    /// message arrived within the pool's `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
@@ -98,8 +98,8 @@ pub enum Event {
         /// The panic's message.
         message: String,
     },
-    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs in the
-    /// ordinary class, or on any core.
+    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs without
+    /// this priority and these cores.
     ThreadSchedulingRefused {
         /// The thread's name.
         thread: String,
@@ -195,7 +195,8 @@ pub enum Event {
     },
     /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
     /// in the ordinary class. The pool serves its tasks without guaranteed response times. Reported
-    /// once for each pool.
+    /// once for each pool, and again if the refused core is lost and the kernel then refuses
+    /// something else.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {
         /// The pool's name.
@@ -203,8 +204,8 @@ pub enum Event {
         /// The reason.
         error: String,
     },
-    /// A core pool had no thread for a task. A thread without a task ran the request, without the
-    /// task's core and priority.
+    /// A core pool had no free thread for a request of a task. A thread without a task ran the
+    /// request, without the task's core and priority.
     #[cfg(feature = "core-pool")]
     TaskNotBound {
         /// The client.
@@ -262,7 +263,7 @@ pub enum Event {
         /// Number of the core's tasks that it runs again.
         restored: usize,
     },
-    /// A thread of the ORB ended early, or a job of a
+    /// A thread of the ORB ended early, or a job or the overrun function of a
     /// [`PeriodicTask`](crate::rt::PeriodicTask) panicked.
     ThreadFailed {
         /// The thread's name and the reason.
@@ -479,7 +480,7 @@ struct Count {
     left_out: u64,
 }
 
-/// The peer of an event, or its kind if it is not about a peer.
+/// The peer of an event or, if the event is not about a peer, its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),

@@ -23,8 +23,9 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 /// for each request that it can read, on the thread that serves the request. It also calls them for requests that the
 /// ORB refuses, but not for requests that an overloaded server rejects unread.
 ///
-/// Before a request, several interceptors run in the order in which they were set. After it, they run in the reverse
-/// order. Calls that an interceptor makes are not intercepted.
+/// Before a request, several interceptors run in the order in which they were set, until one raises
+/// an exception. After it, they run in the reverse order. Calls that an interceptor makes are not
+/// intercepted.
 ///
 /// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not intercepted.
 pub trait Interceptor: Send + Sync + 'static {
@@ -62,7 +63,8 @@ pub trait Interceptor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs in the server after the request has run or was refused, before the reply is sent.
+    /// Runs in the server after the request has run or was refused, and before the reply, if one is
+    /// still to be sent.
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
@@ -196,7 +198,8 @@ impl<'m> RequestServiceContexts<'m> {
     }
 }
 
-/// The trait lets the linker drop the code from programs without interceptors.
+/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
+/// programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
@@ -235,8 +238,9 @@ pub(crate) struct InterceptorChain {
 }
 
 impl InterceptorChain {
-    /// If an interceptor raises an exception, calls `after` for the interceptors before it. A panic
-    /// of an interceptor becomes the exception UNKNOWN.
+    /// Calls `before` for the interceptors in order, unless an interceptor makes the call. If one
+    /// raises an exception, calls `after` for the interceptors before it. A panic of an interceptor
+    /// becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,

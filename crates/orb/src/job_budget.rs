@@ -14,7 +14,7 @@ thread_local! {
     static STOPS: Cell<bool> = const { Cell::new(false) };
     static HAS_STOPPED: Cell<bool> = const { Cell::new(false) };
     static HAS_PARKED: Cell<bool> = const { Cell::new(false) };
-    /// Processor time of the thread when the job began, less the uncharged time.
+    /// Processor time of the thread when the job began.
     static BEGUN_AT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 

@@ -212,7 +212,8 @@ impl LentMessage {
 }
 
 impl RunningMessage {
-    /// Copies fewer than [`BORROW_THRESHOLD`] octets. Larger parts share the message's memory.
+    /// Returns a part of the message for a servant. Fewer than [`BORROW_THRESHOLD`] octets are
+    /// copied. Larger parts share the message's memory.
     fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();
         let Some(account) = &self.message.account else { return Ok(Octets::copy_from(octets)) };
@@ -232,7 +233,8 @@ impl RunningMessage {
     }
 }
 
-/// Returns `None` if `octets` are not part of a message that is lent to the calling thread.
+/// Keeps octets of a lent message. Returns `None` if `octets` are not part of a message that is
+/// lent to the calling thread.
 pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
     LENT.with_borrow_mut(|lent| {
         lent.iter_mut().rev().find_map(|running| {

@@ -13,7 +13,7 @@
 //! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without it).
 //! - `replies-first`: replies that are sent in part go out before new requests run.
 //! - `reply-memory-waits` (experimental): requests for operations with large replies wait while unread
-//!   replies hold half of a lane's memory.
+//!   replies hold more than half of the memory that a lane permits them.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.

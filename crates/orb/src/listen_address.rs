@@ -33,7 +33,8 @@ pub(crate) fn scheme_error(address: &str) -> &'static str {
     if has("tcp:") || has("unix:") || has("shm:") || has("iiop:") { "" } else { "no transport has this scheme; " }
 }
 
-/// Clients cannot connect to `0.0.0.0` or `::`, so an address of this machine replaces it.
+/// Returns the endpoint that references publish for an endpoint at which the ORB listens. Clients
+/// cannot connect to `0.0.0.0` or `::`, so an address of this machine replaces it.
 pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
@@ -43,7 +44,8 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// Asks the kernel's routing table. No packet is sent.
+/// Returns the IPv4 address from which the kernel would send packets to other networks, or else
+/// 127.0.0.1. No packet is sent.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -55,7 +57,8 @@ fn own_address() -> IpAddr {
     routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Port 0 is replaced by the port of the first TCP address at which the ORB listens.
+/// Returns the endpoints of `publish`, in which port 0 is replaced by the port of the first TCP
+/// address at which the ORB listens.
 pub(crate) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
     let first_port = listening.iter().find_map(|endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),

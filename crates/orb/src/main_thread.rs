@@ -27,7 +27,7 @@ pub(crate) struct MainQueue {
 
 struct State {
     requests: VecDeque<(MainThreadJob, usize)>,
-    /// Jobs that end activations. Other threads wait for these jobs.
+    /// Jobs that end activations. Other threads may wait for these jobs.
     deactivations: VecDeque<MainThreadJob>,
     request_bytes: usize,
     stopped: bool,

@@ -42,7 +42,8 @@ impl ByteBudget {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// Returns false, and adds nothing, if the sum would exceed the limit.
+    /// Adds `octets` bytes to the held ones. Returns false, and adds nothing, if the sum would
+    /// exceed the limit.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {
         let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
@@ -95,6 +96,8 @@ impl MemoryShare {
         self.octets
     }
 
+    /// Changes the share to `octets` bytes.
+    ///
     /// # Errors
     /// If the budget has no room for this number of bytes.
     pub(crate) fn set(&mut self, octets: usize) -> Result<(), MemoryRefusal> {
@@ -115,7 +118,8 @@ impl Drop for MemoryShare {
     }
 }
 
-/// `what` begins the message, and `setting` is the name of the limit.
+/// Makes the exception IMP_LIMIT for a refused amount of memory. `what` begins the message, and
+/// `setting` is the name of the limit.
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();

@@ -13,7 +13,8 @@ use crate::cancel::Canceller;
 pub(crate) trait NestedWaitHook {
     fn release_connection(&self) {}
 
-    /// Returns false if the thread runs no requests during the wait, so that the caller must block.
+    /// Waits, and runs other requests meanwhile. Returns false without waiting if the thread does
+    /// not do this, so that the caller must block.
     ///
     /// # Errors
     /// If the wait fails.
@@ -70,7 +71,8 @@ pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Returns false if the thread runs no requests during the wait, so that the caller must block.
+/// Waits for `reply`, and runs other requests meanwhile. Returns false without waiting if the
+/// calling thread does not do this, so that the caller must block.
 ///
 /// # Errors
 /// If the wait fails.
@@ -91,8 +93,8 @@ pub(crate) struct AwaitedReply<'a> {
 }
 
 impl AwaitedReply<'_> {
-    /// The first result is true if the wait is over, the second if `work` is readable. After a signal both may be
-    /// false.
+    /// Waits for the end of the wait or for `work`. The first result is true if the wait is over,
+    /// the second if `work` is readable. After a signal both may be false.
     ///
     /// # Errors
     /// If the wait fails.

@@ -13,9 +13,10 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 
 /// A buffer for large octet sequences: results of servants, and arguments of calls.
 ///
-/// Its memory comes from the ORB's cache of memory for large messages, and returns to the cache
-/// when the last clone of the [`Octets`] is dropped. A large `Vec`, by contrast, gets new pages
-/// from the kernel each time.
+/// In an operation, and from [`Orb::octets_buffer`](crate::Orb::octets_buffer), its memory comes
+/// from the ORB's cache of memory for large messages, and returns to the cache when the last clone
+/// of the [`Octets`] is dropped. A large `Vec`, by contrast, gets new pages from the kernel each
+/// time.
 ///
 /// # Examples
 /// ```

@@ -110,7 +110,8 @@ impl OperationTable {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The last eight bytes may overlap the bytes before them.
+/// Returns the hash of a name. The last eight bytes that it reads may overlap the bytes before
+/// them.
 #[inline]
 fn hash(seed: u64, name: &[u8]) -> u64 {
     let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);
@@ -138,7 +139,8 @@ fn fold(state: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// `displacements.len()` is a power of two.
+/// Returns the slot of a name with this hash, in a table of `count` names. `displacements.len()` is
+/// a power of two.
 #[inline]
 fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
     let (high, low) = ((hash >> 32) as u32, hash as u32);

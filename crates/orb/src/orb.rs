@@ -177,8 +177,8 @@ impl Orb {
         OctetsBuffer::from_cache(octets, Some(self.core.adapter().spares().clone()))
     }
 
-    /// Returns the number of bytes of memory that servants keep of requests ([`keep_octets`](crate::keep_octets)).
-    /// [`OrbBuilder::max_kept_memory`] sets the maximum.
+    /// Returns the memory in bytes of the octets that servants keep beyond their requests
+    /// ([`keep_octets`](crate::keep_octets)). [`OrbBuilder::max_kept_memory`] sets the maximum.
     #[cfg(feature = "keep-octets")]
     #[must_use]
     pub fn kept_memory(&self) -> usize {

@@ -187,8 +187,8 @@ impl OrbContext {
         }
     }
 
-    /// Fails with BAD_INV_ORDER after shutdown, and in a process that was forked from the ORB's
-    /// process.
+    /// Fails with BAD_INV_ORDER once the shutdown has begun, and in a process that was forked from
+    /// the ORB's process.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
@@ -208,7 +208,8 @@ impl OrbContext {
             .because("the ORB has been shut down"))
     }
 
-    /// A forked process has the connections of its parent, but none of its threads.
+    /// Returns true in a process that was forked from the ORB's process. It has the connections of
+    /// its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::fork_generation() != self.fork_generation

@@ -22,9 +22,9 @@ pub enum Timeout {
     /// Corelane servers, which may refuse late requests or run them at a lower priority
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
-    /// The receive time-out of the socket ends the call, and costs no additional system call. It
-    /// never ends a call early, but may be late by some ticks of the kernel's clock and an eighth
-    /// of the duration.
+    /// The socket's time-out ends the call, and costs a system call only when it must be changed.
+    /// It never ends a call early, but may be late by some ticks of the kernel's clock and an
+    /// eighth of the duration.
     Coarse(Duration),
     /// No time-out.
     Never,

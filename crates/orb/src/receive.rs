@@ -32,16 +32,18 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room may
-    /// be smaller, or empty, if the process has no addresses left.
+    /// Returns the room for further bytes. `wanted` is the expected number of bytes, counted from
+    /// the first unread byte. The room may be smaller, or empty, if the process has no addresses
+    /// left.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
-    /// The room is larger than the missing part of the message: a read that does not fill the room
-    /// shows that no more bytes have arrived.
+    /// Returns the capacity for which the buffer must have memory or addresses. The room is larger
+    /// than the missing part of the message: a read that does not fill the room shows that no more
+    /// bytes have arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
@@ -57,7 +59,7 @@ impl ReceiveBuffer {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// If the process has no addresses left, changes nothing and returns false.
+    /// Appends octets. If the process has no addresses left, changes nothing and returns false.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
         let min_capacity = self.min_capacity(self.0.len() + octets.len());

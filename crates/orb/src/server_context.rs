@@ -70,7 +70,7 @@ impl ServerContext {
     }
 
     /// Returns freed memory to the kernel if large messages have used memory, but not since the
-    /// last call. Does nothing in an ORB with real-time threads.
+    /// last call. Does nothing in an ORB with real-time threads or locked memory.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {

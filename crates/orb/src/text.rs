@@ -12,14 +12,16 @@ pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Special characters are escaped. Output of more than [`MAX_SHOWN`] bytes is truncated, and the number of `octets` is
-/// added.
+/// Returns a peer's text in a form for logs. Special characters are escaped. Output of more than
+/// [`MAX_SHOWN`] bytes is truncated, and the number of `octets` is added.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()
 }
 
-/// Text that [`shown`] returned is not escaped a second time.
+/// Returns a message of the ORB in a form for logs, escaped as by [`shown`]. Output of more than
+/// [`MAX_MESSAGE`] bytes is truncated, and the number of bytes of `text` is added. Text that
+/// [`shown`] returned is not escaped a second time.
 pub(crate) fn message(text: &str) -> Escaped<'_> {
     Escaped { octets: text.as_bytes(), most: MAX_MESSAGE }
 }

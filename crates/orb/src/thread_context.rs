@@ -33,7 +33,7 @@ pub(crate) struct LaneIdentity {
     pub(crate) stamp: u64,
     pub(crate) pool: u32,
     pub(crate) lane: u32,
-    /// Negative in the builder's pools, which have no priority.
+    /// Negative in the builder's pools, which have no priority, and outside lanes.
     pub(crate) priority: i16,
     pub(crate) has_fixed_priority: bool,
     #[cfg(feature = "core-pool")]
@@ -52,7 +52,7 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
-    /// 0 for a collocated call.
+    /// 0 for a collocated call, and outside requests.
     connection: u64,
     arrived_at: (u32, u32),
 }
@@ -76,7 +76,8 @@ pub(crate) fn is_owned_by(stamp: u64) -> bool {
     OWNER.get() == stamp
 }
 
-/// `None` means the scheduling that the thread had at its start.
+/// Records the lane and the scheduling of the calling thread. `None` means the scheduling that the
+/// thread had at its start.
 pub(crate) fn enter_lane(lane: LaneIdentity, native: Option<Scheduling>) {
     SERVED_LANE.set(lane);
     record_scheduling(native);
@@ -87,7 +88,8 @@ fn record_scheduling(native: Option<Scheduling>) {
     SCHEDULING_CHANGES.set(SCHEDULING_CHANGES.get().wrapping_add(1));
 }
 
-/// A thread of another ORB counts as a thread of the application.
+/// Returns the lane of this ORB that the calling thread serves. A thread of another ORB counts as a
+/// thread of the application.
 pub(crate) fn current_lane(stamp: u64) -> LaneIdentity {
     let identity = SERVED_LANE.get();
     if identity.stamp == stamp { identity } else { OUTSIDE_LANES }
@@ -125,7 +127,8 @@ impl LaneIdentity {
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    /// With `None` the calling thread keeps its present scheduling.
+    /// Lets the calling thread serve `lane` with the scheduling `native` until the drop. With
+    /// `None` the thread keeps its present scheduling.
     pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
@@ -264,7 +267,7 @@ pub struct ServedBy {
     pub tid: i32,
     /// The thread's scheduling as the kernel reports it; `None` if the kernel does not report it.
     pub scheduling: Option<Scheduling>,
-    /// The core that runs the thread.
+    /// The core that runs the thread; `None` if the kernel does not report it.
     pub core: Option<usize>,
     /// Id of the request's connection, unique within the ORB; `None` for a collocated call.
     pub connection: Option<u64>,
@@ -298,7 +301,8 @@ pub(crate) fn current_connection() -> Option<u64> {
     (connection != 0).then_some(connection)
 }
 
-/// The number is never 0 and never used again.
+/// Returns a number of the calling thread, which is never 0 and belongs to no other thread, not
+/// even a later one.
 pub(crate) fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {

@@ -53,8 +53,8 @@ impl UpcallFrame {
     }
 }
 
-/// The fields are copied one by one, because a copy of the frame just after the writes would make the processor wait
-/// (docs/performance.md).
+/// The memory of a frame of the upcall stack. The fields are copied one by one, because a copy of
+/// the frame just after the writes would make the processor wait (docs/performance.md).
 pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,
@@ -129,8 +129,9 @@ impl FrameSlot {
     }
 }
 
-/// Calls `register` first if the thread's last pushed frame belongs to another ORB. Returns `None`
-/// if too many upcalls are nested.
+/// Pushes a frame, which `fill` writes. Calls `register` first if the thread has pushed no frame,
+/// or if its last pushed frame belongs to another ORB. Returns `None` if too many upcalls are
+/// nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -153,7 +154,8 @@ pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce
     Some(())
 }
 
-/// Returns true if the frame's servant is in the thread's list of servants.
+/// Removes the innermost frame. Returns true if the frame's servant is in the thread's list of
+/// servants.
 #[inline]
 pub(crate) fn pop() -> bool {
     let (spills_id, spills_servant) = STACK.with(|stack| {

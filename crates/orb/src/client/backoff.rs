@@ -8,7 +8,7 @@ use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 
-/// Each further failure doubles the back-off, up to [`MAX_BACKOFF`].
+/// Back-off after a first failure. Each further failure doubles it, up to [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// When the table is full, the endpoint whose back-off ends soonest is removed.
@@ -18,7 +18,8 @@ const MAX_ENDPOINTS: usize = 256;
 pub(crate) struct EndpointBackoff {
     /// The lock has priority inheritance, because callers of all priorities take it before they connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
-    /// Stored `Relaxed` by the holder of the lock, loaded `Relaxed` by any thread.
+    /// Number of entries. Stored `Relaxed` by the holder of the lock, loaded `Relaxed` by any
+    /// thread.
     count: AtomicUsize,
 }
 

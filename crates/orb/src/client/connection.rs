@@ -22,7 +22,7 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of abandoned calls on a connection whose replies have not arrived.
+/// Maximum number of abandoned calls on a connection, counted until their replies arrive.
 const MAX_ABANDONED: u32 = 8;
 
 /// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in the results share
@@ -199,7 +199,8 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Ids are even, as bidirectional GIOP requires of the connecting side.
+    /// Returns the id of the next request. Ids are even, as bidirectional GIOP requires of the
+    /// connecting side.
     #[inline]
     pub(crate) fn next_request_id(&mut self) -> u32 {
         self.monitored.count_call().wrapping_mul(2)
@@ -402,7 +403,8 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until bytes arrive, the time `moment` is reached, or the call is cancelled.
+    /// Waits until bytes arrive, the time `moment` is reached, or the call is cancelled. Does not
+    /// wait if the stream has no descriptor that reports arrivals.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
         let Some(fd) = self.monitored.stream().arrivals() else { return Ok(()) };
@@ -426,7 +428,8 @@ impl ClientConnection {
         }
     }
 
-    /// A descriptor may be readable although no bytes have arrived, so this method asks the stream.
+    /// Returns true if bytes have arrived or `moment` has passed. A descriptor may be readable
+    /// although no bytes have arrived, so this method asks the stream.
     fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
@@ -472,6 +475,9 @@ impl ClientConnection {
         }
     }
 
+    /// Counts the memory of the received bytes in the ORB's memory for replies, if it exceeds
+    /// [`MAX_HEAP_BYTES`].
+    ///
     /// # Errors
     /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted.
     #[cold]
@@ -587,7 +593,8 @@ impl ClientConnection {
 
     /// Searches the input after the connection has failed. Returns the kind of the first
     /// CloseConnection or MessageError; `None` if there is none, or if the reply to request `id`
-    /// precedes it. Does not wait, and ends after 64 messages, fragments and reads.
+    /// precedes it. Does not wait, and returns `None` after 64 steps, each a message, a fragment or
+    /// a read.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {

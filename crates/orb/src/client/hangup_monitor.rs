@@ -3,7 +3,8 @@
 //!
 //! Monitoring makes each reply slower, because the kernel checks the epoll instance of the
 //! connection. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore
-//! suspends the monitoring of its connection.
+//! suspends the monitoring of its connection, unless the connection's mode is [`PINNED`] or
+//! [`ALWAYS`].
 
 use std::fmt;
 use std::io;
@@ -50,7 +51,8 @@ const SPARES_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Returns the time at which to call this function again; `None` if no batch waits.
+    /// Sends the oneway batches that are due. Returns the time at which to call this function
+    /// again; `None` if no batch waits.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);
@@ -86,9 +88,11 @@ struct MonitorEntry {
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// Stored `Relaxed` by the thread that has checked the connection out.
+    /// Number of calls, wrapping. Stored `Relaxed` by the thread that has checked the connection
+    /// out.
     calls: AtomicU32,
-    /// Valid while the connection is unmonitored. Stored and loaded `Relaxed`.
+    /// Value of `calls` at the last sample. Valid while the connection is unmonitored. Stored and
+    /// loaded `Relaxed`.
     sampled_calls: AtomicU32,
     /// Stored `Release` by the thread that has checked the connection out. The monitor's thread changes `UNMONITORED`
     /// to `MONITORED`.
@@ -247,7 +251,8 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Checks for a hang-up at once, because the kernel might report an earlier hang-up after the next request.
+    /// Adds the connection to the epoll instance again, and checks for a hang-up at once, because
+    /// the kernel might report an earlier hang-up after the next request.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -256,7 +261,8 @@ impl MonitorInner {
         }
     }
 
-    /// The kernel also reports hang-ups from before this call.
+    /// Adds a connection to the epoll instance. The kernel also reports hang-ups from before this
+    /// call.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)

@@ -181,7 +181,8 @@ impl MultiplexedConnection {
         !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// Two threads may call this method at the same time, because both may declare the band.
+    /// Notes that the server knows the connection's band. Two threads may call this method at the
+    /// same time, because both may declare the band.
     pub(crate) fn set_band_declared(&self) {
         self.is_band_declared.store(true, Ordering::Release);
     }
@@ -230,7 +231,7 @@ impl MultiplexedConnection {
         drop(request);
     }
 
-    /// The id of the abandoned request stays in the table, so that the reader can skip a later reply.
+    /// Abandons a request. Its id stays in the table, so that the reader can skip a later reply.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
@@ -241,8 +242,8 @@ impl MultiplexedConnection {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
-    /// Waits until `deadline` for the transport. A message whose deadline passes after a part was sent counts as sent:
-    /// the connection sends the remainder later.
+    /// Sends a message, and waits for the transport until `deadline`. A message whose deadline
+    /// passes after a part was sent counts as sent: the connection sends the remainder later.
     ///
     /// # Errors
     /// How much of the message was sent.
@@ -320,7 +321,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// On failure, closes the sending half, because the remainder would never be sent.
+    /// Makes epoll report room to write to the reader thread, or stops these reports. If they
+    /// cannot start, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -407,7 +409,8 @@ impl MultiplexedConnection {
         self.stream.shutdown(ShutdownMode::Write);
     }
 
-    /// Returns after [`MAX_READ_BYTES`] even if more bytes have arrived.
+    /// Reads replies and passes them to their callers. Returns after [`MAX_READ_BYTES`] even if
+    /// more bytes have arrived.
     pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
         let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };
         let read = self.read_burst(&mut reading, limits);
@@ -531,7 +534,8 @@ impl MultiplexedConnection {
         true
     }
 
-    /// `has_begun` returns true for the id of a request if a part of its reply has arrived.
+    /// Closes the connection, and gives all waiting calls the error `lost`. `has_begun` returns
+    /// true for the id of a request if a part of its reply has arrived.
     #[cold]
     fn close_with(&self, lost: &CloseCause, has_begun: impl Fn(u32) -> bool) {
         let mut requests = self.requests.lock();

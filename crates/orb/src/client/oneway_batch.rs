@@ -28,8 +28,9 @@ struct PendingBatch {
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Returns the time at which to call this function again; `None` if the buffer is empty, or if the
-/// connection is gone or has failed.
+/// Sends the buffered oneways of a connection, if the oldest has waited for `delay` or `all` is
+/// true. Returns the time at which to call this function again; `None` if the buffer is empty, or
+/// if the connection is gone or has failed.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
@@ -48,8 +49,8 @@ impl PendingBatches {
         PendingBatches { list: Mutex::new("connections with buffered oneways", LockScope::Orb, Vec::new()), delay }
     }
 
-    /// Returns true if the list was empty. The caller must then wake the hang-up monitor's thread, which flushes the
-    /// list.
+    /// Adds a connection with buffered oneways. Returns true if the list was empty. The caller must
+    /// then wake the hang-up monitor's thread, which flushes the list.
     #[cold]
     pub(crate) fn add(&self, slot: Weak<PoolSlot>) -> bool {
         let mut list = self.list.lock();
@@ -57,7 +58,8 @@ impl PendingBatches {
         list.len() == 1
     }
 
-    /// Returns the time at which to call this function again; `None` if the list is empty.
+    /// Sends the batches that are due, or all batches if `all` is true. Returns the time at which
+    /// to call this function again; `None` if the list is empty.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());

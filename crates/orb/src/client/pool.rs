@@ -116,8 +116,9 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last
-    /// slot is under maintenance, may wait for it, but not past `due`.
+    /// Checks out a connection that no call uses, with an id of at least `min_connection_id`;
+    /// `None` if there is none. If the thread's last slot is under maintenance, may wait for it,
+    /// but not past `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -134,8 +135,9 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Checks out the first slot that `wanted` accepts, beginning with the thread's last slot. Closes the unusable
-    /// connections that it finds. If `due` is set and the last slot is under maintenance, waits for this slot.
+    /// Checks out the first slot that `wanted` accepts, beginning with the thread's last slot.
+    /// Closes the unusable connections that it finds. If `due` is set and the last slot is under
+    /// maintenance, may wait for this slot, but not past `due`.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -396,7 +398,8 @@ impl ConnectionPool {
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Callers with a real-time priority keep their exclusive connections, so that their next calls need not connect.
+    /// Closes the connections that have been idle for the time `idle`. Callers with a real-time
+    /// priority keep their exclusive connections, so that their next calls need not connect.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -664,7 +667,7 @@ mod tests {
         assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// The clock stands still during the 1,000 calls, which makes the connection busy.
+    /// Counts 1,000 calls while the clock stands still, which makes the connection busy.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {

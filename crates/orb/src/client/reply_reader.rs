@@ -85,7 +85,8 @@ impl ReplyReaders {
         Ok(())
     }
 
-    /// The caller must report the returned event, because this function holds the lock.
+    /// Returns the reader of a band, and starts its thread if there is none. The caller must report
+    /// the returned event, because this function holds the lock.
     fn reader(&self, orb: &OrbContext, band: ConnectionBand) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
         let mut threads = self.threads.lock();
         if threads.stopped {
@@ -110,8 +111,8 @@ impl ReplyReaders {
         Ok((reader, refused))
     }
 
-    /// If the kernel refuses the band's priority, starts the thread at the calling thread's priority and returns an
-    /// event.
+    /// Starts a reader thread at the band's priority. If the kernel refuses the priority, starts
+    /// the thread at the calling thread's priority and returns an event.
     fn start(
         &self,
         orb: &OrbContext,

@@ -8,7 +8,8 @@ use super::pool::ConnectionPool;
 use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 
-/// A pool is never removed, so a look-up takes no lock.
+/// The connection pools of one server. A pool is never removed before the drop of this value, so a
+/// look-up takes no lock.
 #[derive(Debug)]
 pub(crate) struct ServerPools {
     endpoints: Arc<[Endpoint]>,

@@ -32,7 +32,8 @@ pub(crate) enum AttemptTime {
 }
 
 impl AttemptTime {
-    /// Without a call deadline, [`Share`](Self::Share) gives no deadline.
+    /// Returns the deadline of the attempt. Without a call deadline, [`Share`](Self::Share) gives
+    /// none.
     pub(crate) fn deadline(self, now: Monotonic, deadline: Option<Monotonic>, addresses: usize) -> Option<Monotonic> {
         match self {
             AttemptTime::Brief(among) => {
@@ -49,7 +50,8 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// The candidates whose bits are set in `backing_off` come last, even `first`.
+    /// Creates the order of `count` candidates, at most [`MAX_TRIED`]. Those whose bits are set in
+    /// `backing_off` come last, even `first`.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }
@@ -103,7 +105,8 @@ impl Attempts {
         if self.is_brief { AttemptTime::Brief(others.count_ones() + 1) } else { AttemptTime::Share(1) }
     }
 
-    /// If the candidate's time was brief, the second round tries it again.
+    /// Notes that a candidate did not answer in its time. If the time was brief, the second round
+    /// tries the candidate again.
     pub(crate) fn record_timeout(&mut self, index: usize) {
         if self.is_brief {
             self.timed_out |= bit(index);

@@ -39,7 +39,8 @@ use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::service_contexts::{ContextList, context};
 
-/// Each attempt writes the arguments again, because GIOP version, alignment and code sets may differ.
+/// Writes the arguments of a request. Each attempt calls the function again, because GIOP version,
+/// alignment and code sets may differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
 pub(crate) fn invoke<'r, 'a>(
@@ -92,7 +93,8 @@ fn missing_reply() -> SystemException {
     SystemException::new(Kind::Internal, 0, Completion::Maybe)
 }
 
-/// With [`SyncScope::Server`] and [`SyncScope::Target`], waits for the server's reply.
+/// Makes a oneway call. With [`SyncScope::Server`] and [`SyncScope::Target`], waits for the
+/// server's reply.
 pub(crate) fn oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
@@ -118,7 +120,7 @@ pub(crate) fn oneway<'a>(
     call.run_out_of_line(callee).map(drop)
 }
 
-/// Follows forwards, and records the target at which the object was found.
+/// Sends a LocateRequest, follows forwards, and records the target at which the object was found.
 #[cold]
 pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -174,7 +176,7 @@ impl ReplyHead {
     }
 }
 
-/// The drop removes the reply from the connection's buffer.
+/// A reply in its connection's buffer. The drop removes it from the buffer.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
@@ -205,8 +207,9 @@ pub(super) struct CallRoute<'t> {
 }
 
 impl<'t> CallRoute<'t> {
-    /// Returns `None` if the driver must make the call: the object is forwarded, no pool can be selected, or the ORB
-    /// has interceptors. The function is inlined, because a returned pair would go through memory.
+    /// Returns the route and the pool of a call on the fast path. Returns `None` if the driver must
+    /// make the call: the object is forwarded, no profile or pool can be selected, or the ORB has
+    /// interceptors. The function is inlined, because a returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
@@ -242,7 +245,8 @@ pub(super) struct Invocation<'r, 'c, 'a> {
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// The caller must have [checked](crate::orb_context::OrbContext::check_usable) the ORB.
+    /// Creates the state of a call. The caller must have
+    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB.
     #[inline]
     pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
@@ -261,7 +265,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// `callee` must be the callee of this call, because the connection is borrowed from its pool.
+    /// Makes a two-way call, on the fast path if possible. `callee` must be the callee of this
+    /// call, because the connection is borrowed from its pool.
     ///
     /// The function is inlined: fewer returns are predicted wrongly after the wait for the reply
     /// (docs/decisions/0010-into-the-kernel-and-back.md).
@@ -310,8 +315,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.exchange(route, connection, None)
     }
 
-    /// `connection` is not moved, because reading a value just after a move stalls store forwarding
-    /// (docs/performance.md).
+    /// Sends the request and receives the reply. `connection` is not moved, because reading a value
+    /// just after a move stalls store forwarding (docs/performance.md).
     #[inline(always)]
     fn exchange(
         &mut self,
@@ -448,8 +453,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Ok(self.wants_reply().then_some(id))
     }
 
-    /// Returns the request id if a part was sent and the connection then failed, because the server may have replied to
-    /// this part.
+    /// Handles a failure to send the whole request. Returns the id of a two-way request if a part
+    /// was sent and the connection then failed, because the server may have replied to this part.
     #[cold]
     fn on_incomplete_send(
         &self,
@@ -478,8 +483,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
-    /// `id` is the request id, `announce` the code sets to announce, and `added` the service contexts of the
-    /// interceptors.
+    /// Writes the request. `id` is the request id, `announce` the code sets to announce, and
+    /// `added` the service contexts of the interceptors.
     #[inline]
     pub(super) fn write(
         &self,
@@ -590,7 +595,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// The error is the connection, if the message is a late reply to an abandoned call.
+    /// Handles a message that the call has read. The error is the connection, if the message is a
+    /// late reply to an abandoned call.
     pub(super) fn on_message(
         &mut self,
         route: CallRoute<'_>,
@@ -620,7 +626,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(connection)
     }
 
-    /// A reply of at least [`MIN_OWNED_BYTES`] takes its buffer from the connection.
+    /// Returns the result of an attempt that got this reply. A reply of at least
+    /// [`MIN_OWNED_BYTES`] takes its buffer from the connection.
     fn on_reply(
         &self,
         route: CallRoute<'_>,
@@ -719,7 +726,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         error
     }
 
-    /// `last_message` is the server's last message about the request before the failure.
+    /// Returns the error of an attempt after a failure. `last_message` is the server's last message
+    /// about the request before the failure.
     #[cold]
     pub(super) fn attempt_failed(
         &self,

@@ -10,7 +10,7 @@ use crate::client::context::ClientContext;
 use crate::policy::{self, CallPolicies, Timeout};
 use crate::rt::client_policies::ClientPolicies;
 
-/// Clones share the binding.
+/// The target of the calls through one reference. Clones share the binding.
 #[derive(Clone)]
 pub(crate) struct Callee {
     context: Arc<ClientContext>,

@@ -168,8 +168,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// If the call's deadline would pass during the pause, returns the step that raises the
-    /// TRANSIENT exception.
+    /// Returns the step that pauses and then connects again. If the call's deadline would pass
+    /// during the pause, returns the step that raises the TRANSIENT exception.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
         // The number may be predictable, but must differ between clients, calls and attempts.
@@ -262,7 +262,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_idle().unwrap_or_else(|| self.connect_new())
     }
 
-    /// Returns `None` if no connection is idle, or if the call must use a multiplexed connection.
+    /// Selects the pool, and takes an idle connection. Returns `None` if no connection is idle, or
+    /// if the call must use a multiplexed connection.
     fn connect_idle(&mut self) -> Option<MachineInput> {
         if let Err(refused) = self.select_pool() {
             return Some(refused);
@@ -298,7 +299,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns false for a LocateRequest, because a client sends it to bind the reference anew.
+    /// Returns true if the reference is bound and the call's rebind policy is `mode` or a stricter
+    /// one. Returns false for a LocateRequest, because a client sends it to bind the reference
+    /// anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
@@ -316,7 +319,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         input
     }
 
-    /// If every slot is in use, the ORB's [`ConnectionPoolExhaustedAction`] decides.
+    /// Gets a connection, and makes it if necessary. If every slot is in use, the ORB's
+    /// [`ConnectionPoolExhaustedAction`] decides.
     fn connect_new(&mut self) -> MachineInput {
         if self.forbids_rebind(RebindMode::NoReconnect) {
             return self.refuse_rebind();
@@ -358,7 +362,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_result(outcome, start, clock::now())
     }
 
-    /// The caller must have made the call's deadline absolute.
+    /// Returns the deadline of an attempt to connect that begins at `start`. The caller must have
+    /// made the call's deadline absolute.
     fn connect_deadline_from(&self, start: Monotonic) -> Option<Monotonic> {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let until = self.attempt_time.deadline(start, self.call.due.latest(), addresses);

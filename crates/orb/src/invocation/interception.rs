@@ -20,7 +20,8 @@ impl InterceptedAttempt {
 }
 
 impl Invocation<'_, '_, '_> {
-    /// Returns `None` for a LocateRequest, or if the ORB has no interceptors.
+    /// Calls the interceptors before an attempt. Returns `None` for a LocateRequest, or if the ORB
+    /// has no interceptors.
     pub(super) fn begin_interception(
         &mut self,
         route: CallRoute<'_>,

@@ -30,7 +30,8 @@ pub(crate) struct PoolSelection<'l> {
 }
 
 impl LaneSelector {
-    /// Returns `None` if the profile has no priority model and the client has no bands.
+    /// Creates the selector for the calls to a profile. Returns `None` if the profile has no
+    /// priority model and the client has no bands.
     pub(crate) fn new(
         profile: &ProfilePolicies,
         client: &ClientPolicies,
@@ -50,6 +51,8 @@ impl LaneSelector {
         })
     }
 
+    /// Selects the pool and the priority for a call of the calling thread.
+    ///
     /// # Errors
     /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the reference and the
     /// client set bands. TRANSIENT 2 if no endpoint serves the priority. DATA_CONVERSION 2 if the ORB's priority
@@ -109,7 +112,8 @@ impl LaneSelector {
     }
 }
 
-/// In an upcall, the ORB's priority transform, if there is one, converts the priority.
+/// Returns the priority that a request carries. In an upcall, the ORB's priority transform, if
+/// there is one, converts it.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&orb.config().rt.priority_transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),

@@ -39,8 +39,9 @@ pub(crate) enum LastMessage {
 }
 
 impl LastMessage {
-    /// `final_message` is the kind of the last message on the connection. `reply_begun` is true if a part of the reply
-    /// arrived before that message.
+    /// Returns what the server's last message says about a request. `final_message` is the kind of
+    /// the last message on the connection. `reply_begun` is true if a part of the reply arrived
+    /// before that message.
     pub(crate) fn about_request(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
         match final_message {
             _ if reply_begun => LastMessage::PartialReply,
@@ -80,7 +81,8 @@ pub(crate) enum MachineAction {
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Random lengths prevent clients that got TRANSIENT at the same time from sending again at the same time.
+/// Returns the length of a pause. Random lengths prevent clients that got TRANSIENT at the same
+/// time from sending again at the same time.
 #[must_use]
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
@@ -104,8 +106,10 @@ pub(crate) struct InvocationMachine {
 }
 
 impl InvocationMachine {
-    /// `forwarded` is true if an earlier invocation was forwarded to this target. `original` is the try order of the
-    /// original target. `max_transient_retries` is the number of retries after TRANSIENT that the call policies permit.
+    /// Creates the machine of one invocation. `forwarded` is true if an earlier invocation was
+    /// forwarded to this target. `original` is the try order of the original target.
+    /// `max_transient_retries` is the number of retries after TRANSIENT that the call policies
+    /// permit.
     #[must_use]
     pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, max_transient_retries: u8) -> Self {
         InvocationMachine {

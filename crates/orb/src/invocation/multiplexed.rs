@@ -38,7 +38,8 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Does not call the interceptors, because the ORB itself makes the request.
+    /// Sends a request and receives its reply. Does not call the interceptors, because the ORB
+    /// itself makes the request.
     #[cold]
     pub(super) fn exchange_multiplexed(
         &mut self,

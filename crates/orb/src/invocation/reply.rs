@@ -68,7 +68,8 @@ impl<'r> Reply<'r> {
         Reply { context, answer: ReplyContent { body, position, exception: None, endian, version, code_sets } }
     }
 
-    /// Copies the bytes if they are in the connection's buffer, which other calls can then use.
+    /// Returns the reply without its connection, which other calls can then use. Copies the bytes
+    /// if they are in the connection's buffer.
     pub(crate) fn detach(mut self) -> ReplyContent<'static> {
         let octets = match &mut self.answer.body {
             ReplyBody::InPlace(connection, length) => (connection.front_message(*length).to_vec().into(), Vec::new()),
@@ -98,7 +99,8 @@ impl<'r> Reply<'r> {
         self.answer.exception.as_deref()
     }
 
-    /// Makes the system exception UNKNOWN 1.
+    /// Makes the system exception UNKNOWN 1, for a reply with a user exception that the operation
+    /// does not declare.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
@@ -184,7 +186,8 @@ fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decode
 }
 
 impl<'r> ReplyContent<'r> {
-    /// `context` must be the context of the ORB that received the reply.
+    /// Makes a reply of the content. `context` must be the context of the ORB that received the
+    /// reply.
     pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
         Reply { context, answer: self }
     }

@@ -23,7 +23,8 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// All copies of a reference share its binding.
+/// What a reference knows of its object. Copies of the reference share it, unless they have other
+/// real-time policies or another spin policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
@@ -38,8 +39,9 @@ pub(crate) struct Binding {
     policies: ClientPolicies,
     own_policies: ClientPolicies,
     bound_profile: RcuCell<Option<BoundProfile>>,
-    /// Index of the profile of the original target that answered last, or [`OTHER_TARGET`]. Loading this index costs
-    /// less than loading `bound_profile`. Stored `Release` by the thread whose call was answered.
+    /// Index of the profile of the original target that answered last, or [`OTHER_TARGET`];
+    /// [`UNBOUND`] before the first answer. Loading this index costs less than loading
+    /// `bound_profile`. Stored `Release` by the thread whose call was answered.
     bound_index: AtomicU8,
 }
 
@@ -54,7 +56,8 @@ const UNBOUND: u8 = 0x80;
 /// Value of `bound_index` if a profile with a higher index or of a different target answered last.
 const OTHER_TARGET: u8 = 0x7f;
 
-/// Profiles with the protocol that the ClientProtocol policies prefer come first.
+/// The usable profiles of an IOR. Those with the protocol that the ClientProtocol policies prefer
+/// come first.
 #[derive(Debug)]
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
@@ -79,7 +82,8 @@ pub(crate) struct UsableProfile {
 }
 
 impl Binding {
-    /// `wider` has the values of policies that `own` does not set.
+    /// Creates the binding of a reference. `wider` has the values of policies that `own` does not
+    /// set.
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
@@ -147,7 +151,8 @@ impl Binding {
         self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
 
-    /// Returns `None` while calls are forwarded. There may be no profile with the index.
+    /// Returns the index of the profile that a call on the fast path uses; `None` while calls are
+    /// forwarded. There may be no profile with the index.
     #[inline]
     pub(crate) fn preferred_profile(&self) -> Option<usize> {
         if self.is_forwarded() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }

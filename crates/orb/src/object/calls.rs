@@ -37,8 +37,9 @@ fn invoke<'r, 'a>(
     call::invoke(callee, operation, arguments)
 }
 
-/// On the fast path `results` reads the results in the connection's buffer, and the function returns `None`. Otherwise
-/// it returns the reply. The function is not generic, so stubs share its code.
+/// Makes a two-way call. On the fast path `results` reads the results in the connection's buffer,
+/// and the function returns `None`. Otherwise it returns the reply. The function is not generic, so
+/// stubs share its code.
 #[inline(never)]
 fn call_and_read<'r, 'a>(
     callee: &'r Callee,
@@ -140,7 +141,8 @@ impl ObjectRef {
     }
 
     /// Checks that the object can be called: connects, follows forwards, and sends a LocateRequest
-    /// to the server (CORBA 3.0.3, section 4.3.13).
+    /// to the server (CORBA 3.0.3, section 4.3.13). An object of the same ORB is looked up without
+    /// a connection.
     ///
     /// # Errors
     /// The reason why the object cannot be called.
@@ -310,8 +312,9 @@ impl ObjectRef {
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// For generated code: calls the servant directly, if the object is collocated and its servant
-    /// implements `I`. Otherwise returns `None`.
+    /// For generated code: calls the servant directly if possible. Returns `None` if the call must
+    /// be made as an encoded request: the object is not collocated, its servant does not implement
+    /// `I`, or the call must wait.
     #[inline]
     pub fn call_collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,

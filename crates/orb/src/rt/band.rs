@@ -6,8 +6,9 @@ use corelane_sys::thread::{self, Scheduling};
 use super::config::RtConfig;
 use crate::exception::SystemException;
 
-/// Calls through references with priority bands are in one set if their priorities are in one band. Calls through other
-/// references are in one set if the native priorities of their threads are equal.
+/// Calls through references with priority bands are in one set if their priorities are in one band.
+/// Calls through other references are in one set if the native priorities of their threads are
+/// equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 
@@ -20,6 +21,9 @@ impl ConnectionBand {
         ConnectionBand(thread::native_priority().into())
     }
 
+    /// Returns the band of calls at the native priority to which `priority` is mapped. In the
+    /// ordinary class this is the band of the calling thread.
+    ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
     pub(crate) fn for_priority(rt: &RtConfig, priority: Priority) -> Result<Self, SystemException> {

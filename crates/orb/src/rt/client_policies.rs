@@ -35,7 +35,8 @@ pub(crate) struct ProfilePolicies {
     pub(crate) protocols: Vec<Protocol>,
 }
 
-/// An empty list means that the policy is not set.
+/// The real-time policies of one scope: a reference, a thread or the ORB. An empty list means that
+/// the policy is not set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
@@ -77,12 +78,14 @@ impl RtClientPolicies {
     }
 }
 
-/// An empty result permits all protocols; `None` is a conflict of policies.
+/// Returns the protocols that both sides permit. An empty result permits all protocols; `None` is a
+/// conflict of policies.
 pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
     selection::reconcile_policy(&client.protocols, &profile.protocols).ok()
 }
 
-/// Returns `None` if the list does not permit the protocol.
+/// Returns the place of the endpoint's protocol in the list, and its socket settings; `None` if the
+/// list does not permit the protocol. An empty list permits all protocols.
 pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
     if protocols.is_empty() {
         return Some((0, SocketSettings::default()));

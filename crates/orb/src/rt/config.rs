@@ -54,8 +54,9 @@ pub enum OverrunAction {
     /// TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If the servant raises
     /// an exception, the client gets this exception.
     Reject,
-    /// When the declared time is used up, the thread gets this CORBA priority until the operation
-    /// ends. The client gets the results. Threads without a fixed priority keep their priority.
+    /// When the declared time is used up, the thread runs at this CORBA priority, if it is lower,
+    /// until the operation ends. The client gets the results. Threads without a fixed priority keep
+    /// their priority.
     LowerPriority(i16),
 }
 
@@ -123,7 +124,8 @@ impl RtConfig {
         }
     }
 
-    /// Returns `None` if `native` is not a fixed priority, or the mapping has no value for it.
+    /// Returns the CORBA priority of a native priority; `None` if `native` is not a fixed priority,
+    /// or the mapping has no value for it.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.priority_mapping.to_corba(native.into()),
@@ -165,11 +167,11 @@ pub struct ThreadpoolConfig {
     /// one address from each address of the ORB: the host with a free port, or the path with a
     /// suffix. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may carry at the addresses of the pool. A request with
-    /// a higher priority is refused with NO_PERMISSION. With `None`, requests of peers on this
-    /// machine may carry any priority. Requests of peers on other machines may carry at most the
-    /// priority that a request without a priority gets. [`i16::MAX`] permits every priority to all
-    /// peers. Default: `None`.
+    /// Highest CORBA priority that a request may carry at the addresses of the pool, at least
+    /// [`default_priority`](field@Self::default_priority). A request with a higher priority is
+    /// refused with NO_PERMISSION. With `None`, requests of peers on this machine may carry any
+    /// priority. Requests of peers on other machines may carry at most the priority that a request
+    /// without a priority gets. [`i16::MAX`] permits every priority to all peers. Default: `None`.
     pub ceiling: Option<i16>,
     /// Cores on which the threads may run. If the list is empty, they may run on all cores.
     /// Default: empty.
@@ -259,21 +261,21 @@ pub struct LaneConfig {
     /// one address from each address of the ORB: the host with a free port, or the path with a
     /// suffix. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may carry at the addresses of the lane. A request with
-    /// a higher priority is refused with NO_PERMISSION. With `None`, requests of peers on this
-    /// machine may carry any priority. Requests of peers on other machines may carry at most the
-    /// priority that a request without a priority gets, and the pool's lowest lane reads the
-    /// connections of these peers. [`i16::MAX`] permits every priority to all peers. Default:
-    /// `None`.
+    /// Highest CORBA priority that a request may carry at the addresses of the lane, at least
+    /// [`priority`](field@Self::priority). A request with a higher priority is refused with
+    /// NO_PERMISSION. With `None`, requests of peers on this machine may carry any priority.
+    /// Requests of peers on other machines may carry at most the priority that a request without a
+    /// priority gets, and the pool's lowest lane reads the connections of these peers. [`i16::MAX`]
+    /// permits every priority to all peers. Default: `None`.
     pub ceiling: Option<i16>,
     /// Cores on which the threads may run. If the list is empty, they may run on all cores.
     /// Default: empty.
     pub cores: Vec<usize>,
     /// Reservation of processor time for each thread of the lane. With a reservation, the threads
     /// have the class SCHED_DEADLINE and no fixed priority. They run before all threads with a
-    /// fixed priority, but never longer than the reservation permits. Cannot be combined with
-    /// `cores` or [`LanesConfig::allow_borrowing`](field@LanesConfig::allow_borrowing). Default:
-    /// `None`.
+    /// fixed priority, but never longer than the reservation permits. Has no effect with
+    /// [`SchedulingClass::Fair`]. Cannot be combined with `cores` or
+    /// [`LanesConfig::allow_borrowing`](field@LanesConfig::allow_borrowing). Default: `None`.
     pub reservation: Option<Reservation>,
     /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
     /// it. Default: [`IoClass::BestEffort`].
@@ -337,8 +339,9 @@ pub enum UnmatchedPriority {
     Refuse,
     /// The lane at whose address the request arrived runs it, at the lane's priority and within the
     /// ceiling of the address. Clients such as TAO's need this: they choose the address of a lane
-    /// by their priority bands, but do not declare the bands to the server. A request that arrived
-    /// at an address of another pool is refused.
+    /// by their priority bands, but do not declare the bands to the server. The request is refused
+    /// if it arrived at an address of another pool, or if the POA's bands do not contain the lane's
+    /// priority.
     ServeInArrivalLane,
 }
 

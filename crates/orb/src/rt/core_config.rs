@@ -252,9 +252,10 @@ pub struct CorePoolCounts {
 /// threads of the pool ran for the task. A LocateRequest is no job.
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
-/// written. It includes the time in which more urgent threads had the core. If the request had to wait
-/// for the task's [rate](field@TaskRules::min_distance), for a POA manager, or until the client read
-/// its replies, the time begins when the thread begins to run the request.
+/// written. It includes the time in which more urgent threads had the core. If another thread read
+/// the request, or if it had to wait for the task's [rate](field@TaskRules::min_distance), for a
+/// POA manager, or until the client read its replies, the time begins when the thread begins to run
+/// the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {

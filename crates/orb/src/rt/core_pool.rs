@@ -28,13 +28,13 @@ use crate::thread_context::ThreadpoolId;
 /// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
 /// other requests in the ordinary class.
 ///
-/// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task if
-/// the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a connection,
-/// LocateRequests included, a sleeping thread of the task's core becomes the only reader of the
-/// connection. It serves the requests of this object key at the task's core and priority, whatever
-/// priority the requests carry and to whichever POA the object belongs. Requests of another task on
-/// this connection are handed over to a thread of that task's core, and requests without a task to
-/// the threads without a task.
+/// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task
+/// if the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a
+/// connection, LocateRequests included, a free thread for tasks, if there is one, becomes the only
+/// reader of the connection. It serves the requests of this object key at the task's core and
+/// priority, whatever priority the requests carry and to whichever POA the object belongs. Requests
+/// of another task on this connection are handed over to another free thread for tasks, if there is
+/// one, and requests without a task to the threads without a task.
 ///
 /// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys the
 /// pool.
@@ -56,10 +56,10 @@ impl CorePool {
     /// Replaces the tasks whose connections the pool serves.
     ///
     /// The threads of bound connections take changed cores and priorities at once. The thread of a
-    /// task that is not in `tasks` finishes its running request and returns the connection to the
-    /// threads without a task within 100 ms. A request that waits for the rate of its task waits by
-    /// the new rate, or runs at once without a task if its task has ended. Has no effect after the
-    /// end of the pool.
+    /// task that is not in `tasks` finishes its running request. Within 100 ms of its end, it
+    /// returns the connection to the threads without a task. A request that waits for the rate of
+    /// its task waits by the new rate, or runs at once without a task if its task has ended. Has no
+    /// effect after the end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
@@ -192,7 +192,8 @@ impl CorePool {
         }
     }
 
-    /// Returns the recorded jobs whose numbers are at least `from`, at most `most` of them.
+    /// Returns records of jobs, the oldest first, beginning with the number `from`: the first
+    /// `most` of them, or fewer if fewer are kept. The batch is empty after the end of the pool.
     #[must_use]
     pub fn recorded_jobs(&self, from: u64, most: usize) -> JobBatch {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()

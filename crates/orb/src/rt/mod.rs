@@ -173,7 +173,7 @@ impl RtOrb {
     }
 
     /// Destroys a thread pool: refuses new requests, lets running requests finish, closes the
-    /// connections gracefully, and joins the threads.
+    /// connections gracefully within the ORB's drain time-out, and joins the threads.
     ///
     /// # Errors
     /// [`InvalidThreadpool::Unknown`] if there is no pool with this id. BAD_INV_ORDER while a POA

@@ -49,8 +49,9 @@ pub(super) fn ensure_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     Ok(())
 }
 
-/// When the processor time `declared` is used up, the calling thread gets the CORBA priority `to`. Returns `None` if
-/// `to` cannot be mapped, or if the thread cannot be lowered to it.
+/// Starts a budget of the calling thread: when the processor time `declared` is used up, the thread
+/// gets the CORBA priority `to`. Returns `None` if no monitor runs, if `to` cannot be mapped, if
+/// the thread cannot be lowered to it, or if the kernel refuses the budget.
 #[cold]
 fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
     let monitor = orb.cpu_monitor()?;
@@ -68,6 +69,8 @@ impl OverrunMonitor {
         OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
+    /// Ends the operation, and reports an overrun.
+    ///
     /// # Errors
     /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured and the operation
     /// succeeded.

@@ -41,8 +41,8 @@ pub(crate) struct RtPoa {
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// The drop of a claim without [`commit`](Self::commit) withdraws it. While a claim exists, other threads that make a
-/// claim wait.
+/// A POA's claim to the properties of sockets. The drop of a claim without [`commit`](Self::commit)
+/// withdraws it. While a claim exists, other threads that make a claim wait.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -71,8 +71,9 @@ pub(crate) enum RequestPlacement {
 }
 
 impl RtPoa {
-    /// A priority model, thread pool or list of server protocols that `policies` does not set has the ORB's default.
-    /// Returns `None` if no real-time policy is set.
+    /// Creates the real-time state of a POA. A priority model, thread pool or list of server
+    /// protocols that `policies` does not set has the ORB's default. Returns `None` if no real-time
+    /// policy is set.
     ///
     /// # Errors
     /// The index of the policy that is invalid or conflicts with other policies.
@@ -102,6 +103,9 @@ impl RtPoa {
         Ok(Some(rt))
     }
 
+    /// Claims the properties of the server protocols for the sockets of the POA's lanes, and sets
+    /// them.
+    ///
     /// # Errors
     /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if the kernel refuses a
     /// property.
@@ -153,6 +157,8 @@ impl RtPoa {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
+    /// Converts and checks the priority of an object.
+    ///
     /// # Errors
     /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
@@ -162,6 +168,8 @@ impl RtPoa {
         Ok(priority)
     }
 
+    /// Assigns a priority to an object.
+    ///
     /// # Errors
     /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of the POA have
     /// priorities.
@@ -182,8 +190,8 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// `id` is the id of the request's object, `object` the priority that was assigned to the
-    /// object.
+    /// Decides which thread runs a request. `id` is the id of the request's object, `object` the
+    /// priority that was assigned to the object.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -259,8 +267,9 @@ impl RtPoa {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns `None` if the request arrived at another pool, if the pool has not
-    /// [`UnmatchedPriority::ServeInArrivalLane`], or if no band has the lane's priority.
+    /// Chooses the lane at whose address the request arrived. Returns `None` if this is no lane of
+    /// the pool, if the pool has not [`UnmatchedPriority::ServeInArrivalLane`], or if the POA has
+    /// bands and none contains the lane's priority.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);
@@ -384,7 +393,8 @@ impl RtPoa {
     }
 }
 
-/// If the ORB has no lane of the builder's pools, the calling thread runs the request at `priority`.
+/// Chooses the first lane of the builder's pools. If there is none, the calling thread runs the
+/// request at `priority`.
 pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
     match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),

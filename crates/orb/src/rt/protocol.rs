@@ -127,7 +127,8 @@ impl Protocol {
         }
     }
 
-    /// A buffer size of 0 or less means the kernel's default size.
+    /// Returns the protocol of a policy in a reference. A buffer size of 0 or less means the
+    /// kernel's default size.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

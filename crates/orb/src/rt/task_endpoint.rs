@@ -1,8 +1,8 @@
 //! The endpoints of a core pool for the references of single tasks.
 //!
 //! Clients share the connections to an address. If the references of two tasks have two addresses,
-//! a client of any ORB opens a connection for each task, and each connection is bound to its task's
-//! core.
+//! a client of any ORB opens a connection for each task, and each connection can be bound to its
+//! task's core.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

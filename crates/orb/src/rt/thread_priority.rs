@@ -115,7 +115,8 @@ impl UpcallPriority {
     }
 }
 
-/// Lowers the scheduling even of a lane's thread, which `apply_priority` does not change.
+/// Lowers the scheduling of the calling thread to that of `most`, if the thread runs above it. This
+/// includes threads of lanes, which `apply_priority` does not lower.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
@@ -126,7 +127,8 @@ fn cap_priority(orb: &OrbContext, most: Priority) {
     }
 }
 
-/// Threads of lanes keep the native scheduling of the lane.
+/// Gives the calling thread a CORBA priority with its native scheduling. Threads of lanes keep the
+/// native scheduling of the lane.
 fn apply_priority(orb: &OrbContext, priority: Priority) -> Result<(), SystemException> {
     let stamp = orb.stamp();
     if !thread_context::current_lane(stamp).has_fixed_priority()

@@ -20,8 +20,10 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// A listener's epoll token consists of [`LISTENER`], the number of its lane in `from` (0 for the
-/// polling lane) shifted by [`INDEX_BITS`], and its index in its lane's `listeners`.
+/// The lane that accepts connections for this lane, and the lanes for which this lane accepts
+/// connections. A listener's epoll token consists of [`LISTENER`], the number of its lane shifted
+/// by [`INDEX_BITS`], and its index in its lane's `listeners`. The number is 0 for a listener of
+/// the accepting lane, and else 1 plus the index in `from`.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
     /// The accepting lane, and the number of this lane in the accepting lane's `from`.
@@ -45,7 +47,7 @@ fn index_of(token: u64) -> usize {
 /// that other machines can reach. A flood of connections then takes no time from threads with
 /// higher priorities.
 ///
-/// Fails if the kernel refuses to add a listener to an epoll instance.
+/// Fails if the kernel refuses to move a listener to the epoll instance of `lowest`.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();

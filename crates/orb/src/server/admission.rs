@@ -30,7 +30,9 @@ pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {
     }
 }
 
-/// An empty queue accepts a request of any size, because a larger request could otherwise never run.
+/// Returns true if a queue with `waiting` bytes of at most `max` has room for `more` bytes. An
+/// empty queue accepts a request of any size, because a request above `max` could otherwise never
+/// run.
 #[must_use]
 #[inline]
 pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {

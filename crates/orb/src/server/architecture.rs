@@ -108,7 +108,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         NestedWait::Block
     }
 
-    /// Runs requests of the lane until the reply `awaited` arrives.
+    /// Handles events and tasks of the lane until the wait for the reply `awaited` is over.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

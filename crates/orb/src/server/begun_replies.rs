@@ -41,8 +41,8 @@ impl BegunReplies {
         };
     }
 
-    /// Calls `flush` with the token of each connection that has room to write, for at most
-    /// [`MAX_EVENTS`] connections.
+    /// Calls `flush` with the tokens of watched connections that report room to write or input, at
+    /// most [`MAX_EVENTS`] of them.
     #[cfg(feature = "replies-first")]
     pub(super) fn send(&self, flush: &mut dyn FnMut(u64)) {
         let Some(epoll) = self.epoll.get() else { return };

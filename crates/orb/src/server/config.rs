@@ -11,7 +11,8 @@ pub enum Dispatch {
     /// made, the thread by default runs other requests
     /// ([`PoolConfig::nested_wait`](field@PoolConfig::nested_wait)).
     Reactive,
-    /// Each connection has a thread, which runs the requests of the connection one after the other.
+    /// Each connection, up to `max_threads` of them, has a thread, which runs the requests of the
+    /// connection one after the other.
     ///
     /// A connection moves to the pool's four shared threads if its client sends a request before it
     /// has the reply to an earlier one, or if a servant makes a remote call. If clients share
@@ -102,13 +103,16 @@ pub struct ConnectionLimits {
     /// is refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused)).
     /// Default: 256 MiB.
     pub max_buffered_bytes: usize,
-    /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with lanes, the maximum
-    /// applies to the requests that arrived at another lane and wait for a thread of this lane. A request that exceeds
-    /// the maximum is refused with TRANSIENT 1. An empty queue accepts a request of any size. Default: 64 MiB.
+    /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with
+    /// lanes, the maximum applies to the requests that arrived at other lanes and wait for a thread
+    /// of one lane. A request for which there is no room is refused with TRANSIENT 1, or a
+    /// half-sync pool refuses requests of a connection with a larger share in its place. An empty
+    /// queue accepts a request of any size. Default: 64 MiB.
     pub max_queued_bytes: usize,
     /// Time in which an incomplete message must grow by 1,024 bytes. If it grows by less, the pool
     /// closes its connection. Messages that arrive between the fragments of this message do not
-    /// count. Default: 30 s.
+    /// count. The time begins again if the pool itself has not read bytes that have arrived.
+    /// Default: 30 s.
     pub read_stall_timeout: Duration,
     /// Maximum time from the accepting of a connection to the first byte of its first message.
     /// `None` means no maximum. Clients that connect in advance (`OrbBuilder::preconnect`) may send

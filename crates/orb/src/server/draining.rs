@@ -97,7 +97,8 @@ impl DrainingConnections {
         self.0.lock().all.get(&handle).map(|retiring| Arc::clone(&retiring.value.1))
     }
 
-    /// The iterator holds no lock while the caller works on a connection.
+    /// Iterates over the connections that are on the list now, without those that leave it before
+    /// their turn. No lock is held while the caller works on a connection.
     pub(super) fn snapshot(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
         let handles: Vec<ConnectionHandle> = self.0.lock().iter().map(|(handle, _)| handle).collect();
         handles.into_iter().filter_map(|handle| self.find(handle))
@@ -136,15 +137,17 @@ impl DrainingConnections {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Requests that arrived before the half-close are answered.
+    /// Retires a connection whose input has ended. Requests that have arrived still run, unless the
+    /// lane closes.
     #[cold]
     pub(crate) fn handle_half_close(&self, context: &OrbContext, connection: &Connection) {
         connection.record_half_close();
         self.retire_connection(context, connection.handle);
     }
 
-    /// If a message is too large, the drain discards the rest of it within bounds, because the peer
-    /// may read the last message only after it has sent everything.
+    /// Reports the fault, queues `last_message` and retires the connection. If the peer's message
+    /// is too large, the drain discards the rest of it within bounds, because the peer perhaps
+    /// reads nothing before it has sent everything.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
@@ -189,8 +192,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.accept_again();
     }
 
-    /// Begins the drain of a connection. A connection that is closed because it is idle gets
-    /// CloseConnection and ends at once.
+    /// Begins the drain of a connection. A connection that was closed while idle, and has no queued
+    /// last message, ends at once, with CloseConnection if the transport takes this message without
+    /// waiting.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
         if connection.is_closed_idle() && !connection.has_queued_last_message() {
@@ -308,7 +312,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns false if no close would free a descriptor.
+    /// Closes the connection that has been draining longest among those on which no request runs or
+    /// waits for a thread. Returns false if there is none.
     #[cold]
     pub(super) fn evict_oldest_draining(&self, context: &OrbContext) -> bool {
         let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };

@@ -13,9 +13,9 @@ pub(crate) fn close_connection() -> Vec<u8> {
     message.into_buffer()
 }
 
-/// Returns MessageError. If the fault is a request that is too large, and its header has arrived, a
-/// reply with IMP_LIMIT precedes it, so that the client does not send the request again. `octets`
-/// are the bytes of the faulty message that have arrived.
+/// Returns MessageError. If the fault is a two-way request that is too large, and its header has
+/// arrived, a reply with IMP_LIMIT precedes it, so that the client does not send the request again.
+/// `octets` are the bytes of the faulty message that have arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut messages = match fault {
@@ -26,8 +26,8 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     messages
 }
 
-/// `octets` are the bytes of the request that have arrived. Returns `None` unless they contain the
-/// whole header of a request with a reply.
+/// Returns a reply with IMP_LIMIT. `octets` are the bytes of the request that have arrived. Returns
+/// `None` unless they contain the whole header of a request with a reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request =
@@ -40,7 +40,8 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// The highest GIOP version, because the peer's version may be higher than the ORB supports.
+/// MessageError of the highest GIOP version that the ORB supports, because the peer's version may
+/// be higher still.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

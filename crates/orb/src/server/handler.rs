@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::message::{Message, RequestMemory};
 use crate::orb_context::OrbContext;
 
-/// Several threads may call the methods at the same time.
+/// The object adapter, as lanes call it. Several threads may call the methods at the same time.
 pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     fn context(&self) -> &OrbContext;
 

@@ -61,7 +61,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Evicts the first candidate whose rank has not changed since the search, that has no unread
-    /// input, and that no thread uses. Removes the candidates before it.
+    /// input, and that no thread uses. Removes it and the candidates before it from the list.
+    /// Returns false if there is none.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -110,8 +111,8 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// `evicted` is true if the close makes room for a new connection. Returns false if a thread
-    /// uses the connection, or if it is retired.
+    /// Closes a connection that no thread uses. `evicted` is true if the close makes room for a new
+    /// connection. Returns false if a thread uses the connection, or if it is retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
         // The state changes before the removal from the slab: a thread that does not find the

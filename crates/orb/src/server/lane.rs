@@ -1,6 +1,7 @@
 //! A lane: listeners, connections, and the threads that serve them.
 //!
-//! Invariant: a thread that serves a connection never waits for the peer of another connection.
+//! Invariant: to read and answer the requests of one connection, a thread never waits for the peer
+//! of another connection.
 
 use std::any::Any;
 use std::io;
@@ -51,8 +52,8 @@ pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
 const MAX_BACKLOG: usize = 4096;
 
-/// Includes room to write only while the connection is congested, because a Unix socket reports
-/// room each time the peer reads.
+/// Returns the events for which the lane watches a connection. Room to write is one of them only
+/// while the connection is congested, because a Unix socket reports room each time the peer reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
@@ -171,15 +172,16 @@ impl<S: Architecture<S>> Lane<S> {
         lane.downcast().ok()
     }
 
-    /// Leaves out the endpoints of tasks. A configured port 0 is replaced by the port that the
-    /// kernel chose.
+    /// Returns the endpoints at which the lane listens, without those of single tasks. A configured
+    /// port 0 is replaced by the port that the kernel chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let of_tasks = self.role.as_ref().map_or(0, |role| role.task_listeners);
         self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
     }
 
-    /// Returns the properties that no POA has claimed before. A claim holds for the life of the lane unless it is
-    /// withdrawn, because all POAs of a lane share its sockets.
+    /// Claims the properties for a POA, and returns those that no POA has claimed before. A claim
+    /// holds for the life of the lane unless it is withdrawn, because all POAs of a lane share its
+    /// sockets.
     ///
     /// Fails if another POA has claimed different properties of one of the protocols.
     #[cold]
@@ -228,8 +230,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Handles one event or task. If there is none, waits for an event for at most `timeout`;
-    /// `None` means no limit.
+    /// Handles at most one event or task. If there is none, waits for an event for at most
+    /// `timeout`; `None` means no limit.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -390,8 +392,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns `None` if the request is deferred, or if it must not run because CloseConnection
-    /// tells the peer that it did not run.
+    /// Begins a request that has waited. Returns `None` if the request is deferred, or if it must
+    /// not run because CloseConnection tells the peer that it did not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
@@ -408,7 +410,7 @@ impl<S: Architecture<S>> Lane<S> {
         admission::may_still_run(lives, closing).then_some(StartedRequest { guard, connection, message, waited })
     }
 
-    /// `stamp` identifies the ORB.
+    /// Returns what threads of the lane record in their context. `stamp` identifies the ORB.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
             Some(role) => LaneIdentity {
@@ -486,9 +488,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// The message is in `detached` or, if this is `None`, in the buffer of `worker`. `more` is
-    /// true if the next message may have arrived. Returns true if the calling thread must read the
-    /// next message.
+    /// Runs a message, or passes it to the thread that the architecture chooses. The message is in
+    /// `detached` or, if this is `None`, in the buffer of `worker`. `more` is true if the next
+    /// message may have arrived. Returns true if the calling thread must read the next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -669,7 +671,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Wakes one thread, and each thread that ends wakes the next. Returns threads that the caller must join.
+    /// Stops the lane: wakes one thread, and each thread that ends wakes the next. Returns threads
+    /// that the caller must join.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -731,7 +734,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.poll_draining(context, connection.handle);
     }
 
-    /// True if running requests use memory of the lane's budget, or have released some since the
+    /// Returns true if running requests use memory of their budget, or have used some since the
     /// last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
@@ -787,7 +790,7 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
-        // A connection with a thread of its own is not in epoll. If `add` fails, the connection has ended.
+        // A connection with a thread of its own is not in epoll.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }

@@ -22,8 +22,8 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// Puts the connection on the ready list for the input that remains. Wakes an idle thread,
-    /// unless the lane has one thread.
+    /// Puts the connection on the ready list for the input that remains, unless it is there
+    /// already. Then wakes an idle thread if the lane has several threads.
     #[cold]
     pub(super) fn list_rest(&self, connection: &Connection) {
         if !connection.begin_listing(ReadCause::Buffered) {
@@ -36,7 +36,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// If the connection is on the list, adds `cause` to its listing.
+    /// Puts the connection on the ready list. If it is there already, only adds `cause` to its
+    /// listing.
     #[cold]
     pub(super) fn list_connection(&self, connection: &Connection, cause: ReadCause) {
         if connection.begin_listing(cause) {
@@ -44,7 +45,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// A retired connection is added even if it is on the list, because a thread must continue its drain.
+    /// Puts the connection on the ready list. A retired connection is added even if it is on the
+    /// list, because a thread must continue its drain.
     #[cold]
     pub(super) fn list_handle(&self, handle: (u32, u32), cause: ReadCause) {
         match self.connections.get(handle.0, handle.1) {

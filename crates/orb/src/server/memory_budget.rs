@@ -1,8 +1,9 @@
 //! The memory accounting of a lane: one budget for incomplete messages and unread replies, and one
 //! for running requests.
 //!
-//! If connections exceed the first budget, the lane closes some of them. A request that exceeds the
-//! second budget is refused, because closing its connection would not free the memory.
+//! If connections exceed the first budget, the lane closes some of them. A request for which
+//! neither the second budget nor its reserve has room is refused, because closing its connection
+//! would not free the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -181,7 +182,8 @@ impl MemoryUse {
         self.set_unread(bytes);
     }
 
-    /// The connection's unread replies delay no requests until its output changes.
+    /// Stops counting the connection's unread replies as a reason to delay requests, until its
+    /// output changes.
     #[cfg(feature = "replies-first")]
     pub(crate) fn exempt_unread(&self) {
         self.set_unread(0);
@@ -193,7 +195,8 @@ impl MemoryUse {
         self.set(budget, &self.unread, bytes.min(budget.limit() / 4));
     }
 
-    /// Returns the earlier value. After [`write_off`](Self::write_off), the new value is 0.
+    /// Sets the bytes of one part, and returns the earlier value. After
+    /// [`write_off`](Self::write_off), the new value is 0.
     fn set(&self, budget: &ByteBudget, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
@@ -217,8 +220,9 @@ impl MemoryUse {
         }
     }
 
-    /// Stops counting the connection's memory. Returns the number of bytes that were counted;
-    /// `None` if it was 0, or if another call has written the memory off.
+    /// Sets the connection's counted memory to 0 and, if it was not 0, counts nothing of it from
+    /// now on. Returns the number of bytes that were counted; `None` if it was 0, or if another
+    /// call has written the memory off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let total = &self.memory_budget.total;
         let take = || {

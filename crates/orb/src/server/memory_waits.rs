@@ -1,8 +1,8 @@
 //! Requests that wait while unread replies fill much of a lane's memory.
 //!
-//! While unread replies use more than half of the memory, requests for operations with large
-//! replies wait, and their connections are not read. The lane remembers the operations whose large
-//! replies a transport did not accept as a whole (`large_replies.rs`).
+//! While unread replies use more than half of the memory, requests of up to 4 KiB for operations
+//! with large replies wait, and their connections are not read. The lane remembers the operations
+//! whose large replies a transport did not accept as a whole (`large_replies.rs`).
 //!
 //! A connection counts with at most an eighth of the lane's memory, and not at all after its peer
 //! has read nothing for a tenth of the write time-out.
@@ -67,7 +67,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// True while unread replies hold so much memory that requests with large replies wait.
+    /// Returns true while unread replies hold so much memory that requests with large replies wait.
     pub(super) fn lacks_memory(&self) -> bool {
         cfg!(feature = "reply-memory-waits") && self.ready.has_begun() && self.memory_budget.unread().is_exceeded()
     }
@@ -200,8 +200,8 @@ impl<S: Architecture<S>> Lane<S> {
         refused
     }
 
-    /// Ends the wait of one connection if the lane has memory for a large reply, or of all
-    /// connections if no reply is begun.
+    /// If the lane has memory for a large reply, ends the wait of one connection or, if no reply is
+    /// begun, of all connections.
     pub(super) fn resume_deferred(&self, context: &OrbContext) {
         while !self.memory_waits.is_empty() && !self.lacks_memory() {
             let Some(handle) = self.memory_waits.take(None) else { return };

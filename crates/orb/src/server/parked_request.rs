@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-/// Beyond this number, requests are refused with TRANSIENT 1.
+/// Maximum number of requests in one list of parked requests, or in the queue of the main thread.
+/// Further requests are refused with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
-/// Without this maximum, a peer could fill the memory of a server whose POA managers hold requests.
+/// Maximum size in bytes of these requests together. Without it, a peer could fill the memory of a
+/// server whose POA managers hold requests.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

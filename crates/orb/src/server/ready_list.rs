@@ -35,7 +35,8 @@ impl LaneTask {
         !matches!(self, LaneTask::Read(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory)
     }
 
-    /// 0 for a buffered request, which the list counts separately.
+    /// Returns the size in bytes of a request, which counts in `handed_over_bytes`. 0 for other
+    /// tasks, and for a buffered request, which the list counts separately.
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),
@@ -124,7 +125,8 @@ impl ReadyList {
         self.push_if(work, |_| true);
     }
 
-    /// Returns false if too many tasks or bytes are on the list, or if the lane has stopped.
+    /// Adds a request of another lane. Returns false if too many tasks or bytes are on the list, or
+    /// if the lane has stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
@@ -144,7 +146,7 @@ impl ReadyList {
         refused.is_none()
     }
 
-    /// Adds the request before the first buffered request with a lower priority.
+    /// Adds the request before the first buffered request with a lower priority, or at the end.
     pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
         self.update(|list| {
             let is_less =

@@ -37,8 +37,9 @@ enum Polled {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Polls the connection of the thread's last event first, if the spin policy permits it. Returns `None` if polling
-    /// found a message, which has been run or passed on.
+    /// Waits for an event. First polls the connection of the thread's last event, if the spin
+    /// policy permits it. Returns `None` if polling found a message, which has been run or passed
+    /// on.
     #[inline(never)]
     pub(super) fn wait_spinning<H: RequestHandler>(
         &self,
@@ -65,7 +66,8 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(self.next_event(None)?.map(|event| note_connection(worker, event)))
     }
 
-    /// Polls the connection and the lane's events. Leaves a message in `detached` or in the buffer of `worker`.
+    /// Polls the lane's events and, if the lane has several threads, the connection. Leaves a
+    /// message in `detached` or in the buffer of `worker`.
     fn poll<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -115,7 +117,8 @@ impl<S: Architecture<S>> Lane<S> {
         polled
     }
 
-    /// When epoll starts to report, it also reports input that has arrived before.
+    /// Starts or stops epoll's reports of the connection's input. After the start, epoll also
+    /// reports input that has arrived before.
     fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness() else { return };
         // The lock keeps the flag for congestion from changing.

@@ -21,8 +21,9 @@ pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane.strategy.start(&mut ThreadStarter { lane, handler, threads })
 }
 
-/// If the kernel refuses the cores or the scheduling, the thread runs in the ordinary class, and an event reports the
-/// refusal. Threads of the builder's pools inherit the scheduling of their starter.
+/// Starts a thread of the lane. If the kernel refuses the cores or the scheduling, the thread runs
+/// in the ordinary class, and an event reports the refusal. Threads of the builder's pools inherit
+/// the scheduling of their starter.
 pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,

@@ -27,7 +27,8 @@ const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// A connection with an incomplete message has a buffer of its own.
+    /// Receives the input of connections. A connection with an incomplete message has a buffer of
+    /// its own.
     pub(crate) buffer: ReceiveBuffer,
     /// True if the thread's previous step ran a task of the ready list.
     pub(crate) ran_listed_task: bool,
@@ -164,8 +165,8 @@ impl Worker {
         }
     }
 
-    /// `Break` has a message, the end of the input or a fault; `Continue` has the number of bytes
-    /// that the first message needs.
+    /// Looks for a complete message in the received bytes. `Break` has a message, the end of the
+    /// input or a fault; `Continue` has the number of bytes that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -219,10 +220,10 @@ impl Worker {
         }
     }
 
-    /// Separates a message from the bytes behind it (`surplus`). A small message is copied to the
-    /// worker's buffer, and the connection keeps the buffer. A large message keeps the buffer, and
-    /// the bytes behind it are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
-    /// allocated for the copy.
+    /// Separates a message from the bytes behind it. `surplus` is true if there are any. A small
+    /// message is copied to the worker's buffer, and the connection keeps the buffer. A large
+    /// message keeps the buffer, and the bytes behind it are copied. Returns
+    /// [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -377,7 +378,8 @@ impl Worker {
         self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
-    /// Returns false if the connection must be retired.
+    /// Passes the message [in place](ReadResult::InPlace) to the handler. Returns false if the
+    /// connection must be retired.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -404,8 +406,8 @@ impl Worker {
         goes_on
     }
 
-    /// `waited` is the time since the message was read. Returns false if the connection must be
-    /// retired.
+    /// Passes a message to the handler. `waited` is the time since the message was read. Returns
+    /// false if the connection must be retired.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -440,7 +442,7 @@ impl Worker {
     }
 
     /// Passes the large message [in place](ReadResult::InPlace) to the handler. The worker keeps
-    /// its buffer unless a servant keeps octets of the message.
+    /// its buffer unless it is too large, or a servant keeps octets of the message.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]
@@ -460,7 +462,8 @@ impl Worker {
 
     /// Passes a large message to the handler. A servant may keep octets of the message without a
     /// copy. The first result is false if the connection must be retired. The second is the
-    /// message's buffer, unless octets are kept or the buffer is too large.
+    /// message's buffer; `None` if octets are kept, if the buffer is too large, or if the message
+    /// was assembled from fragments.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]

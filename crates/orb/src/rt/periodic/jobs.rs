@@ -58,7 +58,7 @@ pub struct PeriodicOverrun {
 
 /// The statistics of a periodic task since its start.
 ///
-/// Each release is counted in `started` or in `skipped`.
+/// No release is counted both in `started` and in `skipped`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicTaskStatistics {
@@ -90,7 +90,7 @@ pub(super) trait TaskClock {
     fn wait_until(&self, at: u64) -> bool;
 }
 
-/// The times of a task's jobs in nanoseconds.
+/// The times of a task's jobs in nanoseconds, and the maximum number of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JobPlan {
     pub(super) first_release_at: u64,

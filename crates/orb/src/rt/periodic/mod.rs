@@ -104,7 +104,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the time from the start of the thread to the first release. Default: zero.
+    /// Sets the time to the first release. It begins when the task's thread has connected to the
+    /// object, or has failed to connect. Default: zero.
     pub fn start_delay(mut self, delay: Duration) -> Self {
         self.start_delay = delay;
         self
@@ -149,9 +150,9 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// If `is_private` is true, which is the default, the task's calls have connections of their own
-    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If it is false, the
-    /// policies of the reference, of the thread and of the ORB decide.
+    /// Sets whether the task's calls have connections of their own
+    /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If
+    /// not, the policies of the reference, of the thread and of the ORB decide. Default: true.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -166,7 +167,8 @@ impl PeriodicTaskBuilder {
     /// # Errors
     /// BAD_PARAM for a period of zero, a stack that is too small, and a core or priority that does
     /// not exist; NO_PERMISSION if the kernel refuses the scheduling; NO_RESOURCES if the process
-    /// has no descriptor or thread left.
+    /// has no descriptor or thread left, or the kernel has no processor time left for a
+    /// reservation.
     pub fn start<R, F>(mut self, target: &R, mut job: F) -> Result<PeriodicTask, SystemException>
     where
         R: Reference + Send + 'static,
@@ -251,7 +253,8 @@ impl TaskClock for SharedTask {
         Monotonic::now().as_nanos()
     }
 
-    /// The kernel gets the absolute time, so a preemption before the wait does not make it longer.
+    /// Waits until the time `at`. The kernel gets this absolute time, so a preemption before the
+    /// wait does not make it longer.
     fn wait_until(&self, at: u64) -> bool {
         let at = Monotonic::from_nanos(at);
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());

@@ -23,7 +23,8 @@ pub(crate) struct CloseTerms {
     pub(crate) write_timeout: Duration,
 }
 
-/// A request that runs on a retired connection. The connection cannot end while the value exists.
+/// A request that runs on a retired connection. If the peer has closed only its side, and the
+/// stream stays open, the drain waits until the value is dropped.
 #[derive(Debug)]
 #[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
@@ -91,8 +92,8 @@ impl Connection {
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// Frees the connection's place in `max_connections`, unless a request keeps its descriptor
-    /// open.
+    /// Frees the connection's place in `max_connections`, unless a request or a sending thread
+    /// keeps its descriptor open.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {
         if self.waits_only_for_peer() {
@@ -112,7 +113,8 @@ impl Connection {
         self.queue_last_message_and_discard(last_message, 0, now, time);
     }
 
-    /// The drain may discard `rest` bytes of input more than
+    /// Queues the last message as [`queue_last_message`](Self::queue_last_message) does. The drain
+    /// may discard `rest` bytes of input more than
     /// [`MAX_DISCARDED`](super::graceful_close::MAX_DISCARDED), unless `rest` exceeds
     /// [`MAX_MESSAGE_REST`](super::graceful_close::MAX_MESSAGE_REST).
     #[cold]

@@ -8,8 +8,8 @@ use corelane_sys::clock::Monotonic;
 /// Maximum number of bytes of input that a close discards, in addition to the rest of a message.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum size in bytes of the rest of a peer's message that a close discards. The peer may read
-/// nothing before it has sent the message.
+/// Maximum size in bytes of the rest of a peer's message that a close discards. The peer perhaps
+/// reads nothing before it has sent the message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,9 @@ pub(crate) enum RetiredStage {
     Closed,
 }
 
-/// `answers` is true if the peer may read and requests must be answered. `finished` is true if the last message has
-/// been queued, `closed` if the stream is shut down.
+/// Returns the stage of a retired connection. `answers` is true if the peer may read and requests
+/// must be answered. `finished` is true if the last message has been queued, `closed` if the stream
+/// is shut down.
 #[must_use]
 pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
@@ -76,7 +77,8 @@ impl GracefulClose {
         }
     }
 
-    /// The deadline is `time` after `now`, and moves to `time` after each read by the peer.
+    /// Begins a close whose deadline is `time` after `now`, and moves to `time` after each read by
+    /// the peer.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
@@ -120,7 +122,7 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // The peer may block in sending, and may not read before its sending ends.
+            // The peer may block in sending, and perhaps reads nothing before its sending ends.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {

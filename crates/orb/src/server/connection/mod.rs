@@ -68,10 +68,11 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// True while epoll reports room to write on the connection.
+    /// True while epoll reports room to write on the connection. Always false without the feature
+    /// `replies-first`.
     waits_for_room: AtomicBool,
     bound_band: AtomicU32,
-    /// Negative before the first priority is set.
+    /// CORBA priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
     request_bounds: RequestBounds,
     pub(crate) origin: ConnectionOrigin,
@@ -210,7 +211,8 @@ impl Connection {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Returns false if an earlier report has not been handled.
+    /// Notes that the stream has reported readiness. Returns false if an earlier report has not
+    /// been handled.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
@@ -253,8 +255,8 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if an idle close has begun, or if the connection is retired and no thread uses
-    /// it.
+    /// Begins the close of an idle connection. Returns false if such a close has begun before, or
+    /// if the connection is retired and no thread uses it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
@@ -296,7 +298,8 @@ impl Connection {
         }
     }
 
-    /// While `work` runs, no other thread sends on the connection or changes the flag for congestion.
+    /// Calls `work` while no other thread can send on the connection or change the flag for
+    /// congestion.
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())

@@ -17,7 +17,8 @@ use super::state::Flag;
 use crate::clock;
 use crate::server::message::Message;
 
-/// Between two system calls of this size, the kernel can send more urgent replies on other connections.
+/// Maximum size in bytes of a system call that sends part of a message. Between two such calls, the
+/// kernel can send more urgent replies on other connections.
 const SLICE: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -66,9 +67,10 @@ impl OutputLock {
 #[derive(Debug)]
 pub(super) struct WriteState {
     pub(super) queue: SendQueue,
-    /// The time at which the peer last read, or at which the first bytes of the queue were queued.
+    /// The time at which the peer last read, or at which bytes were added to an empty queue,
+    /// whichever is later.
     pub(super) progress_at: Monotonic,
-    /// Requests that must not begin before the queue is empty.
+    /// Requests that must not begin before the queue is empty and no wait for memory is left.
     pub(super) deferred: Vec<UnsentRequest>,
     pub(super) closing: Option<GracefulClose>,
     #[cfg(feature = "replies-first")]
@@ -105,8 +107,8 @@ pub(crate) enum SendError {
 }
 
 impl Connection {
-    /// Sends a message. If the transport has no room, blocks as `wait` permits, or queues the
-    /// remaining bytes.
+    /// Sends a message, after the bytes that are queued. If the transport has no room, blocks as
+    /// `wait` permits, or queues the remaining bytes.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -294,8 +296,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the time since the peer last read; 0 if no reply waits, if another thread is
-    /// sending, or if the graceful close has begun.
+    /// Returns the time since [`progress_at`](WriteState::progress_at); 0 if no reply waits, if
+    /// another thread is sending, or if the graceful close has begun.
     pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
         let waits = |writing: &mut WriteState| {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();

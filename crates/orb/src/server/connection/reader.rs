@@ -16,8 +16,9 @@ pub(crate) struct ReadState {
     pub(crate) framer: Framer,
     /// `None` while the reading thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that epoll will report new input. A read that does
-    /// not fill the buffer counts as taking all input.
+    /// True if the last read took all input and none has been reported since, so that epoll will
+    /// report new input. A read that does not fill the buffer counts as taking all input, unless
+    /// the peer has hung up.
     pub(crate) is_drained: bool,
     pub(crate) is_over: bool,
 }
@@ -28,9 +29,10 @@ impl Connection {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the
-    /// number and the size in bytes of the oldest message whose fragments are incomplete. `held` is
-    /// the memory in bytes that all incomplete messages use.
+    /// Records the incomplete messages of the connection. `message` is the number of bytes that
+    /// have arrived of the current message. `oldest` is the number and the size in bytes of the
+    /// oldest message whose fragments are incomplete. `held` is the memory in bytes that all
+    /// incomplete messages use.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The table shows the state after each transition.
+/// The state of a connection. The table shows the state after each transition; where it shows none,
+/// the transition fails.
 ///
 /// | from | `BeginIdleClose` | `CancelIdleClose` | `ShutDown` | `Vacate` |
 /// |---|---|---|---|---|
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Draining` | | | `Closed` | |
 /// | `Closed` | | | | |
 ///
-/// A connection that is retired while threads use it keeps its state until the last thread leaves it (`Vacate`).
+/// Retiring a connection does not change its state. `Vacate` follows when the last thread has left
+/// the connection, unless it ends at once because it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open = 0,
@@ -69,9 +71,10 @@ const IDLE: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// Written under the output lock.
+    /// Replies wait for the peer, or a request waits for memory. Written under the output lock.
     Congested = 1 << 3,
-    /// A thread must read the stream to its end, even if a read does not fill the buffer.
+    /// The stream has failed or ended. A thread must read it to its end, even if a read does not
+    /// fill the buffer.
     HungUp = 1 << 4,
     PeerHalfClosed = 1 << 5,
     /// A request was handed to a thread of another lane, which sends the reply.

@@ -29,8 +29,8 @@ pub(crate) struct WaitingRequest {
 }
 
 impl Connection {
-    /// True if the connection is congested, too many of its requests wait, or its share of the
-    /// lane's queue is full.
+    /// Returns true if the connection is congested, too many of its requests wait, or its share of
+    /// the lane's queue is full.
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);

@@ -30,8 +30,8 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// Time for which the overload thread sleeps, so that a thread of a lower lane can mark itself
-/// idle.
+/// Maximum time for which the overload thread sleeps after a failed borrowing, so that a thread of
+/// a lower lane can mark itself idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -118,8 +118,9 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// The calling thread has marked itself idle. Notifies the overload threads of the lanes that
-    /// may borrow it and have no idle thread, and with `own` the overload thread of this lane.
+    /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
+    /// the lanes that may borrow it and have no idle thread, and with `own` the overload thread of
+    /// this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -161,7 +162,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Returns the dynamic threads.
+    /// Wakes the overload thread and the threads that wait for a loan. Returns the dynamic threads.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         self.wake.notify();
         for lendable in &*self.lendable_threads.lock() {
@@ -198,7 +199,8 @@ impl<S: HasOverloadThread> Lane<S> {
         self.strategy.overload_thread()
     }
 
-    /// Serves the lane until it stops. A dynamic thread ends after `idle_thread_timeout` without work.
+    /// Serves the lane until it stops or a wait fails. A dynamic thread ends after
+    /// `idle_thread_timeout` without work.
     fn run_pool_thread<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>, dynamic: bool) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let lendable = match EventFd::new() {
@@ -238,7 +240,8 @@ impl<S: HasOverloadThread> Lane<S> {
         self.wake();
     }
 
-    /// Returns false if the thread is dynamic and has waited for `idle_thread_timeout` without work.
+    /// Handles the next event, task or loan. Returns false if a dynamic thread has found no work
+    /// and must end.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -463,8 +466,8 @@ impl<S: HasOverloadThread> Lane<S> {
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Returns false if `lower` has no idle thread. Returns true without borrowing if the ready list of the calling
-    /// lane has no request.
+    /// Lends a request of this lane to an idle thread of `lower`. Returns false if `lower` has
+    /// none, and true without a loan if the ready list of this lane has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();

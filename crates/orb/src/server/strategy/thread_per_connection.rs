@@ -1,4 +1,5 @@
-//! The thread-per-connection architecture: each connection has a thread, until it moves to the lane's shared threads.
+//! The thread-per-connection architecture: each connection, up to a maximum number, has a thread
+//! until it moves to the lane's shared threads.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -20,7 +21,7 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
-/// The shared threads accept connections, and serve the connections that have no thread.
+/// Number of shared threads, which accept connections and serve those that have no thread.
 const SHARED_THREADS: usize = 4;
 
 #[derive(Debug)]

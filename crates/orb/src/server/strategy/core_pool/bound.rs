@@ -153,8 +153,9 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Waits for the next message and runs it. Returns without a message after the check interval,
-    /// or if another thread has changed the duty of this thread.
+    /// Waits for the next message, and runs it or passes it on. Returns without a message after the
+    /// check interval, if the connection has ended, or if another thread has changed the duty of
+    /// this thread.
     fn serve_next(self: &Rc<Self>, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
         let BoundConnection { lane, handler, connection, key } = &**self;
         let context = handler.context();

@@ -78,8 +78,8 @@ impl JobRing {
         self.next - self.records.len() as u64
     }
 
-    /// Appends up to `most` records from the number `from` on. Returns the number after the last
-    /// appended record.
+    /// Appends up to `most` records, from the number `from` on or, if this record has been
+    /// replaced, from the oldest one on. Returns the number after the last appended record.
     fn copy(&self, from: u64, most: usize, jobs: &mut Vec<CoreJob>) -> u64 {
         let from = from.clamp(self.oldest(), self.next);
         let most = u64::try_from(most).unwrap_or(u64::MAX);

@@ -2,8 +2,9 @@
 //! serve the connections of tasks.
 //!
 //! A thread of the lane that reads the first message of a task passes the message and its
-//! connection to a sleeping thread of the task's core. This thread takes the task's core and
-//! priority, and reads the connection until the task ends or replies wait for the peer.
+//! connection to a thread for tasks: one that sleeps, of the task's core if possible, or a new one.
+//! This thread takes the task's core and priority, and reads the connection until it ends or must
+//! return to the lane.
 //!
 //! A request of a task is a *job*: the rate, the budget and the measurement of its task apply to
 //! it, and to no other message.
@@ -492,7 +493,7 @@ impl SharedPool {
     }
 
     /// Waits at the mailbox of the calling thread for the turn of a request. A change of the rate
-    /// moves the turn, and the end of the task ends the wait.
+    /// moves the turn. The end of the task or of the lane ends the wait.
     #[cold]
     fn wait_for_turn<S: Architecture<S>>(&self, lane: &Lane<S>, mailbox: &Arc<Mailbox>, wait: RateWait) {
         while let Some(turn) = wait.turn(mailbox) {

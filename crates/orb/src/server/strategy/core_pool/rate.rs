@@ -141,8 +141,8 @@ impl TaskRate {
     }
 }
 
-/// Gives tasks the rates of their bindings. A task that is demoted, or has no rate for a time, keeps
-/// the arrival time of its last request. The rates of other tasks end.
+/// Gives tasks the rates of their bindings. A task that is demoted, or has no rate for a time,
+/// keeps the time from which its next distance counts. The rates of other tasks end.
 pub(super) fn update(rates: &mut BTreeMap<u64, Arc<TaskRate>>, tasks: &[TaskBinding], demoted: &[u64]) {
     let mut before = std::mem::take(rates);
     let bounds = |rules: &TaskRules| rules.min_distance.map(|distance| (distance, rules.jitter));

@@ -175,8 +175,8 @@ impl Roster {
     }
 
     /// Returns a sleeping thread of a core. If none sleeps there, returns a thread of the core with
-    /// the most sleeping threads, so that no core loses its last thread without need. `None` if no
-    /// thread sleeps.
+    /// the most sleeping threads, so that no core loses its last sleeping thread without need.
+    /// `None` if no thread sleeps.
     fn sleeper_for(&self, core: usize) -> Option<ThreadNumber> {
         let sleeping = || self.threads.iter().enumerate().filter(|(_, entry)| entry.place == Place::Sleeping);
         let own = sleeping().find(|(_, entry)| entry.home == core);

@@ -115,7 +115,7 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.connection_share()
     }
 
-    /// Inlining would lengthen the code that lanes of other architectures run.
+    // Inlining would lengthen the code that lanes of other architectures run.
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
@@ -140,7 +140,8 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.requeue(waiting, message);
     }
 
-    /// The reading thread of the lane continues to fill the queue.
+    /// Runs queued requests until the wait is over. The reading thread of the lane continues to
+    /// fill the queue.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

@@ -66,9 +66,10 @@ impl RequestQueue {
         admission::fair_share(self.max_requests)
     }
 
-    /// If the queue is full, removes the last messages of the connection with the largest share to `displaced`,
-    /// provided that `connection` has a smaller share. The caller must reject the messages in `displaced`, and the
-    /// message that is returned as an error.
+    /// Queues a message of `connection`. If the queue has no room, removes the last messages of the
+    /// connection with the largest share to `displaced`, provided that `connection` has a smaller
+    /// share. The caller must reject the messages in `displaced`, and the message that is returned
+    /// as an error.
     pub(crate) fn push(
         &self,
         connection: &Arc<Connection>,
@@ -100,7 +101,7 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// The maximums do not apply to a message that was taken from the queue before.
+    /// Queues a message that was taken from the queue before. The maximums do not apply to it.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
@@ -110,14 +111,14 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// A thread may wait for the descriptor between its calls of [`add_listener`](Self::add_listener) and
-    /// [`remove_listener`](Self::remove_listener).
+    /// Returns the descriptor for which a thread may wait between its calls of
+    /// [`add_listener`](Self::add_listener) and [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
-    /// The descriptor need not report messages that were queued before. [`try_pop`](Self::try_pop) returns such
-    /// messages.
+    /// Makes [`readiness`](Self::readiness) report messages that are queued from now on. It need
+    /// not report earlier ones, which [`try_pop`](Self::try_pop) returns.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
@@ -133,8 +134,9 @@ impl RequestQueue {
         }
     }
 
-    /// Makes [`readiness`](Self::readiness) readable if more messages are in the queue, so that other listeners take
-    /// them.
+    /// Takes the next message; `None` if there is none, or after [`stop`](Self::stop). If more
+    /// messages are in the queue, makes [`readiness`](Self::readiness) readable, so that other
+    /// listeners take them.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
         self.readiness.drain();
@@ -148,7 +150,7 @@ impl RequestQueue {
         next
     }
 
-    /// Returns `None` after [`stop`](Self::stop).
+    /// Waits for a message and takes it. Returns `None` after [`stop`](Self::stop).
     pub(crate) fn pop(&self) -> Option<QueuedRequest> {
         let mut state = self.state.lock();
         loop {
