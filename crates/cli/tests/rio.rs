@@ -105,7 +105,9 @@ const OTHER_USER: u32 = 65_534;
 fn start_as_other_user(text: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "a_process_of_another_user", "--ignored", "--nocapture"]);
-    text.iter().for_each(|text| drop(command.env("CORELANE_REPORT", text)));
+    if let Some(text) = text {
+        command.env("CORELANE_REPORT", text);
+    }
     command.env("CORELANE_OTHER_USER", "1").uid(OTHER_USER).gid(OTHER_USER);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|error| panic!("user {OTHER_USER} must be able to start this test: {error}"));
