@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::{IoClass, ObjectRef, Orb, SystemException};
+use corelane_net::{Endpoint, IoProperties, Tcp, Transport, Wait};
 use corelane_rio::status::read_reports;
 use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::socket::RawPacketSender;
-use corelane_sys::thread;
+use corelane_sys::interface::Offload;
+use corelane_sys::socket::{self, RawPacketSender};
+use corelane_sys::{interface, poll, thread};
 use corelane_tests::real_time::call_who;
 use corelane_wire::Encoder;
 
@@ -242,4 +244,55 @@ fn connected_port() -> u16 {
     let port = ports.next().unwrap();
     assert_eq!(ports.next(), None, "{list}");
     u16::from_str_radix(&port, 16).unwrap()
+}
+
+/// Returns how often the kernel has merged or dropped received packets for lack of room in a buffer.
+fn prunes() -> u64 {
+    ["PruneCalled", "RcvPruned", "TCPRcvQDrop"].map(tcp_count).iter().sum()
+}
+
+/// The peer sends the bytes of two periods before the first read. Fails if the kernel merges or
+/// drops their packets.
+#[test]
+fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
+    const BYTES: u32 = 60_000;
+    const SENT: usize = 2 * BYTES as usize;
+    if is_refused() {
+        return;
+    }
+    in_two_namespaces(
+        |to_client| {
+            let chosen = RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver);
+            // A buffer that is too small shows that the test can fail.
+            let small = chosen.clone().buffers(131_072, 131_072);
+            let [chosen, small] = [chosen, small].map(|config| {
+                let transport = RioTransport::new(config);
+                let class = IoClass::Guaranteed { bytes: BYTES, period: Duration::from_millis(10) };
+                let io = IoProperties { class, ..IoProperties::default() };
+                let listener = transport.listen_with_io(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
+                let Endpoint::Tcp { port, .. } = listener.local_endpoint() else { panic!("a port") };
+                let before = prunes();
+                to_client.send(Some(port.to_string())).unwrap();
+                wait_until(|| poll::wait_readable(listener.readiness(), Some(Monotonic::now())).unwrap());
+                let server = listener.accept().unwrap();
+                let unread = || socket::unread_bytes(server.readiness().unwrap()).unwrap();
+                wait_until(|| unread() == SENT || prunes() > before);
+                assert!(transport.streams()[0].frames.unwrap().queued > 0);
+                prunes() - before
+            });
+            assert!(chosen == 0 && small > 0, "{chosen} and {small} prunes");
+            to_client.send(None).unwrap();
+        },
+        |port| {
+            // A network card delivers segments with checksums, whereas a link between namespaces
+            // delivers packets of 64 KiB without.
+            ip("link set rio1 gso_max_segs 1");
+            interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
+            let stream = Tcp::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
+            let mut left = SENT;
+            while left > 0 {
+                left -= stream.send(&vec![7; left], Wait::Block).unwrap();
+            }
+        },
+    );
 }
