@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
+use std::time::Duration;
+
+use corelane_net::IoClass;
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
+
+/// Bounds of a chosen receive buffer in bytes.
+const MIN_RECEIVE_BUFFER: u32 = 131_072;
+const MAX_RECEIVE_BUFFER: u32 = 16_777_216;
 
 /// A function that is called after each change of the feature level, while the transport holds no
 /// lock.
@@ -31,8 +38,9 @@ pub struct RioConfig {
     /// connections, and refuses to open connections of a client. Default: 64.
     pub max_connections: u32,
     /// Size of the kernel's receive buffer of a stream's connection in bytes. The system limits it
-    /// (`net.core.rmem_max`). Default: 131,072.
-    pub receive_buffer: u32,
+    /// (`net.core.rmem_max`) unless the process has `CAP_NET_ADMIN`. Default: `None`, which means
+    /// the result of [`receive_buffer_of`](Self::receive_buffer_of).
+    pub receive_buffer: Option<u32>,
     /// Size of the kernel's send buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.wmem_max`). Default: 131,072.
     pub send_buffer: u32,
@@ -63,7 +71,7 @@ impl Default for RioConfig {
             level: FeatureLevel::StreamSteering,
             attach_mode: AttachMode::Any,
             max_connections: 64,
-            receive_buffer: 131_072,
+            receive_buffer: None,
             send_buffer: 131_072,
             max_unsent: 16_384,
             best_effort_pacing: None,
@@ -107,7 +115,7 @@ impl RioConfig {
     /// [send](field@Self::send_buffer) buffers.
     #[must_use]
     pub fn buffers(mut self, receive: u32, send: u32) -> Self {
-        (self.receive_buffer, self.send_buffer) = (receive, send);
+        (self.receive_buffer, self.send_buffer) = (Some(receive), send);
         self
     }
 
@@ -146,9 +154,30 @@ impl RioConfig {
         self
     }
 
-    /// Returns the maximum memory of one stream of the transport.
+    /// Returns the size of the kernel's receive buffer of a connection with this class in bytes.
+    ///
+    /// Without [`receive_buffer`](field@Self::receive_buffer), it is at least 131,072 and at most
+    /// 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room for the
+    /// bytes of two periods, or of the periods within 10 ms and one more, if these are more: peers
+    /// send while the bytes of a period wait for the reader. Each byte counts twice, because the
+    /// kernel charges up to four times the bytes of a frame to a buffer, and doubles the size.
     #[must_use]
-    pub fn memory_bound(&self) -> MemoryBound {
+    pub fn receive_buffer_of(&self, class: IoClass) -> u32 {
+        const DELAY: Duration = Duration::from_millis(10);
+        let chosen = match class {
+            IoClass::Guaranteed { bytes, period } => {
+                let periods = DELAY.as_nanos().div_ceil(period.as_nanos().max(1)).saturating_add(1);
+                let waiting = u128::from(bytes).saturating_mul(periods.max(2));
+                u32::try_from(waiting.saturating_mul(2)).unwrap_or(u32::MAX)
+            }
+            _ => 0,
+        };
+        self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
+    }
+
+    /// Returns the maximum memory of one stream with this class.
+    #[must_use]
+    pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
         let steers = self.level == FeatureLevel::StreamSteering && self.interface.is_some();
         let buffers = StreamBuffers {
             queues: 0,
@@ -156,7 +185,7 @@ impl RioConfig {
             frame_size: 0,
             kernel_thread_queue_frames: if steers { self.thread_queue_frames } else { 0 },
             max_connections: self.max_connections,
-            receive_buffer: self.receive_buffer,
+            receive_buffer: self.receive_buffer_of(class),
             send_buffer: self.send_buffer,
             // The kernel may merge segments, up to the largest IP packet.
             max_packet: 65_535,
@@ -171,5 +200,26 @@ impl std::fmt::Debug for RioConfig {
             .field("interface", &self.interface)
             .field("level", &self.level)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
+        let config = RioConfig::default();
+        let of = |bytes, micros| {
+            config.receive_buffer_of(IoClass::Guaranteed { bytes, period: Duration::from_micros(micros) })
+        };
+        assert_eq!(config.receive_buffer_of(IoClass::Priority), 131_072);
+        assert_eq!(of(1_000, 10_000), 131_072);
+        assert_eq!(of(100_000, 10_000), 2 * 2 * 100_000);
+        assert_eq!(of(100_000, 1_000_000), 2 * 2 * 100_000);
+        // Ten periods within 10 ms.
+        assert_eq!(of(100_000, 1_000), 2 * 11 * 100_000);
+        assert_eq!((of(u32::MAX, 1), of(1, 0)), (16_777_216, 16_777_216));
+        assert_eq!(RioConfig::default().buffers(1, 1).receive_buffer_of(IoClass::Priority), 1);
     }
 }

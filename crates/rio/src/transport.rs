@@ -185,10 +185,10 @@ impl RioTransport {
         limit_text(&self.levels)
     }
 
-    /// Returns the maximum memory of each stream.
+    /// Returns the maximum memory of each stream with this class.
     #[must_use]
-    pub fn memory_bound(&self) -> MemoryBound {
-        self.config.memory_bound()
+    pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
+        self.config.memory_bound(class)
     }
 
     /// Returns the state of each stream.
@@ -210,11 +210,6 @@ impl RioTransport {
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
-    }
-
-    /// Returns `properties` with the configured size for each buffer that has none.
-    fn fixed(&self, properties: &ConnectionProperties) -> ConnectionProperties {
-        fixed(&self.config, properties)
     }
 
     /// The configured level decides, because the level in use may still rise.
@@ -293,11 +288,20 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     text
 }
 
-fn fixed(config: &RioConfig, properties: &ConnectionProperties) -> ConnectionProperties {
+/// Returns `properties` with the size of the class for each buffer that has none.
+fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) -> ConnectionProperties {
     ConnectionProperties {
         send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer)),
-        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer)),
+        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer_of(class))),
         ..*properties
+    }
+}
+
+/// Sets the size of the receive buffer beyond the system's limit, if the process may do so.
+fn force_receive_buffer(fd: BorrowedFd<'_>, properties: &ConnectionProperties) {
+    if let Some(size) = properties.receive_buffer_size.and_then(|size| usize::try_from(size).ok()) {
+        // Without the privilege, the size stays at the system's limit.
+        let _ = socket::force_receive_buffer_size(fd, size);
     }
 }
 
@@ -342,7 +346,8 @@ impl Transport for RioTransport {
         // The slot is taken before the connection is made, so that the server never sees a
         // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
-        slot.adopt(self.tcp.connect_with(endpoint, &self.fixed(properties), deadline)?)
+        let properties = fixed(&self.config, io.class, properties);
+        slot.adopt(self.tcp.connect_with(endpoint, &properties, deadline)?, &properties)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -359,13 +364,17 @@ impl Transport for RioTransport {
                     inner,
                     stream: None,
                     config: self.config.clone(),
+                    properties: listener_properties(ConnectionProperties::default()),
                     rate: Some(rate),
                     port: None,
                 }),
             });
         }
         let stream = self.open_stream(io, true)?;
-        inner.set_properties(&self.fixed(&ConnectionProperties::default()))?;
+        let properties = fixed(&self.config, io.class, &ConnectionProperties::default());
+        inner.set_properties(&properties)?;
+        // Connections inherit the size, from which the kernel derives the scale of their windows.
+        force_receive_buffer(inner.readiness(), &properties);
         if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
             socket::set_incoming_core(inner.readiness(), core)?;
         }
@@ -373,7 +382,8 @@ impl Transport for RioTransport {
             Endpoint::Tcp { port, .. } => Some(stream.steering.add_port(*port)),
             _ => None,
         };
-        Ok(Box::new(RioListener { inner, stream: Some(stream), config: self.config.clone(), rate: None, port }))
+        let (config, properties) = (self.config.clone(), listener_properties(properties));
+        Ok(Box::new(RioListener { inner, stream: Some(stream), config, properties, rate: None, port }))
     }
 
     fn attach_orb(&self) {
@@ -447,9 +457,10 @@ impl ConnectionSlot {
     ///
     /// # Errors
     /// If the kernel refuses an option.
-    fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+    fn adopt(self, inner: Box<dyn Stream>, properties: &ConnectionProperties) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
         if let Some(fd) = inner.readiness() {
+            force_receive_buffer(fd, properties);
             socket::set_priority(fd, STREAM_PRIORITY)?;
             socket::set_max_unsent(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
@@ -478,11 +489,17 @@ fn pace(stream: &dyn Stream, rate: Option<u32>) -> io::Result<()> {
     }
 }
 
+fn listener_properties(properties: ConnectionProperties) -> Mutex<ConnectionProperties> {
+    Mutex::new("properties of a listener", LockScope::Lane, properties)
+}
+
 struct RioListener {
     inner: Box<dyn Listener>,
     /// `None` for best effort.
     stream: Option<Arc<StreamState>>,
     config: RioConfig,
+    /// Of accepted connections, for a listener with a stream.
+    properties: Mutex<ConnectionProperties>,
     /// `SO_MAX_PACING_RATE` of accepted connections in bytes per second, for a listener without a
     /// stream.
     rate: Option<u32>,
@@ -502,7 +519,8 @@ impl Listener for RioListener {
         match &self.stream {
             // The error concerns one connection, not the listener.
             Some(stream) => {
-                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
+                let properties = *self.properties.lock();
+                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner, &properties));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
             None => {
@@ -514,7 +532,13 @@ impl Listener for RioListener {
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
         match &self.stream {
-            Some(_) => self.inner.set_properties(&fixed(&self.config, properties)),
+            Some(stream) => {
+                let properties = fixed(&self.config, stream.io.class, properties);
+                self.inner.set_properties(&properties)?;
+                force_receive_buffer(self.inner.readiness(), &properties);
+                *self.properties.lock() = properties;
+                Ok(())
+            }
             None => self.inner.set_properties(properties),
         }
     }

@@ -278,6 +278,15 @@ pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
 }
 
+/// Sets the size of the kernel's receive buffer in bytes, beyond the system's limit
+/// (`net.core.rmem_max`). The kernel doubles it for its own overhead.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_ADMIN`.
+pub fn force_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, saturate(octets))
+}
+
 /// Returns the size of the kernel's receive buffer in bytes, including the kernel's overhead.
 ///
 /// # Errors

@@ -1,0 +1,298 @@
+//! Real-time I/O under attack and after sudden ends: killed processes, floods of connection
+//! requests, buffers that fill.
+
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane::{IoClass, ObjectRef, Orb, SystemException};
+use corelane_net::{Endpoint, IoProperties, Tcp, Transport, Wait};
+use corelane_rio::status::read_reports;
+use corelane_rio::{RioConfig, RioTransport};
+use corelane_sys::bpf::AttachMode;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::interface::Offload;
+use corelane_sys::socket::{self, RawPacketSender};
+use corelane_sys::{interface, poll, thread};
+use corelane_tests::real_time::call_who;
+use corelane_wire::Encoder;
+
+#[path = "two_namespaces.rs"]
+mod two_namespaces;
+
+use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
+
+fn config() -> RioConfig {
+    RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic)
+}
+
+/// Returns a count of the protocol TCP in the calling thread's network namespace.
+fn tcp_count(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let found = names.split(' ').zip(values.split(' ')).find(|(found, _)| *found == name);
+    found.unwrap_or_else(|| panic!("the kernel has no count {name}")).1.parse().unwrap()
+}
+
+/// Number of processes that [`nothing_of_a_killed_process_stays`] kills:
+/// `CORELANE_KILLS`, by default 5.
+fn kills() -> usize {
+    std::env::var("CORELANE_KILLS").map_or(5, |text| text.parse().expect("CORELANE_KILLS is a number"))
+}
+
+fn call_with_octets(object: &ObjectRef) -> Result<(), SystemException> {
+    static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
+    let write = |encoder: &mut Encoder<'_>| {
+        encoder.write_raw(&[7; 8_000]);
+        Ok(())
+    };
+    object.invoke(&OPERATION, &write).map(drop)
+}
+
+/// Fails if a killed process leaves a program, a kernel thread, a socket or a setting.
+#[test]
+fn nothing_of_a_killed_process_stays() {
+    if is_refused() {
+        return;
+    }
+    let sees_kernel_threads = thread::find_kernel_thread("kthreadd").unwrap().is_some();
+    if !sees_kernel_threads {
+        println!("the process does not see the kernel's threads, so their end is not tested");
+    }
+    let (to_server, ended) = channel::<u32>();
+    in_two_namespaces(
+        move |to_client| {
+            let settings = || ip("-details link show dev rio0");
+            let before = settings();
+            assert!(!has_xdp());
+            for cycle in 0..kills() {
+                let mut holder = Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "a_process_that_serves_a_lane", "--ignored", "--nocapture"])
+                    .env("CORELANE_SERVE", "rio0")
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+                let mut after = |name: &str| {
+                    let line = lines.find_map(|line| line.split_once(name).map(|(_, rest)| rest.to_owned()));
+                    line.unwrap_or_else(|| panic!("cycle {cycle}: the process ended before {name}"))
+                };
+                to_client.send(Some(after("reference "))).unwrap();
+                let kernel_threads = [after("thread "), after("thread ")];
+                after("loaded");
+                assert!(has_xdp());
+                for name in &kernel_threads {
+                    let found = thread::find_kernel_thread(name).unwrap();
+                    assert_eq!(found.is_some(), sees_kernel_threads, "cycle {cycle}: {name}");
+                }
+                assert!(read_reports().unwrap().reports.iter().any(|report| report.process == Some(holder.id())));
+                // `kill` sends SIGKILL.
+                holder.kill().unwrap();
+                holder.wait().unwrap();
+                wait_until(|| !has_xdp());
+                for name in &kernel_threads {
+                    wait_until(|| thread::find_kernel_thread(name).unwrap().is_none());
+                }
+                assert_eq!(settings(), before, "cycle {cycle}");
+                assert!(read_reports().unwrap().reports.is_empty(), "cycle {cycle}");
+                assert!(ended.recv_timeout(Duration::from_secs(60)).unwrap() > 0, "cycle {cycle}: no load");
+            }
+            println!("{} processes were killed", kills());
+            to_client.send(None).unwrap();
+        },
+        move |reference| {
+            let client = Orb::new().unwrap();
+            let object = client.string_to_object(&reference).unwrap().unwrap();
+            let deadline = Monotonic::now() + Duration::from_secs(60);
+            let mut calls = 0;
+            while call_with_octets(&object).is_ok() && !deadline.is_past() {
+                calls += 1;
+            }
+            to_server.send(calls).unwrap();
+        },
+    );
+}
+
+#[test]
+#[ignore = "a part of nothing_of_a_killed_process_stays"]
+fn a_process_that_serves_a_lane() {
+    if std::env::var("CORELANE_SERVE").is_err() {
+        return;
+    }
+    let transport = Arc::new(RioTransport::new(config().best_effort_thread(true)));
+    let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+    let pool = lanes(&server, IoClass::Guaranteed { bytes: 200_000, period: Duration::from_millis(10) });
+    let high = object(&server, pool, HIGH);
+    println!("\nreference {high}");
+    let thread = transport.streams()[0].kernel_thread.clone().unwrap();
+    // The kernel gives the maps of streams consecutive numbers, and best effort has the first one.
+    let (prefix, number) = thread.split_once("map:").unwrap();
+    println!("thread {thread}\nthread {prefix}map:{}", number.parse::<u32>().unwrap() - 1);
+    wait_until(|| transport.streams()[0].frames.unwrap().queued > 100);
+    println!("loaded");
+    // The process ends even if it is not killed.
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// A connection request with a source that the test chooses (RFC 791, RFC 9293).
+fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    packet.extend(source.0.octets());
+    packet.extend(target.0.octets());
+    packet.extend(source.1.to_be_bytes());
+    packet.extend(target.1.to_be_bytes());
+    // Numbers, the length of the header, SYN, the window, checksum and urgent pointer.
+    packet.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
+    // The pseudo header has the addresses, the protocol and the length of the segment.
+    let words = packet[12..].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum = words.sum::<u32>() + 6 + 20;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let checksum = !u16::try_from(sum).unwrap();
+    packet[36..38].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+/// Fails if a flood of connection requests with false sources keeps new clients out, delays an
+/// established connection for ever, or enters the queue of the stream.
+#[test]
+fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
+    /// Number of calls on the old connection, and of new connections, during the flood.
+    const CALLS: u64 = 50;
+    /// Larger than the queue of a listener.
+    const LEAST_REQUESTS: u64 = 10_000;
+    const MOST_REQUESTS: u64 = 1_000_000;
+    if is_refused() {
+        return;
+    }
+    let (to_server, sent) = channel::<u64>();
+    in_two_namespaces(
+        move |to_client| {
+            std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "1").unwrap();
+            // The answers to false sources leave by the link and end there.
+            ip("route add 198.18.0.0/15 via 10.99.0.2");
+            let transport = Arc::new(RioTransport::new(config()));
+            let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+            let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
+            to_client.send(Some(high.to_string())).unwrap();
+            let requests = sent.recv_timeout(Duration::from_secs(120)).unwrap();
+            let frames = transport.streams()[0].frames.unwrap();
+            let best_effort = transport.best_effort_frames().unwrap().missed;
+            assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
+            assert!(best_effort >= requests, "{best_effort} of {requests} requests were best effort");
+            assert!((CALLS..requests).contains(&frames.queued), "{frames:?} of {requests}");
+            assert_eq!(frames.missed, 0);
+            to_client.send(None).unwrap();
+        },
+        move |reference| {
+            let old = Orb::new().unwrap();
+            let old_object = old.string_to_object(&reference).unwrap().unwrap();
+            let connection = call_who(&old_object).unwrap().connection;
+            let port = connected_port();
+            let stop = AtomicBool::new(false);
+            let requests = std::sync::atomic::AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let sender = RawPacketSender::open().unwrap();
+                    let deadline = Monotonic::now() + Duration::from_secs(60);
+                    for number in 0..MOST_REQUESTS {
+                        if stop.load(Ordering::Relaxed) || deadline.is_past() {
+                            break;
+                        }
+                        let [_, high, middle, low] = u32::try_from(number).unwrap().to_be_bytes();
+                        let source = (Ipv4Addr::new(198, 18 + high % 2, middle, low), 1_024 + u16::from(high));
+                        if sender.send(&connection_request(source, (Ipv4Addr::new(10, 99, 0, 1), port))).is_ok() {
+                            requests.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+                // The flood ends also if an assertion fails.
+                let _ended = Ended(&stop);
+                wait_until(|| requests.load(Ordering::Relaxed) >= LEAST_REQUESTS);
+                for _ in 0..CALLS {
+                    assert_eq!(call_who(&old_object).unwrap().connection, connection);
+                    let new = Orb::new().unwrap();
+                    let object = new.string_to_object(&reference).unwrap().unwrap();
+                    assert_eq!(call_who(&object).unwrap().lane, 1);
+                }
+                assert!(requests.load(Ordering::Relaxed) < MOST_REQUESTS, "the flood lasts as long as the calls");
+            });
+            to_server.send(requests.load(Ordering::Relaxed)).unwrap();
+        },
+    );
+}
+
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns the remote port of the only connection of the calling thread's network namespace.
+fn connected_port() -> u16 {
+    let list = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let rows = list.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<&str>>());
+    // Columns: number, local address, remote address, state (01: established).
+    let mut ports = rows.filter(|row| row[3] == "01").map(|row| row[2].split_once(':').unwrap().1.to_owned());
+    let port = ports.next().unwrap();
+    assert_eq!(ports.next(), None, "{list}");
+    u16::from_str_radix(&port, 16).unwrap()
+}
+
+/// Returns how often the kernel has merged or dropped received packets for lack of room in a buffer.
+fn prunes() -> u64 {
+    ["PruneCalled", "RcvPruned", "TCPRcvQDrop"].map(tcp_count).iter().sum()
+}
+
+/// The peer sends the bytes of two periods before the first read. Fails if the kernel merges or
+/// drops their packets.
+#[test]
+fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
+    const BYTES: u32 = 60_000;
+    const SENT: usize = 2 * BYTES as usize;
+    if is_refused() {
+        return;
+    }
+    in_two_namespaces(
+        |to_client| {
+            let chosen = RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver);
+            // A buffer that is too small shows that the test can fail.
+            let small = chosen.clone().buffers(131_072, 131_072);
+            let [chosen, small] = [chosen, small].map(|config| {
+                let transport = RioTransport::new(config);
+                let class = IoClass::Guaranteed { bytes: BYTES, period: Duration::from_millis(10) };
+                let io = IoProperties { class, ..IoProperties::default() };
+                let listener = transport.listen_with_io(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
+                let Endpoint::Tcp { port, .. } = listener.local_endpoint() else { panic!("a port") };
+                let before = prunes();
+                to_client.send(Some(port.to_string())).unwrap();
+                wait_until(|| poll::wait_readable(listener.readiness(), Some(Monotonic::now())).unwrap());
+                let server = listener.accept().unwrap();
+                let unread = || socket::unread_bytes(server.readiness().unwrap()).unwrap();
+                wait_until(|| unread() == SENT || prunes() > before);
+                assert!(transport.streams()[0].frames.unwrap().queued > 0);
+                prunes() - before
+            });
+            assert!(chosen == 0 && small > 0, "{chosen} and {small} prunes");
+            to_client.send(None).unwrap();
+        },
+        |port| {
+            // A network card delivers segments with checksums, whereas a link between namespaces
+            // delivers packets of 64 KiB without.
+            ip("link set rio1 gso_max_segs 1");
+            interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
+            let stream = Tcp::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
+            let mut left = SENT;
+            while left > 0 {
+                left -= stream.send(&vec![7; left], Wait::Block).unwrap();
+            }
+        },
+    );
+}
