@@ -86,6 +86,20 @@ fn examples_of_the_page_about_configurations_print_what_the_page_shows() {
 }
 
 #[test]
+fn commands_of_the_page_about_operations_run() {
+    let page = include_str!("../../../docs/operations.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).filter(|line| line.starts_with("corelane ")).collect();
+    assert_eq!(commands, ["corelane doctor"]);
+    for command in commands {
+        let words = command.split(' ').skip(1);
+        let output = Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("scheduling-class"), "{said}");
+    }
+}
+
+#[test]
 fn each_command_is_documented_on_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
     let page = fs::read_to_string(page).expect("the page is there");

@@ -290,6 +290,19 @@ fn serve_takes_addresses_and_limits_from_the_configuration_of_its_orb() {
 }
 
 #[test]
+fn serve_takes_the_configuration_of_an_orb_on_the_page() {
+    let page = include_str!("../../../docs/commands.md");
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let blocks: Vec<&str> = blocks.filter(|block| block.contains("[pool.naming")).collect();
+    let [config] = blocks[..] else { panic!("{} configurations", blocks.len()) };
+    let folder = Folder::new("orb-config-of-page");
+    fs::write(folder.file("orb.toml"), config).unwrap();
+    let server = Server::start(ANY_PORT, &["--orb-config", &folder.text("orb.toml")]);
+    server.done(&["new", "shop"]);
+    server.terminate();
+}
+
+#[test]
 fn server_that_cannot_start_reports_the_reason() {
     let folder = Folder::new("why");
     fs::write(folder.file("text"), "no store").unwrap();

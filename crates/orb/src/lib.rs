@@ -133,8 +133,6 @@ pub mod prelude {
 mod pages {
     #[doc = include_str!("../../../docs/client.md")]
     struct Client;
-    #[doc = include_str!("../../../docs/naming.md")]
-    struct Naming;
     #[doc = include_str!("../../../docs/operations.md")]
     struct Operations;
     #[doc = include_str!("../../../docs/options.md")]

@@ -10,6 +10,8 @@ pub mod store;
 mod pages {
     #[doc = include_str!("../../../docs/events.md")]
     struct Events;
+    #[doc = include_str!("../../../docs/naming.md")]
+    struct Naming;
     #[doc = include_str!("../../../docs/task-allocation.md")]
     struct TaskAllocation;
 }

@@ -52,6 +52,24 @@ fn readme_shows_parts_of_the_files_of_the_example() {
     assert!(read(PAGE).contains(dependencies), "{PAGE} shows other dependencies than README.md:\n{dependencies}");
 }
 
+#[test]
+fn commands_on_the_page_start_the_programs_of_the_example() {
+    let page = read(PAGE);
+    let commands: Vec<&str> = page.lines().rev().take_while(|line| line.starts_with("    ")).collect();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let [client, server, build] = [0, 1, 2].map(|at| words(commands[at]));
+    let own = read("Cargo.toml");
+    assert_eq!(build[..4], ["cargo", "build", "--release", "--package"]);
+    assert!(own.contains(&format!("name = \"{}\"\n", build[4])), "{build:?}");
+    for (program, built) in
+        [(&server[0], env!("CARGO_BIN_EXE_hello-server")), (&client[0], env!("CARGO_BIN_EXE_hello-client"))]
+    {
+        assert_eq!(program.strip_prefix("target/release/"), Path::new(built).file_name().unwrap().to_str());
+    }
+    assert_eq!((server[2].as_str(), client[1].as_str()), ("tee", "\"$(cat"));
+    assert_eq!(client[2].trim_end_matches(")\""), server[3], "the file of the reference");
+}
+
 fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
     let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in manifest.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
