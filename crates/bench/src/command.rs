@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::environment::{Environment, RunEnd};
-use crate::guards::{call, counts, cubit, demux, floods, footprint, idl, lane, naming, scale};
+use crate::guards::{call, counts, cubit, demux, events, floods, footprint, idl, lane, naming, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
@@ -211,6 +211,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "naming",
         about: "the name server: resolve among 10 to 1,000,000 bindings, durable and relaxed changes, start, memory; omniNames",
         run: naming::naming,
+    },
+    Benchmark {
+        name: "events",
+        about: "event channels: dispatch, three processes, slow consumers, 1 to 100 consumers, filters, priorities; omniEvents",
+        run: events::events,
     },
     Benchmark {
         name: "footprint",

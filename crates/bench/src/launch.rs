@@ -2,6 +2,7 @@
 //! ([`HIDDEN_MODE`]), in a process of its own.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::Failure;
 use crate::address::free_address;
@@ -123,6 +124,50 @@ pub(crate) fn start_name_server(
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's name server", &["naming", place, durability], placement)
+}
+
+/// Starts a channel, which answers any input line with the number of its queued sets.
+pub(crate) fn start_event_channel(
+    address: &str,
+    lanes: &str,
+    patience: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    start("Corelane's event channel", &["event-channel", address, lanes, patience], placement)
+}
+
+pub(crate) fn start_event_consumers(
+    address: &str,
+    service: &str,
+    count: usize,
+    arrivals: &str,
+    delay: Duration,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    let (count, delay) = (count.to_string(), delay.as_micros().to_string());
+    start("Corelane's consumers", &["event-consumers", address, service, &count, arrivals, &delay], placement)
+}
+
+/// The relay sends each message to `connections` connections of a [sink](start_sink).
+pub(crate) fn start_relay(
+    transport: BaselineTransport,
+    target: &str,
+    octets: usize,
+    connections: usize,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    let words = ["relay", transport.name(), target, &octets.to_string(), &connections.to_string()];
+    start("the floor's relay", &words, placement)
+}
+
+/// The sink reports when each of its connections has got a message.
+pub(crate) fn start_sink(
+    transport: BaselineTransport,
+    connections: usize,
+    arrivals: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    start("the floor's sink", &["sink", transport.name(), &connections.to_string(), arrivals], placement)
 }
 
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod arrivals;
 mod baseline;
 mod client_group;
 mod client_threads;

@@ -3,10 +3,11 @@
 //! A server prints `ready ...` when it accepts calls, and ends at the end of its standard input.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::Failure;
-use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy, run_server};
-use crate::guards::naming;
+use crate::baseline::{BaselineTransport, MessageSizes, StreamSpin, WaitStrategy, run_relay, run_server, run_sink};
+use crate::guards::{events, naming};
 use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, caller, server};
 use crate::papers::{cores, rio};
@@ -36,6 +37,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", transport, waiting] => run_server(parse_transport(transport)?, parse_wait_strategy(waiting)?),
+        ["relay", transport, target, octets, connections] => {
+            let octets = number(octets, MessageSizes::MAX)?;
+            run_relay(parse_transport(transport)?, target, octets, number(connections, 1000)?)
+        }
+        ["sink", transport, connections, arrivals] => {
+            run_sink(parse_transport(transport)?, number(connections, 1000)?, arrivals)
+        }
+        ["event-channel", address, lanes, patience] => events::programs::serve_channel(address, lanes, patience),
+        ["event-consumers", address, service, count, arrivals, delay_us] => {
+            let consumers = events::programs::ConsumerProgram {
+                address,
+                service: events::programs::Service::from_name(service)?,
+                count: number(count, 1000)?,
+                arrivals,
+                delay: Duration::from_micros(index(delay_us)? as u64),
+            };
+            consumers.serve()
+        }
         ["echo", architecture, address] => server::serve_echo(ServerArchitecture::from_word(architecture)?, address),
         ["sleeping-echo", architecture, address] => {
             server::serve_non_polling_echo(ServerArchitecture::from_word(architecture)?, address)

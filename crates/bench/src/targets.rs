@@ -1,6 +1,7 @@
 //! Goals of Corelane's figures. A missed goal is not a failure of the run.
 
 pub(crate) mod cores;
+pub(crate) mod events;
 pub(crate) mod rio;
 
 use crate::harness::{Figure, FigureLabel, Ratio};

@@ -80,6 +80,12 @@ impl BaselineClient {
         Ok(began.elapsed())
     }
 
+    /// Sends one message, to which the peer sends no reply.
+    #[inline]
+    pub(crate) fn post(&mut self) -> Result<(), Failure> {
+        self.send()
+    }
+
     #[inline]
     fn once(&mut self) -> Result<(), Failure> {
         self.send()?;

@@ -6,6 +6,7 @@
 
 mod client;
 mod memory;
+mod relay;
 mod server;
 mod stream;
 
@@ -22,6 +23,7 @@ use corelane_sys::socket::{self, Address, WaitMode};
 
 pub(crate) use client::{BaselineClient, OnewayFlood, TwoWayExchange};
 pub(crate) use memory::MemoryCopies;
+pub(crate) use relay::{one_way, run_relay, run_sink};
 pub(crate) use server::run as run_server;
 
 use crate::Failure;

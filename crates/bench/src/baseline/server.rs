@@ -119,7 +119,7 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
     }
 }
 
-fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
+pub(super) fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
     let mut preamble = [0; 16];
     fill(socket, &mut preamble, 0, false)?;
     read_preamble(&preamble)
@@ -159,7 +159,7 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
 }
 
 #[inline]
-fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
+pub(super) fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
     while have < buffer.len() {
         let room = &mut buffer[have..];
         let received = if spins { recv_spinning(socket, room) } else { socket::recv(socket, room, WaitMode::Block) };

@@ -4,6 +4,7 @@ pub(crate) mod call;
 pub(crate) mod counts;
 pub(crate) mod cubit;
 pub(crate) mod demux;
+pub(crate) mod events;
 pub(crate) mod floods;
 pub(crate) mod footprint;
 pub(crate) mod idl;

@@ -22,9 +22,16 @@ use crate::sample::Samples;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-struct RelayedBytes {
+pub(crate) struct RelayedBytes {
     requests: AtomicUsize,
     replies: AtomicUsize,
+}
+
+impl RelayedBytes {
+    /// Returns the number of bytes that clients have sent.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Acquire)
+    }
 }
 
 /// Returns the sizes of the operation's messages in calls after the first.
@@ -34,14 +41,7 @@ pub(crate) fn measure_message_sizes(
     operation: MeasuredOperation,
 ) -> Result<MessageSizes, Failure> {
     let counts = Arc::new(RelayedBytes::default());
-    let text = {
-        let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
-        let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
-        let server = tcp_address(reference)?;
-        let port = start(server, counts.clone()).map_err(|error| Failure::new(format!("the relay: {error}")))?;
-        format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}")
-    };
-    let target = target(orb, &text)?;
+    let target = target(orb, &relayed(reference, &counts)?)?;
     let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
     // The first call may have service contexts that later calls lack.
@@ -63,6 +63,16 @@ pub(crate) fn measure_message_sizes(
         request: (twice.0 - once.0) - (once.0 - nothing.0),
         reply: (twice.1 - once.1) - (once.1 - nothing.1),
     })
+}
+
+/// Starts a relay to an object for one connection, and returns a reference to the object that leads
+/// through the relay.
+pub(crate) fn relayed(reference: &ObjectRef, counts: &Arc<RelayedBytes>) -> Result<String, Failure> {
+    let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
+    let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
+    let server = tcp_address(reference)?;
+    let port = start(server, Arc::clone(counts)).map_err(|error| Failure::new(format!("the relay: {error}")))?;
+    Ok(format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}"))
 }
 
 pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> {

@@ -223,6 +223,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "Resolving names beside a plain call and omniNames, changes beside the syncs of the disk, and a context \
         with a million bindings. omniNames searches a linked list for each component and never syncs its log.",
     },
+    Chapter {
+        bench: "events",
+        title: "Event channels",
+        about: "Deliveries beside collocated calls, bare relays of as many octets and omniEvents; filters, slow \
+        consumers, many consumers, and suppliers of lower priority.",
+    },
     Chapter { bench: "idl-front-end", title: "The IDL compiler", about: "The time to read IDL." },
     Chapter { bench: "footprint", title: "Footprint", about: "Sizes of programs and of their memory." },
 ];

@@ -15,7 +15,7 @@ use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallPace {
+pub(crate) enum CallPace {
     /// The client calls at fixed times, counted from the common start.
     Every(Duration),
     /// The client pauses for a ninth of the time of each call.
@@ -26,24 +26,24 @@ pub(super) enum CallPace {
     Whole,
 }
 
-pub(super) struct BackgroundClient {
-    pub(super) member: Box<dyn GroupClient>,
-    pub(super) scheduling: Scheduling,
-    pub(super) pace: CallPace,
+pub(crate) struct BackgroundClient {
+    pub(crate) member: Box<dyn GroupClient>,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) pace: CallPace,
 }
 
-pub(super) struct LoadMix {
-    pub(super) high: Box<dyn GroupClient>,
-    pub(super) scheduling: Scheduling,
-    pub(super) period: Duration,
+pub(crate) struct LoadMix {
+    pub(crate) high: Box<dyn GroupClient>,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) period: Duration,
     /// Number of calls of the high-priority client. After them, all clients end.
-    pub(super) calls: usize,
-    pub(super) placement: Placement,
-    pub(super) server: u32,
+    pub(crate) calls: usize,
+    pub(crate) placement: Placement,
+    pub(crate) server: u32,
 }
 
 impl LoadMix {
-    pub(super) fn run(self, others: Vec<BackgroundClient>, seen: &mut Observations) -> Result<(), Failure> {
+    pub(crate) fn run(self, others: Vec<BackgroundClient>, seen: &mut Observations) -> Result<(), Failure> {
         let entered = Placement { scheduling: None, ..self.placement }.enter(Side::Client);
         let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
         let (barrier, over) = (Arc::new(Barrier::new(others.len() + 1)), Arc::new(AtomicBool::new(false)));
@@ -154,17 +154,17 @@ fn paced(
 }
 
 #[derive(Default)]
-pub(super) struct Observations {
-    pub(super) high: ResponseTimes,
-    pub(super) low: ResponseTimes,
+pub(crate) struct Observations {
+    pub(crate) high: ResponseTimes,
+    pub(crate) low: ResponseTimes,
     responses: Vec<u64>,
-    pub(super) cost: Cost,
+    pub(crate) cost: Cost,
     calls: usize,
-    pub(super) late: usize,
+    pub(crate) late: usize,
 }
 
 impl Observations {
-    pub(super) fn add(&mut self, other: &Observations) {
+    pub(crate) fn add(&mut self, other: &Observations) {
         self.high.extend(&other.high);
         self.low.extend(&other.low);
         self.responses.extend_from_slice(&other.responses);
@@ -173,20 +173,20 @@ impl Observations {
         self.late += other.late;
     }
 
-    pub(super) fn stalled(&self, time: Duration) -> usize {
+    pub(crate) fn stalled(&self, time: Duration) -> usize {
         self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
     }
 
-    pub(super) fn responses(&self) -> Option<Summary> {
+    pub(crate) fn responses(&self) -> Option<Summary> {
         Summary::of(&self.responses, Duration::ZERO)
     }
 }
 
 #[derive(Default)]
-pub(super) struct ResponseTimes {
+pub(crate) struct ResponseTimes {
     all: Vec<u64>,
     medians_us: Vec<f64>,
-    pub(super) means_us: Vec<f64>,
+    pub(crate) means_us: Vec<f64>,
     whole: Duration,
 }
 
@@ -208,13 +208,13 @@ impl ResponseTimes {
         self.whole += other.whole;
     }
 
-    pub(super) fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.all, self.whole)
     }
 
     /// Returns the figure of these response times; `None` without calls. The cost covers all calls
     /// in `seen`, because processor time is known for the whole process.
-    pub(super) fn figure(
+    pub(crate) fn figure(
         &self,
         label: FigureLabel,
         seen: &Observations,
@@ -238,7 +238,7 @@ impl ResponseTimes {
     }
 }
 
-pub(super) fn range(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
+pub(crate) fn range(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
     let parts = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
     parts.fold((f64::INFINITY, 0.0), |(low, high), part| (low.min(part), high.max(part)))
 }

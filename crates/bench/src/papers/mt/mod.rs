@@ -6,7 +6,7 @@
 //! 2) or all equal (paper 4, `mt-equal`).
 
 mod inversion;
-mod load_mix;
+pub(crate) mod load_mix;
 mod saturation;
 mod server_under_test;
 
