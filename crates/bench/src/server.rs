@@ -51,7 +51,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
                 service: events::programs::Service::from_name(service)?,
                 count: number(count, 1000)?,
                 arrivals,
-                delay: Duration::from_micros(index(delay_us)? as u64),
+                delay: Duration::from_micros(microseconds(delay_us)?),
             };
             consumers.serve()
         }
@@ -95,6 +95,10 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
 fn number(text: &str, most: usize) -> Result<usize, Failure> {
     let number = text.parse().ok().filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Failure::new(format!("`{text}` is not a number from 1 to {most}")))
+}
+
+fn microseconds(text: &str) -> Result<u64, Failure> {
+    text.parse().map_err(|_| Failure::new(format!("`{text}` is not a number of microseconds")))
 }
 
 fn index(text: &str) -> Result<usize, Failure> {
