@@ -181,7 +181,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     let outcome = match action {
         CoresCommand::Analyse => analyse::run(&arguments, out),
         CoresCommand::Simulate => simulate::run(&arguments, out),
-        CoresCommand::Generate => generate::run(&arguments, out),
+        CoresCommand::Generate => {
+            let CoresArguments { utilization, balance, tasks, cores, seed, .. } = arguments;
+            let (utilization, seed) = (utilization.unwrap_or_default(), seed.unwrap_or_default());
+            generate::run(&generate::GenerateOptions { utilization, balance, tasks, cores, seed }, out)
+        }
         CoresCommand::Serve => remote::serve(&arguments, out),
         CoresCommand::Admit => remote::admit(&arguments, out),
         CoresCommand::Withdraw => remote::withdraw(&arguments),
