@@ -14,6 +14,7 @@ mod harness;
 mod idle;
 pub mod json;
 mod launch;
+pub mod machine_costs;
 pub mod operation;
 mod options;
 mod orb;

@@ -200,6 +200,8 @@ fn examples_of_the_page_print_what_the_page_shows() {
 
 struct AdmissionServer {
     process: std::process::Child,
+    /// The reference of the admission object.
+    reference: String,
     at: String,
 }
 
@@ -214,9 +216,10 @@ impl AdmissionServer {
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let mut line = || lines.next().expect("a reference").expect("UTF-8");
-        assert!(line().starts_with("IOR:"));
+        let reference = line();
+        assert!(reference.starts_with("IOR:"));
         let at = line();
-        AdmissionServer { process, at }
+        AdmissionServer { process, reference, at }
     }
 }
 
@@ -327,6 +330,96 @@ fn top_and_report_show_the_jobs_of_a_task() {
     let measured = &shown["tasks"][0]["measured"];
     assert!(measured["jobs"].as_u64() > Some(0) && measured["longest_ns"].as_u64() > Some(0), "{shown}");
     assert!(shown["pool"]["bound"].as_u64() > Some(0), "{shown}");
+}
+
+/// Checks that the figures of a distribution are in order, and returns the last one, the maximum.
+fn ordered(figures: &Json) -> u64 {
+    let figure = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("no {name}: {figures}"));
+    let all = ["min_ns", "median_ns", "p99_ns", "p99_9_ns", "max_ns"].map(figure);
+    assert!(all.is_sorted(), "{figures}");
+    all[4]
+}
+
+#[test]
+fn calibrate_measures_an_operation_and_the_machine() {
+    let folder = folder("calibrate");
+    let machine = folder.join("machine.toml").to_string_lossy().into_owned();
+    let server = AdmissionServer::start("1");
+    let at = ["--at", &server.at];
+    let called = |target: &str, operation: &str, options: &[&str]| {
+        let words = ["calibrate", "--target", target, "--operation", operation, "--count", "120"];
+        cores(&[&words[..], &at, options].concat(), "")
+    };
+    let output = called(&server.reference, "_non_existent", &["--json", "--machine", &machine]);
+    assert_eq!(status(&output), 0, "{}", text(&output));
+    let report = json(&output);
+    let job = &report["jobs"][0];
+    assert_eq!((&job["name"], &job["missing"]), (&"_non_existent".into(), &0.into()), "{report}");
+    assert_eq!(job["processor_time"]["count"], 120, "{report}");
+    let longest = ordered(&job["processor_time"]);
+    assert!(longest > 0 && job["wcet_us"].as_u64() > Some(longest / 1_000), "{report}");
+    for cost in report["costs"].as_object().expect("costs").values() {
+        assert_eq!(cost["count"], 120, "{report}");
+        ordered(cost);
+    }
+    let cost = |name: &str| report["costs"][name]["p99_9_ns"].clone();
+    assert_eq!(report["machine"]["context_switch_ns"], cost("same_core_wake_up"), "{report}");
+    assert_eq!(report["machine"]["release_jitter_ns"], cost("timer"), "{report}");
+    // The file is the first part of a task file. A job pays for two switches and a hand-off.
+    let task = "[[task]]\nname = 'pump'\nexecution = '1ms'\nperiod = '3600s'\n";
+    let file = fs::read_to_string(&machine).expect("the costs") + task;
+    let analysed = cores(&["analyse", "-", "--json"], &file);
+    assert_eq!(status(&analysed), 0, "{}", text(&analysed));
+    let ns = |name: &str| report["machine"][name].as_f64().expect("a time");
+    let charged = 2.0 * ns("context_switch_ns") + ns("hand_off_ns") + ns("release_jitter_ns");
+    let expected = (1e6 + charged) / 1e6;
+    let response = responses(&json(&analysed))[0];
+    assert!((response - expected).abs() < 1e-6, "{response} {expected}");
+    // The task of the calls has ended.
+    let snapshot = json(&cores(&["snapshot", "--json", at[0], at[1]], ""));
+    let ended = |task: &Json| task["state"] == "ending";
+    assert!(snapshot["tasks"].as_array().expect("tasks").iter().all(ended), "{snapshot}");
+    // The server forwards calls to a plain key, so only the first one is a job.
+    let forwarded = called(&server.at, "_non_existent", &[]);
+    assert_eq!(status(&forwarded), 0, "{}", text(&forwarded));
+    assert!(text(&forwarded).contains("_non_existent: 119 further calls were no jobs"), "{}", text(&forwarded));
+    let refused = called(&server.reference, "no_such_operation", &[]);
+    assert_eq!(status(&refused), 1);
+    assert!(text(&refused).contains("`no_such_operation`: "), "{}", text(&refused));
+}
+
+#[test]
+fn calibrate_observes_the_tasks_of_a_server() {
+    let server = AdmissionServer::start("1");
+    let at = ["--at", &server.at];
+    let idle = cores(&["calibrate", "--for", "1ms", "--count", "1", at[0], at[1]], "");
+    assert_eq!(status(&idle), 1);
+    assert!(text(&idle).contains("no task of the server has run a job"), "{}", text(&idle));
+    let file = "[[task]]\nname = 'sensor'\nexecution = '1ms'\nperiod = '100ms'\n";
+    let admitted = cores(&["admit", "-", "--json", "--target", &server.at, at[0], at[1]], file);
+    let target = json(&admitted)["tasks"][0]["target"].as_str().expect("a task reference").to_owned();
+    // The requests may all come before or after the recording, so the test tries again.
+    for _ in 0..100 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        command.args(["cores", "calibrate", "--for", "200ms", "--count", "1", at[0], at[1]]);
+        let mut observing = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        while observing.try_wait().expect("a child").is_none() {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+            command
+                .args(["ping", "--count", "2", "--interval", "0.001", &target])
+                .output()
+                .expect("the program starts");
+        }
+        let output = observing.wait_with_output().expect("the program ends by itself");
+        if status(&output) == 0 {
+            let shown = text(&output);
+            let rows: Vec<&str> = shown.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect();
+            assert!(rows.starts_with(&["processor time of", "sensor", "", "cost", "timer"]), "{shown}");
+            assert!(rows.contains(&"[machine]"), "{shown}");
+            return;
+        }
+    }
+    panic!("no job was observed");
 }
 
 #[test]

@@ -97,6 +97,8 @@ const WRONG: &[(&[&str], &str)] = &[
         "`--balance` and `--tasks` exclude each other",
     ),
     (&["cores", "generate", "--util", "1.6", "f"], "`f` is one argument too many"),
+    (&["cores", "calibrate", "--target", "t"], "`--target` and `--operation` need each other"),
+    (&["cores", "calibrate", "--for", "1s"], "`--for` needs `--at`"),
     (&["bench"], "no command is given; there are list, run, all, plan and report"),
     (&["bench", "what"], "there is no command `what`; there are list, run, all, plan and report"),
     (&["bench", "run", "call", "--core"], "`--core` needs a value"),

@@ -2,6 +2,7 @@
 //! them to a server.
 
 mod analyse;
+mod calibrate;
 mod generate;
 pub(crate) mod output;
 mod picture;
@@ -38,6 +39,8 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores snapshot [--at REFERENCE] [--json]
        corelane cores top [--at REFERENCE] [--refresh TIME | --once [--json]]
        corelane cores report FILE [--at REFERENCE] [--for TIME]
+       corelane cores calibrate [--at REFERENCE [--for TIME | --target REFERENCE --operation NAME]] [--count N] [--json]
+                                [--machine FILE]
 
 Decides whether periodic tasks keep their deadlines. FILE is a task file in TOML, or the JSON of rt-app; `-` is the standard
 input (docs/task-allocation.md). `serve` admits the tasks of clients until SIGTERM or SIGINT, and runs their requests on the
@@ -52,6 +55,7 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   snapshot          print the tasks and the cores of a server
   top               show the tasks and cores of a server again and again: the promised bounds beside the measured times
   report            record the jobs of a server, and write a page of HTML with a Gantt chart of its cores into FILE
+  calibrate         measure the costs of this machine, and the processor times of an operation or of all tasks of a server
 
   --cores N         the machine has N cores (what the file says; else as many as the pinned tasks need)
   --discipline NAME fixed-priority, liu-layland or earliest-deadline-first (what the file says; else fixed-priority)
@@ -59,7 +63,7 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --svg FILE        draw response times, or the schedule, into this file
   --rt-app FILE     write the allocation for rt-app into this file
   --global          let every task run on every core, instead of the core that the allocation gives it
-  --for TIME        simulate this long (ten times the longest period); report: record this long (2s)
+  --for TIME        simulate this long (ten times the longest period); report, calibrate: record this long (2s)
   --refresh TIME    the pause between two views (1s)
   --once            print one view and end
   --seed N          simulate: arrivals vary within the jitter; generate: another set (0)
@@ -77,7 +81,10 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
                     (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
   --target REFERENCE
-                    the object that the tasks call; prints a reference for each task
+                    the object that the tasks call; prints a reference for each task; calibrate: the object to call
+  --operation NAME  an operation without arguments, which is called N times as a task
+  --count N         the number of calls, and of measurements of each cost (1001)
+  --machine FILE    write the costs into this file, as the table [machine] of a task file
   --lease TIME      the time for which the promises hold (3600s)
 
 Times are written as 250us, 3ms or 1s.
@@ -100,6 +107,7 @@ enum CoresCommand {
     Snapshot,
     Top,
     Report,
+    Calibrate,
 }
 
 /// Arguments of all subcommands.
@@ -128,6 +136,9 @@ struct CoresArguments {
     lease: Option<Nanos>,
     refresh: Option<Nanos>,
     is_once: bool,
+    operation: Option<String>,
+    count: Option<usize>,
+    machine: Option<String>,
     task: Option<(TaskId, [u8; 16])>,
 }
 
@@ -155,7 +166,10 @@ pub(crate) fn command() -> Command {
     let simulate = simulate.arg(option("lose", "CORE@TIME"));
     let top = arguments::command("top", USAGE).args([at(), option("refresh", "TIME"), flag("once"), flag("json")]);
     let report = arguments::command("report", USAGE).arg(file()).args([at(), option("for", "TIME")]);
-    let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot, top, report];
+    let calibrate = arguments::command("calibrate", USAGE).args([at(), option("for", "TIME"), flag("json")]);
+    let calibrate = calibrate.args([option("target", "REFERENCE"), option("operation", "NAME")]);
+    let calibrate = calibrate.args([option("count", "N"), option("machine", "FILE")]);
+    let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot, top, report, calibrate];
     arguments::with_descriptions(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
@@ -167,13 +181,18 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     let outcome = match action {
         CoresCommand::Analyse => analyse::run(&arguments, out),
         CoresCommand::Simulate => simulate::run(&arguments, out),
-        CoresCommand::Generate => generate::run(&arguments, out),
+        CoresCommand::Generate => {
+            let CoresArguments { utilization, balance, tasks, cores, seed, .. } = arguments;
+            let (utilization, seed) = (utilization.unwrap_or_default(), seed.unwrap_or_default());
+            generate::run(&generate::GenerateOptions { utilization, balance, tasks, cores, seed }, out)
+        }
         CoresCommand::Serve => remote::serve(&arguments, out),
         CoresCommand::Admit => remote::admit(&arguments, out),
         CoresCommand::Withdraw => remote::withdraw(&arguments),
         CoresCommand::Snapshot => remote::snapshot(&arguments, out),
         CoresCommand::Top => top::run(&arguments, out),
         CoresCommand::Report => report::run(&arguments, out),
+        CoresCommand::Calibrate => calibrate::run(&arguments, out),
     };
     match outcome {
         Ok(true) => DONE,
@@ -200,6 +219,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         "snapshot" => CoresCommand::Snapshot,
         "top" => CoresCommand::Top,
         "report" => CoresCommand::Report,
+        "calibrate" => CoresCommand::Calibrate,
         _ => CoresCommand::Generate,
     };
     // An option that the subcommand does not have is treated as absent.
@@ -236,6 +256,9 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
         refresh: text("refresh").map(|text| time("--refresh", &text)).transpose()?,
         is_once: flag("once"),
+        operation: text("operation"),
+        count: number_of("count", 1, calibrate::MAX_COUNT as u64)?.and_then(|count| count.try_into().ok()),
+        machine: text("machine"),
         task: text("TASK").zip(text("TOKEN")).and_then(|(task, token)| remote::task_and_token(&task, &token)),
     };
     match action {
@@ -250,6 +273,15 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
             Err("no task file is given".to_owned())
         }
         CoresCommand::Report if arguments.file.is_none() => Err("no file for the report is given".to_owned()),
+        CoresCommand::Calibrate if arguments.target.is_some() != arguments.operation.is_some() => {
+            Err("`--target` and `--operation` need each other".to_owned())
+        }
+        CoresCommand::Calibrate if arguments.duration.is_some() && arguments.target.is_some() => {
+            Err("`--for` and `--target` exclude each other".to_owned())
+        }
+        CoresCommand::Calibrate if arguments.duration.is_some() && arguments.at.is_none() => {
+            Err("`--for` needs `--at`".to_owned())
+        }
         CoresCommand::Top if arguments.is_json && !arguments.is_once => Err("`--json` needs `--once`".to_owned()),
         CoresCommand::Top if arguments.is_once && arguments.refresh.is_some() => {
             Err("`--once` and `--refresh` exclude each other".to_owned())
@@ -374,6 +406,12 @@ mod tests {
             "top f",
             "report",
             "report f --json",
+            "calibrate f",
+            "calibrate --count 0",
+            "calibrate --target t",
+            "calibrate --operation o",
+            "calibrate --at a --target t --operation o --for 1s",
+            "calibrate --for 1s",
         ] {
             assert!(matches!(parsed(wrong), Err(Some(_))), "{wrong}");
         }

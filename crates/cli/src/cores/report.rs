@@ -24,8 +24,8 @@ const MAX_RECORDS: usize = 200_000;
 const DETAIL_PERIODS: u64 = 4;
 
 #[derive(Default)]
-struct Recording {
-    jobs: Vec<JobRecord>,
+pub(super) struct Recording {
+    pub(super) jobs: Vec<JobRecord>,
     /// Number of records that newer ones replaced before this program got them.
     lost: u64,
     is_truncated: bool,
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
 }
 
 /// Lets the server record its jobs for `span`, and fetches the records meanwhile.
-fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
+pub(super) fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     let explained = |exception| remote::explain(&exception);
     // The number after the last record of earlier recordings.
     let (mut next, _) = tasks.recorded_jobs(u64::MAX, 0).map_err(explained)?;

@@ -227,6 +227,17 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     Ok(Exchange { first: first?, second: second? })
 }
 
+/// Number of wake-ups that precede the measured ones.
+const WARM_UP: usize = 10;
+
+/// Returns the times in nanoseconds from the call that wakes a thread until this thread runs, for
+/// two threads that wake each other by a futex.
+pub(crate) fn wake_ups(count: usize, placement: &Placement) -> Result<Vec<u64>, Failure> {
+    let Exchange { first, second } = exchange(Waking::Futex, WARM_UP + count, placement)?;
+    let there = first.iter().zip(&second).skip(WARM_UP);
+    Ok(there.map(|(called, woken)| woken.saturating_sub(*called)).collect())
+}
+
 #[derive(Default)]
 struct Observed {
     samples: [Vec<Sample>; 2],

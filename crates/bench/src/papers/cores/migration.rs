@@ -19,7 +19,7 @@ use super::{core_pair, label};
 use crate::Failure;
 use crate::harness::{ComparedQuantity, Group, MeasuredSubject, Progress, Variant};
 use crate::options::BenchOptions;
-use crate::placement::{CoreChoice, Placement};
+use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::targets::cores::migration as goals;
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of measurements after which the measuring thread pauses, so that threads of fixed
 /// priority do not keep a core.
 const MOVES_WITHOUT_PAUSE: usize = 200;
+
+/// Number of moves that precede those of [`sleeping_moves`].
+const WARM_UP: usize = 10;
 
 /// Length of the pause.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -184,6 +187,21 @@ impl MeasuredSubject for Managed {
     }
 }
 
+/// Returns the times in nanoseconds of `count` system calls that move a sleeping thread from core
+/// `cores.1` to core `cores.0`, where the calling thread runs. `priority` is that of the caller.
+pub(crate) fn sleeping_moves(
+    count: usize,
+    (manager, other): (usize, usize),
+    priority: Option<u8>,
+) -> Result<Vec<u64>, Failure> {
+    let placement = Placement { cores: CoreChoice::Shared(manager), scheduling: priority.map(Scheduling::Fifo) };
+    let _entered = placement.enter(Side::Client).map_err(refused)?;
+    let mut samples = Samples::with_capacity(count);
+    let mut managed = Managed { cores: Cores { manager, other }, moved: MovedThread::Sleeping, priority };
+    managed.run(WARM_UP, count, &mut samples)?;
+    Ok(samples.skip_first(0).to_vec())
+}
+
 pub(crate) fn migration(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -245,7 +263,7 @@ mod tests {
         if cores.manager != cores.other {
             subjects.push(Box::new(Managed { cores, moved: MovedThread::Running, priority: None }));
         }
-        let _entered = placement.enter(crate::placement::Side::Client).unwrap();
+        let _entered = placement.enter(Side::Client).unwrap();
         for subject in &mut subjects {
             let mut samples = Samples::with_capacity(10);
             subject.run(2, 10, &mut samples).unwrap();
