@@ -112,9 +112,12 @@ impl Drop for OpenDatabase {
     }
 }
 
+/// Opens the backends of a database and its log.
+type BackendOpener = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
+
 enum StoreSource {
     Path(PathBuf),
-    Backends(Box<dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync>),
+    Backends(Box<BackendOpener>),
 }
 
 /// A backend as a type of its own, because redb takes no boxed backends.
