@@ -227,6 +227,36 @@ pub fn jacorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
+/// Builds omniORB's client for the programs of the guides below `folder`, and returns its command
+/// without the reference.
+///
+/// # Errors
+///
+/// A tool or library is missing, or the program does not build.
+pub fn omniorb_guide(folder: &Path) -> Result<Command, String> {
+    make(Orb::OmniOrb, folder, "guide")?;
+    Ok(Command::new(folder.join(Orb::OmniOrb.name()).join("guide")))
+}
+
+/// Fetches JacORB below `folder`, and returns the command of its name server with an empty store in
+/// `store`. The server listens at a free port and writes its reference to the file `reference`.
+///
+/// # Errors
+///
+/// A tool is missing, or JacORB cannot be fetched.
+pub fn jacorb_name_server(folder: &Path, store: &Path, reference: &Path) -> Result<Command, String> {
+    make(Orb::JacOrb, folder, "libraries")?;
+    let mut command = java();
+    command.arg("-cp").arg(format!("{}/lib/*", folder.join(Orb::JacOrb.name()).display()));
+    command.arg("-Dorg.omg.CORBA.ORBClass=org.jacorb.orb.ORB");
+    command.arg("-Dorg.omg.CORBA.ORBSingletonClass=org.jacorb.orb.ORBSingleton");
+    command.args(["-DOAAddress=iiop://127.0.0.1:0", "-Djacorb.naming.purge=off"]);
+    command.arg(format!("-Djacorb.naming.db_dir={}", store.display()));
+    command.arg(format!("-Djacorb.naming.ior_filename={}", reference.display()));
+    command.arg("org.jacorb.naming.NameServer");
+    Ok(command)
+}
+
 fn java() -> Command {
     let mut command = Command::new("java");
     // The programs spend most of their time in the start of the virtual machine.

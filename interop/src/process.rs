@@ -25,13 +25,26 @@ const END: Duration = Duration::from_secs(15);
 /// If it does not build.
 pub fn corelane(target: &Path) -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build.args(["build", "--quiet", "--locked", "--package", "corelane-cli", "--target-dir"]).arg(target);
-        let is_built = build.status().is_ok_and(|status| status.success());
-        assert!(is_built, "the program `corelane` is not built");
-        target.join("debug").join("corelane")
-    })
+    PROGRAM.get_or_init(|| build("corelane-cli", target).join("corelane"))
+}
+
+/// On the first call, builds the programs of the guides with Cargo in the target folder. Returns
+/// the folder of the programs.
+///
+/// # Panics
+///
+/// If they do not build.
+pub fn guides(target: &Path) -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| build("corelane-example-guides", target))
+}
+
+fn build(package: &str, target: &Path) -> PathBuf {
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--locked", "--bins", "--package", package, "--target-dir"]).arg(target);
+    let is_built = build.status().is_ok_and(|status| status.success());
+    assert!(is_built, "the programs of {package} are not built");
+    target.join("debug")
 }
 
 /// A server process that has published its reference.

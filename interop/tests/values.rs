@@ -277,7 +277,7 @@ const CHECKS: &[(&str, Check)] = &[
 fn in_any<T: Typed>(
     suite: &ValueSuiteRef,
     value: &T,
-    type_code: Option<&'static mapping::TypeDescription>,
+    type_code: Option<&'static mapping::StaticTypeCode>,
     look: impl Fn(T),
 ) {
     let type_code = type_code.map_or_else(|| value.dynamic_type_code(), TypeCode::from_description);

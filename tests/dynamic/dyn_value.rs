@@ -14,7 +14,7 @@ fn dyn_any<T: Typed>(value: &T) -> DynAny {
     DynAny::new(&Any::new(value).unwrap()).unwrap()
 }
 
-fn of_type(type_code: &'static corelane_wire::typecode::TypeDescription) -> DynAny {
+fn of_type(type_code: &'static corelane_wire::typecode::StaticTypeCode) -> DynAny {
     DynAny::from_type_code(&TypeCode::from_description(type_code)).unwrap()
 }
 

@@ -73,11 +73,11 @@ fn responses_come_in_the_order_of_arrival() {
         (0..2).map(|_| responses.next().unwrap()).map(|(at, it)| (at, number(&it))).collect();
     early.sort_unstable();
     assert_eq!(early, [(1, 2), (2, 4)]);
-    assert_eq!((responses.outstanding_count(), responses.is_ready()), (1, false));
+    assert_eq!((responses.outstanding_count(), responses.is_next_ready()), (1, false));
     barrier.wait();
     let (at, response) = responses.next().unwrap();
     assert_eq!((at, number(&response)), (0, 7));
-    assert!(responses.next().is_none() && responses.is_ready() && responses.outstanding_count() == 0);
+    assert!(responses.next().is_none() && responses.is_next_ready() && responses.outstanding_count() == 0);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn every_request_has_its_own_deadline() {
     let hasty = slow.with_timeout(Timeout::Precise(Duration::from_secs(1)));
     let mut responses = DynamicRequest::send_all_deferred([hold(&patient, 1), hold(&hasty, 2)]).unwrap();
     let (at, response) = responses.next().unwrap();
-    assert_eq!((at, failure(&response).0, responses.is_ready()), (1, Kind::Timeout, false));
+    assert_eq!((at, failure(&response).0, responses.is_next_ready()), (1, Kind::Timeout, false));
     barrier.wait();
     let (at, response) = responses.next().unwrap();
     assert_eq!((at, number(&response)), (0, 1));

@@ -3,9 +3,12 @@
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};
 
-/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times.
+/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times. The
+/// tests have built the command in the same profile.
 const PEERS: &[&str] = &[
     "run",
+    "--profile",
+    "test",
     "--package",
     "corelane-cli",
     "--locked",

@@ -44,7 +44,7 @@ pub(crate) trait MeasuredSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedQuantity {
     Median,
-    /// Total time divided by the number of calls.
+    /// Calls per second. The ratio is that of the times per call.
     Rate,
 }
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use clap::Command;
 use corelane_rio::examination::{examine, steering_refusal};
 use corelane_rio::feature_level::FeatureLevel;
-use corelane_rio::status::{StatusFields, TransportReport, read_reports, value_of};
+use corelane_rio::status::{StatusFields, StatusReports, TransportReport, read_reports, value_of};
 use serde_json::{Value as Json, json};
 
 use crate::arguments::{self, flag, positional};
@@ -51,8 +51,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         read_reports().map_err(|error| format!("the transports of this machine cannot be read: {error}"))
     };
     let (status, text) = match result {
-        Ok(reports) if verb == "clean" => (DONE, clean(&name, &users(reports, &name), is_json)),
-        Ok(reports) => (DONE, show(&name, &users(reports, &name), is_json)),
+        Ok(found) if verb == "clean" => (DONE, clean(&name, &users(found, &name).reports, is_json)),
+        Ok(found) => (DONE, show(&name, &users(found, &name), is_json)),
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
@@ -62,26 +62,32 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
 
 /// Returns the transports on the interface, and those that sort no frames: their connections can
 /// use every interface.
-fn users(mut reports: Vec<TransportReport>, name: &str) -> Vec<TransportReport> {
-    reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
-    reports
+fn users(mut found: StatusReports, name: &str) -> StatusReports {
+    found.reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
+    found
 }
 
-fn show(name: &str, reports: &[TransportReport], is_json: bool) -> String {
+fn show(name: &str, found: &StatusReports, is_json: bool) -> String {
     if is_json {
-        let transports: Vec<Json> = reports.iter().map(to_json).collect();
-        return json_text(&json!({ "schema": 1, "interface": name, "transports": transports }));
+        let transports: Vec<Json> = found.reports.iter().map(to_json).collect();
+        let unread = found.unread;
+        return json_text(&json!({ "schema": 1, "interface": name, "transports": transports, "unread": unread }));
     }
-    if reports.is_empty() {
-        return format!("No process that this user may see uses real-time I/O on {name}.\n");
+    let mut text: String = found.reports.iter().map(to_text).collect();
+    if found.reports.is_empty() {
+        text += &format!("No process that this user may see uses real-time I/O on {name}.\n");
     }
-    reports.iter().map(to_text).collect()
+    if found.unread > 0 {
+        text += &format!("{} sockets with the name of real-time I/O gave no report in time.\n", found.unread);
+    }
+    text
 }
 
 fn to_json(report: &TransportReport) -> Json {
     let mut shown = fields_to_json(&report.transport);
     shown["process"] = report.process.into();
-    shown["program"] = program(report.process).into();
+    shown["user"] = report.user.into();
+    shown["program"] = report.process.map(program).into();
     shown["streams"] = report.streams.iter().map(fields_to_json).collect();
     shown
 }
@@ -102,8 +108,12 @@ fn program(process: u32) -> String {
 fn to_text(report: &TransportReport) -> String {
     let field = |name| printable(report.field(name).unwrap_or("?"));
     let place = report.field("interface").map_or_else(|| "any interface".to_owned(), printable);
-    let program = printable(&program(report.process));
-    let mut text = format!("process {} ({program}): {} on {place}\n", report.process, field("level"));
+    let user = report.user;
+    let process = match report.process {
+        Some(process) => format!("process {process} ({}, user {user})", printable(&program(process))),
+        None => format!("process of another PID namespace (user {user})"),
+    };
+    let mut text = format!("{process}: {} on {place}\n", field("level"));
     text += &format!("  not higher, because {}\n", field("limit"));
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
@@ -161,14 +171,17 @@ fn stream_to_text(stream: &StatusFields) -> String {
 }
 
 /// The kernel removes programs, tables and threads with their process, so the command removes
-/// nothing and reports what it finds.
+/// nothing and reports what it finds. Any user can claim to use the interface, so claims of other
+/// users do not replace the examination.
 fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
-    let on_interface = |report: &&TransportReport| report.field("interface").is_some();
-    let users: Vec<u32> = reports.iter().filter(on_interface).map(|report| report.process).collect();
-    let found = match (users.as_slice(), steering_refusal()) {
-        ([process, ..], _) => format!("process {process} uses {name}, and its program stays"),
-        ([], Some(refusal)) => format!("{name} was not examined: {refusal}"),
-        ([], None) => {
+    let user = reports.iter().find(|report| report.is_trusted() && report.field("interface").is_some());
+    let found = match (user, steering_refusal()) {
+        (Some(TransportReport { process: Some(process), .. }), _) => {
+            format!("process {process} uses {name}, and its program stays")
+        }
+        (Some(_), _) => format!("a process of another PID namespace uses {name}, and its program stays"),
+        (None, Some(refusal)) => format!("{name} was not examined: {refusal}"),
+        (None, None) => {
             let examination = examine(name);
             let hook = examination.findings.iter().find(|one| one.feature == "hook").map(|one| one.found.clone());
             match hook {

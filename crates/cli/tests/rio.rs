@@ -1,6 +1,10 @@
 //! Tests of `corelane rio` as a process.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
@@ -16,14 +20,17 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the transports of this process in the report of `status`.
-fn own_transports() -> Vec<Json> {
+fn all_transports() -> Vec<Json> {
     let output = rio(&["status", "lo", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!((&report["schema"], &report["interface"]), (&json!(1), &json!("lo")));
-    let transports = report["transports"].as_array().expect("transports").clone();
-    transports.into_iter().filter(|one| one["process"] == json!(std::process::id())).collect()
+    report["transports"].as_array().expect("transports").clone()
+}
+
+/// Returns the transports of this process in the report of `status`.
+fn own_transports() -> Vec<Json> {
+    all_transports().into_iter().filter(|one| one["process"] == json!(std::process::id())).collect()
 }
 
 #[test]
@@ -88,6 +95,132 @@ fn clean_finds_nothing_to_remove() {
     let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!(report["removed"], json!([]));
     assert!(report["found"].as_str().is_some_and(|found| found.contains("lo ")), "{report}");
+}
+
+/// A user without privileges, as `nobody` of most systems.
+const OTHER_USER: u32 = 65_534;
+
+/// Starts this program as [`OTHER_USER`], with a transport of an ORB, or with a socket whose report
+/// is `text`.
+fn start_as_other_user(text: Option<&str>) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "a_process_of_another_user", "--ignored", "--nocapture"]);
+    if let Some(text) = text {
+        command.env("CORELANE_REPORT", text);
+    }
+    command.env("CORELANE_OTHER_USER", "1").uid(OTHER_USER).gid(OTHER_USER);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("user {OTHER_USER} must be able to start this test: {error}"));
+    let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")), "the process begins");
+    child
+}
+
+#[test]
+#[ignore = "a part of other tests, which start it as a process"]
+fn a_process_of_another_user() {
+    if std::env::var("CORELANE_OTHER_USER").is_err() {
+        return;
+    }
+    let wait = || std::io::stdin().read(&mut [0; 1]).expect("the end of the test");
+    match std::env::var("CORELANE_REPORT") {
+        Ok(text) => {
+            let name = format!("corelane-rio/{}/0", std::process::id());
+            let address = SocketAddr::from_abstract_name(name).expect("a short name");
+            let listener = UnixListener::bind_addr(&address).expect("a new name");
+            std::thread::spawn(move || {
+                for connection in listener.incoming() {
+                    // The reader may have ended.
+                    let _ = connection.expect("a connection").write_all(text.as_bytes());
+                }
+            });
+            println!("ready");
+            wait();
+        }
+        Err(_) => {
+            let transport = RioTransport::new(RioConfig::default());
+            transport.attach_orb();
+            println!("ready");
+            wait();
+            transport.detach_orb();
+        }
+    }
+}
+
+fn is_ordinary_user() -> bool {
+    let is_ordinary = corelane_sys::process::effective_user_id() != 0;
+    if is_ordinary {
+        println!("not run: the process does not run as root");
+    }
+    is_ordinary
+}
+
+#[test]
+fn root_sees_the_transports_of_other_users() {
+    if is_ordinary_user() {
+        return;
+    }
+    let mut other = start_as_other_user(None);
+    let found = all_transports();
+    drop(other.stdin.take());
+    other.wait().expect("the process ends");
+    let of_other: Vec<&Json> = found.iter().filter(|one| one["process"] == json!(other.id())).collect();
+    assert_eq!(of_other.len(), 1, "{found:?}");
+    assert_eq!(of_other[0]["user"], json!(OTHER_USER));
+}
+
+#[test]
+fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
+    if is_ordinary_user() || !bpf::has_capability(21) {
+        return println!("not run: no PID namespace can be made");
+    }
+    let transport = RioTransport::new(RioConfig::default().max_connections(7_331));
+    transport.attach_orb();
+    let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
+    let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_corelane"), "rio", "status", "lo"]);
+    let shown = text(&command.output().expect("util-linux is installed"));
+    let json: Json = serde_json::from_slice(&command.arg("--json").output().expect("it runs").stdout).expect("JSON");
+    drop(listener);
+    transport.detach_orb();
+    assert!(shown.contains("process of another PID namespace (user 0): socket options"), "{shown}");
+    let own = |one: &&Json| one["streams"][0]["max_connections"] == json!(7_331);
+    let own = json["transports"].as_array().expect("transports").iter().find(own).expect("the transport");
+    assert_eq!((&own["process"], &own["program"]), (&Json::Null, &Json::Null));
+}
+
+/// Fails if root believes another user's process that says that it uses the interface.
+#[test]
+fn clean_examines_an_interface_that_another_user_claims() {
+    if is_ordinary_user() || corelane_rio::examination::steering_refusal().is_some() {
+        return println!("not run: the process cannot examine interfaces");
+    }
+    let mut other = start_as_other_user(Some("corelane-rio 1\ninterface=lo\n"));
+    let output = rio(&["clean", "lo", "--json"]);
+    drop(other.stdin.take());
+    other.wait().expect("the process ends");
+    let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(report["found"], json!("lo has no program"));
+}
+
+/// Fails if the report does not say that the kernel steers packets away from their threads.
+#[test]
+fn the_doctor_finds_receive_packet_steering() {
+    if is_ordinary_user() || !bpf::has_capability(21) {
+        return println!("not run: no network namespace can be made");
+    }
+    let report = |mask: &str| {
+        let prepare = "mount -t sysfs none /sys && echo $0 > /sys/class/net/lo/queues/rx-0/rps_cpus";
+        let script = format!("{prepare} && exec $1 doctor --interface lo");
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount", "sh", "-c", &script, mask, env!("CARGO_BIN_EXE_corelane")]);
+        text(&command.output().expect("util-linux is installed"))
+    };
+    let (off, on) = (report("0"), report("1"));
+    assert!(off.contains("  yes  packet steering    off: each packet stays with its kernel thread\n"), "{off}");
+    let (_, found) = on.split_once("  NO   packet steering ").unwrap_or_else(|| panic!("{on}"));
+    assert!(found.contains("because of rps_cpus of rx-0\n       remedy: switch it off: "), "{on}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct ScopedName {
     pub absolute: bool,
     /// The identifiers, at least one.
     pub parts: Vec<Name>,
-    /// The location of the whole name.
+    /// The name's location.
     pub span: Span,
 }
 
@@ -33,7 +33,7 @@ pub struct ScopedName {
 pub struct Declaration {
     /// The declared item.
     pub kind: DeclarationKind,
-    /// The annotations in front of the declaration (`@name(...)`).
+    /// The declaration's annotations.
     pub annotations: Vec<Annotation>,
     /// Index of the declaration's first token, used to find the comments in front of it.
     pub first_token: usize,
@@ -101,7 +101,7 @@ pub enum DeclarationKind {
 /// The text of a pragma.
 #[derive(Clone, Debug)]
 pub struct Pragma {
-    /// The location at which the pragma begins.
+    /// The pragma's location.
     pub span: Span,
     pub(crate) tokens: Vec<Token>,
 }
@@ -144,7 +144,7 @@ pub struct Interface {
     pub name: Name,
     /// The interface's direct bases.
     pub bases: Vec<ScopedName>,
-    /// The declarations in the interface.
+    /// The interface's declarations.
     pub body: Vec<Declaration>,
     /// The interface's closing brace.
     pub end: Span,
@@ -170,11 +170,11 @@ pub struct ValueDeclaration {
     pub name: Name,
     /// The location of `truncatable`, if present.
     pub truncatable: Option<Span>,
-    /// The value type's direct bases.
+    /// The direct bases.
     pub bases: Vec<ScopedName>,
-    /// The interfaces that the value type supports.
+    /// The supported interfaces.
     pub supports: Vec<ScopedName>,
-    /// The declarations in the value type.
+    /// The value type's declarations.
     pub body: Vec<Declaration>,
     /// The value type's closing brace.
     pub end: Span,
@@ -185,9 +185,9 @@ pub struct ValueDeclaration {
 pub struct StateMember {
     /// True for `public`, false for `private`.
     pub public: bool,
-    /// The type of the state members.
+    /// The state members' type.
     pub ty: Type,
-    /// The names of the state members.
+    /// The state members' names.
     pub declarators: Vec<Declarator>,
 }
 
@@ -213,7 +213,7 @@ pub struct Member {
     pub ty: Type,
     /// The names.
     pub declarators: Vec<Declarator>,
-    /// The annotations in front of the member (`@name(...)`).
+    /// The member's annotations.
     pub annotations: Vec<Annotation>,
     /// Index of the member's first token.
     pub first_token: usize,
@@ -242,7 +242,7 @@ pub enum ForwardKind {
 pub struct Union {
     /// The union's name.
     pub name: Name,
-    /// The type of the union's discriminator.
+    /// The discriminator's type.
     pub discriminator: Box<Type>,
     /// The union's arms.
     pub arms: Vec<Arm>,
@@ -255,9 +255,9 @@ pub struct Union {
 pub struct Arm {
     /// The arm's labels.
     pub labels: Vec<CaseLabel>,
-    /// The type of the arm's member.
+    /// The member's type.
     pub ty: Type,
-    /// The name of the arm's member.
+    /// The member's name.
     pub declarator: Declarator,
     /// Index of the first token of the member.
     pub first_token: usize,
@@ -330,7 +330,7 @@ pub struct AnnotationMember {
     pub ty: Type,
     /// The name.
     pub name: Name,
-    /// The default value, if any.
+    /// The default value.
     pub default: Option<Expression>,
 }
 
@@ -391,7 +391,7 @@ pub struct Attribute {
 /// A type as written.
 #[derive(Clone, Debug)]
 pub struct Type {
-    /// The annotations in front of the type.
+    /// The type's annotations.
     pub annotations: Vec<Annotation>,
     /// The kind of type.
     pub kind: TypeKind,
@@ -444,7 +444,7 @@ pub enum BasicType {
 }
 
 impl BasicType {
-    /// Returns the name of the type in IDL.
+    /// Returns the IDL name.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

@@ -61,7 +61,7 @@ impl Binary128 {
         Self(Quad::from_i128(number).value)
     }
 
-    /// Returns the bits in IEEE 754 order.
+    /// Returns the bits; the sign is the highest bit (IEEE 754, 3.4).
     #[must_use]
     pub fn bits(self) -> u128 {
         self.0.to_bits()

@@ -28,7 +28,8 @@ impl Builder {
         Self::default()
     }
 
-    /// Adds a search folder for included files, after the previous ones.
+    /// Adds a search folder for included files. Folders are searched in the order in which they
+    /// were added.
     #[must_use]
     pub fn include(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.include.push(folder.into());
@@ -62,8 +63,8 @@ impl Builder {
     /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
     /// depend on that crate.
     ///
-    /// Sequences of octets, references, `any` and fixed-point numbers prevent the derivation for a
-    /// type that contains them.
+    /// A type that contains, for example, a sequence of octets, an object reference, an `any` or a
+    /// fixed-point number is generated without the derivation.
     #[must_use]
     pub fn derive(mut self, path: &str) -> Self {
         self.options.derives.push(path.to_owned());
@@ -149,7 +150,6 @@ fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
 }
 
 thread_local! {
-    /// The output files that this thread has written, each with its source file.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 

@@ -39,7 +39,7 @@ pub struct CompileOptions {
 /// The result of preprocessing, parsing and resolving one file.
 #[derive(Debug)]
 pub struct Compilation {
-    /// The files that the compiler read.
+    /// The source files.
     pub sources: SourceMap,
     /// The texts of names and literals.
     pub symbols: Symbols,

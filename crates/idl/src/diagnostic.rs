@@ -124,7 +124,7 @@ impl Diagnostic {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start_position()) as usize;
             let end = (span.end.saturating_sub(file.start_position()) as usize).min(file.text.len());
-            // The range may end inside a character of the previous token.
+            // A range of the last byte of a token may begin inside a character.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
             if let Some(length) = file.text[start..end].find('\n') {
@@ -251,7 +251,8 @@ impl Diagnostics {
     /// Maximum number of errors, and maximum number of warnings that are shown.
     pub const MAX_PER_SEVERITY: usize = 100;
 
-    /// Adds a diagnostic, unless it is a duplicate or the limit is reached.
+    /// Adds a diagnostic, unless the list contains it or is full, and removes an error that it
+    /// replaces.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let repeated = |known: &Diagnostic| known.span == diagnostic.span && known.message == diagnostic.message;
         if self.full || self.list.iter().any(repeated) {
@@ -296,7 +297,8 @@ impl Diagnostics {
         self.errors
     }
 
-    /// Returns the diagnostics that are not hidden.
+    /// Returns the diagnostics that are shown, at most [`MAX_PER_SEVERITY`](Self::MAX_PER_SEVERITY)
+    /// of each severity.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {
         &self.list
@@ -325,7 +327,7 @@ impl Diagnostics {
         said
     }
 
-    /// Returns all diagnostics as text, followed by the notice about hidden diagnostics.
+    /// Returns the shown diagnostics as text, followed by the notice about hidden diagnostics.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let mut text = String::new();

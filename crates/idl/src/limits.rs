@@ -24,8 +24,8 @@ pub struct CompilerLimits {
     pub max_bases: usize,
     /// Operations of one interface, including inherited operations. Default: 10,000.
     pub max_operations: usize,
-    /// Elements of one array, structure or union. The dimensions of nested arrays and structures
-    /// are multiplied. Default: 268,435,456.
+    /// Array elements in one value of an array, structure or union. The sizes of nested arrays are
+    /// multiplied. Default: 268,435,456.
     pub max_array_elements: u64,
     /// Size of the generated Rust code in bytes. Default: 64 MiB.
     pub max_output_bytes: usize,

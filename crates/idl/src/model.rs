@@ -45,7 +45,7 @@ pub struct Definition {
     /// Number of array elements in one value of this type. The sizes of nested arrays are
     /// multiplied.
     pub(crate) elements: u64,
-    /// The annotations in front of the definition.
+    /// The definition's annotations.
     pub annotations: Vec<Annotation>,
     pub(crate) identity: Identity,
 }
@@ -55,7 +55,7 @@ pub struct Definition {
 pub struct Annotation {
     /// The last part of the annotation's name.
     pub name: Symbol,
-    /// The location of the name.
+    /// The name's location.
     pub span: Span,
     /// The annotation's arguments: the name, if written, and the location of the value.
     pub arguments: Vec<(Option<Symbol>, Span)>,
@@ -78,7 +78,7 @@ impl Annotation {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// The `#pragma prefix` in force at the definition.
+    /// The effective `#pragma prefix`.
     pub(crate) prefix: Arc<str>,
     /// Number of the file inclusion that contains the definition; the first inclusion is 0.
     pub(crate) file: u32,
@@ -158,7 +158,7 @@ pub struct Bitmask {
 pub struct Bitset {
     /// The base bit set, whose fields come first.
     pub base: Option<DefinitionId>,
-    /// The bitset's own fields, the lowest first.
+    /// The bitset's fields without the fields of its base, the lowest first.
     pub fields: Vec<BitsetField>,
     /// The bitset's size in bits, including its base.
     pub bits: u32,
@@ -182,7 +182,7 @@ pub struct BitsetField {
 pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: InterfaceFlavor,
-    /// True if the interface has a body.
+    /// True with a body.
     pub defined: bool,
     /// The interface's direct bases.
     pub bases: Vec<DefinitionId>,
@@ -195,13 +195,13 @@ pub struct Interface {
 pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
-    /// True if the value type has a body.
+    /// True with a body.
     pub defined: bool,
     /// True if `truncatable`.
     pub truncatable: bool,
     /// The value type's direct bases. A base with state comes first.
     pub bases: Vec<DefinitionId>,
-    /// The interfaces that the value type supports.
+    /// The supported interfaces.
     pub supports: Vec<DefinitionId>,
     /// The definitions in the value type, in order.
     pub members: Vec<DefinitionId>,
@@ -214,7 +214,7 @@ pub struct ValueDeclaration {
 /// A structure or exception.
 #[derive(Debug)]
 pub struct Struct {
-    /// True if the struct has a body.
+    /// True with a body.
     pub defined: bool,
     /// The struct's base (IDL 4).
     pub base: Option<DefinitionId>,
@@ -235,16 +235,16 @@ pub struct Member {
     pub ty: Type,
     /// Index of the member's first token.
     pub first_token: usize,
-    /// The annotations in front of the member.
+    /// The member's annotations.
     pub annotations: Vec<Annotation>,
 }
 
 /// A union.
 #[derive(Debug)]
 pub struct Union {
-    /// True if the union has a body.
+    /// True with a body.
     pub defined: bool,
-    /// The type of the union's discriminator.
+    /// The discriminator's type.
     pub discriminator: Type,
     /// The union's arms.
     pub arms: Vec<Arm>,
@@ -274,7 +274,7 @@ pub struct OperationDeclaration {
     pub result: Option<Type>,
     /// The operation's parameters.
     pub parameters: Vec<Parameter>,
-    /// The exceptions that the operation may raise.
+    /// The operation's exceptions.
     pub raises: Vec<DefinitionId>,
     /// The names of the operation's context properties.
     pub context: Vec<String>,
@@ -291,14 +291,14 @@ pub struct Parameter {
     pub name: Symbol,
     /// The parameter's type.
     pub ty: Type,
-    /// The annotations in front of the parameter.
+    /// The parameter's annotations.
     pub annotations: Vec<Annotation>,
 }
 
 /// An attribute.
 #[derive(Debug)]
 pub struct Attribute {
-    /// True if the attribute is read-only.
+    /// True for `readonly`.
     pub readonly: bool,
     /// The attribute's type.
     pub ty: Type,

@@ -171,8 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. If it is missing and the next token can begin another
-    /// declaration, reports it and succeeds.
+    /// Takes the `;` after a declaration. A missing `;` is reported but is no failure at the end of
+    /// a line, in front of `}` and at the end of the text.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -272,8 +272,7 @@ impl Parser<'_> {
         self.word(what, false)
     }
 
-    /// Takes a name, without its escaping underscore. A name that differs from a keyword only in case
-    /// cannot be declared, but can be used: its declaration may have an escaping underscore.
+    /// Takes a name, without its escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -75,13 +75,12 @@ struct ScopeId(usize);
 #[derive(Debug, Default)]
 struct NameScope {
     outer: Option<ScopeId>,
-    /// The definition that owns the scope; `None` for the file and for operations.
+    /// The definition that owns the scope; `None` for the file.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
     /// inherited.
     inherited: SymbolMap<LookUpResult>,
-    /// Folded names in `names` whose entry is `ScopeItem::Introduced`.
     introduced: Vec<Symbol>,
 }
 
@@ -98,7 +97,7 @@ enum ScopeItem {
     /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
     /// A name that is declared outside this scope. Its use in this scope fixes its meaning (CORBA
-    /// 3.20.2).
+    /// 3.0.3, section 3.20.2).
     Introduced(DefinitionId),
 }
 
@@ -122,9 +121,7 @@ struct DeclarationResolver<'r> {
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
-    /// The `#pragma prefix` in force.
     prefix: Arc<str>,
-    /// Number of the current file inclusion.
     file: u32,
     files: Vec<u32>,
     last_file: u32,
@@ -139,7 +136,6 @@ struct DeclarationResolver<'r> {
     /// folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True after the first definition: a later `import` is an error.
     defined_anything: bool,
 }
 
@@ -437,8 +433,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
-    /// scope that is not a module.
+    /// Fixes the meaning of a name in its scope, and in enclosing scopes up to `found_in` that are
+    /// not modules.
     fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;

@@ -80,7 +80,6 @@ struct Generator<'c> {
     path: Vec<String>,
     scope: Option<DefinitionId>,
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Number of bytes of generated code so far.
     written: usize,
     too_long: Option<Span>,
 }
@@ -106,10 +105,8 @@ const PUBLIC: &[&str] = &[
     "ValueRef",
 ];
 
-/// Lints of rustc that generated code may violate.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
-/// A kind of generated item, which determines the clippy lints that the item may violate.
 #[derive(Clone, Copy)]
 enum LintedItem {
     Type,
@@ -165,14 +162,11 @@ impl<'c> Generator<'c> {
         self.model().repository_id(id, &self.compilation.symbols)
     }
 
-    /// Returns true for built-in definitions of the ORB, which no file declares.
     fn is_built_in(&self, id: DefinitionId) -> bool {
         self.model().get(id).span == Span::default()
     }
 
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // Finds definitions that have no mapping themselves, and then the definitions that use
-        // them.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
@@ -294,7 +288,7 @@ impl<'c> Generator<'c> {
         up.chain(path[shared..].iter().map(String::as_str)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the path of a type; for an interface, of its reference type.
+    /// Returns the path of a type; for an interface or a value type, of its reference type.
     fn path_to(&self, id: DefinitionId) -> String {
         let mut path = self.module_path(id);
         path.push(match self.names.reference.get(&id) {

@@ -66,7 +66,7 @@ pub struct Location {
     pub column: usize,
 }
 
-/// All files read by one compilation.
+/// The source files of a compilation.
 #[derive(Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,

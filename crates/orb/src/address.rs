@@ -16,17 +16,15 @@ use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 use crate::rt::Protocol;
 use crate::rt::client_policies::ProfilePolicies;
 
-/// The TCP address in references to a server without a TCP address. omniORB writes and expects this
-/// address.
+/// The address in the TCP profile of a server that does not listen on TCP, as in references of
+/// omniORB.
 const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);
 
 pub(crate) struct ParsedProfile {
-    /// Endpoints of the server, in the order in which the client tries them.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) object_key: Vec<u8>,
     pub(crate) version: Version,
     pub(crate) code_sets: Option<CodeSets>,
-    /// The code sets that apply if none are announced.
     pub(crate) default_code_sets: CodeSets,
     pub(crate) index: u32,
     pub(crate) is_ours: bool,
@@ -34,7 +32,6 @@ pub(crate) struct ParsedProfile {
     pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
-/// Returns the profiles of `ior` that can be decoded.
 pub(crate) fn parse_profiles(ior: &Ior, highest: Version, native: CharSet, limits: &Limits) -> Vec<ParsedProfile> {
     let parsed = ior.profiles.iter().zip(0..).filter_map(|(TaggedProfile { tag, data }, index)| {
         let profile = Profile::parse(*tag, data, limits).ok()?;
@@ -69,7 +66,6 @@ fn parse_profile(
     }
 }
 
-/// Policies that do not decode are ignored.
 fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     let mut found = ProfilePolicies::default();
     let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::parse_policies(data, limits));
@@ -87,14 +83,12 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     found
 }
 
-/// Returns the endpoints of lanes that a profile lists.
 fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     let lane = |(endpoint, priority)| Some(LaneEndpoint { endpoint: to_net_endpoint(endpoint)?, priority });
     profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
-/// Chooses the native code set if the server supports it, so that the client need not convert text. Otherwise chooses a
-/// code set that both sides know.
+/// Prefers the native code set, so that the client need not convert text.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -106,8 +100,6 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
         .ok()
 }
 
-/// Returns true if this process can use an endpoint. A Unix socket is usable only on its own host.
-/// Shared memory is usable only if both processes see the same file system.
 fn is_visible_here(found: &ProfileEndpoint) -> bool {
     match found {
         ProfileEndpoint::Unix { host: Some(host), .. } => *host == host_name(),
@@ -116,7 +108,6 @@ fn is_visible_here(found: &ProfileEndpoint) -> bool {
     }
 }
 
-/// Returns `None` if no transport can have the endpoint's scheme.
 fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     Some(match found {
         ProfileEndpoint::Inet { host, port } => Endpoint::tcp(host, port),
@@ -126,20 +117,19 @@ fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     })
 }
 
-/// Returns this machine's host name as the kernel reports it; empty if /proc cannot be read.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns a text that identifies this boot of the kernel and the file system that this process sees. Host names are
-/// not enough, because two machines may have the same name.
+/// Identifies this boot of the kernel and this process's mount namespace. Host names are not
+/// enough, because two machines may have the same name.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
     Some(format!("{}/{}", boot.trim(), mounts.ino()))
 }
 
-/// An endpoint of a lane, and the priority of this endpoint in references (-1: none).
+/// An endpoint of a lane, with its priority in references (-1: none).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneEndpoint {
     pub(crate) endpoint: Endpoint,
@@ -153,7 +143,6 @@ struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Returns `None` for a path that is not UTF-8, and for shared memory on a machine without an identity.
     fn profile_address<'e>(&'e self, endpoint: &'e Endpoint) -> Option<ProfileAddress<'e>> {
         Some(match endpoint {
             Endpoint::Tcp { host, port } => ProfileAddress::Inet { host, port: *port },
@@ -177,7 +166,8 @@ fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> 
     ])
 }
 
-/// Makes a reference with one profile for each kind of address, in the order of `lanes`.
+/// Makes a reference with one profile for each kind of address. The kinds have the order in which
+/// they first appear in `lanes`.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
@@ -240,7 +230,6 @@ pub(crate) fn make_ior(
     let mut profiles = Vec::new();
     let mut components = common.to_vec();
     let mut tcp = None;
-    // One pass over the endpoints for each kind of address orders the profiles by kind.
     for rank in 0..4 {
         for address in endpoints.iter().filter_map(|endpoint| machine.profile_address(endpoint)) {
             match address {

@@ -40,11 +40,11 @@ impl Any {
         Any::default()
     }
 
-    /// Makes an `any` from a value of the Rust type `T`, whose IDL type is [`Typed::type_code`].
+    /// Makes an `any` from a value of the Rust type `T`, whose IDL type is
+    /// [`Typed::dynamic_type_code`].
     ///
     /// # Errors
-    /// If the value cannot be marshalled: NUL in a string, or a discriminator that does not select
-    /// its member.
+    /// If the value cannot be marshalled, for example a string with a NUL.
     pub fn new<T: Typed>(value: &T) -> Result<Any, SystemException> {
         Any::write(&value.dynamic_type_code(), value)
     }
@@ -96,8 +96,8 @@ impl Any {
         self.value.type_code()
     }
 
-    /// Returns true if a received value (IDL `valuetype`) had an unknown type and was truncated to
-    /// a known base type. The flag of an `any` also covers the `any`s nested in it.
+    /// Returns true if a received value type in the `any`, or in an `any` nested in it, was
+    /// truncated to a known base type.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.value.is_truncated()
@@ -109,11 +109,11 @@ impl Any {
         T::matches_type(self.type_code())
     }
 
-    /// Extracts the value as a `T`, if `T` represents the value's type. Aliases of the type are
-    /// ignored.
+    /// Extracts the value as a `T`, if `T` represents the value's type.
     ///
     /// # Errors
-    /// BAD_OPERATION if the value has another type.
+    /// BAD_OPERATION if `T` does not represent the value's type; MARSHAL if the bytes of the value
+    /// cannot be decoded.
     pub fn extract<T: Typed>(&self) -> Result<T, SystemException> {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
@@ -161,7 +161,7 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
     SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not represent {found}"))
 }
 
-/// Different encodings of one value are equal.
+/// Values in different encodings can be equal. Their types must be equivalent.
 impl PartialEq for Any {
     fn eq(&self, other: &Any) -> bool {
         self.value == other.value
@@ -195,8 +195,8 @@ impl Cdr for Any {
 ///
 /// Generated code implements it for structures, unions, enumerations, exceptions and typed references.
 pub trait Typed: Sized {
-    /// Returns the default IDL type of the Rust type: without bounds, and with `string` and `char`
-    /// for text.
+    /// Returns the default IDL type of the Rust type: a string or sequence has no bound, and text
+    /// is `string` or `char`.
     fn type_code() -> TypeCode;
 
     /// Returns the IDL type of this value, which may be more specific than the default IDL type.
@@ -204,8 +204,8 @@ pub trait Typed: Sized {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type represents `type_code`. The default implementation asks if `type_code` and
-    /// [`Typed::type_code`] are [equivalent](TypeCode::equivalent): it ignores aliases and names.
+    /// Returns true if the Rust type represents `type_code`. By default, these are the types that
+    /// are [equivalent](TypeCode::equivalent) to [`Typed::type_code`].
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
@@ -223,13 +223,12 @@ pub trait Typed: Sized {
     /// If the bytes are not a value of this type.
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError>;
 
-    /// Writes consecutive elements of `type_code`; types with one encoding write them in bulk.
     #[doc(hidden)]
     fn write_all(values: &[Self], e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         values.iter().try_for_each(|value| value.write(e, type_code))
     }
 
-    /// Reads `len` elements of `type_code`, after the caller has checked this count.
+    /// The caller has checked `len` against the remaining bytes.
     #[doc(hidden)]
     fn read_many(len: usize, d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<Self>, CdrError> {
         d.read_nested(|d| {
@@ -299,7 +298,6 @@ impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     }
 }
 
-/// Returns the bound of a string or sequence; `u32::MAX` if it has none.
 fn bound(type_code: &TypeCode) -> u32 {
     type_code.length().filter(|length| *length > 0).unwrap_or(u32::MAX)
 }

@@ -3,9 +3,7 @@
 /// A Rust type that a field of a bit set may have.
 #[doc(hidden)]
 pub trait BitField: Sized {
-    /// Makes a value from the lowest `width` bits of `bits`.
     fn from_bits(bits: u64, width: u32) -> Self;
-    /// Returns the bits of the value. The caller drops the bits above the width of the field.
     fn to_bits(self) -> u64;
 }
 
@@ -132,8 +130,8 @@ macro_rules! bit_set {
     };
 }
 
-/// For generated code: implements [`Typed`](crate::Typed) for a bit mask or bit set, as the integer
-/// that has its bits.
+/// For generated code: implements [`Typed`](crate::Typed) for a bit mask or bit set, with the
+/// TypeCode of its integer.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]

@@ -10,9 +10,8 @@ use corelane_sys::poll;
 
 /// Cancels all present and later calls through the references to which it is attached.
 ///
-/// A cancelled call raises TRANSIENT 3. If the call waits for its reply, the status is COMPLETED_MAYBE, and the server
-/// gets a CancelRequest. If it pauses before a retry, the status is COMPLETED_NO. Each call with a canceller costs one
-/// additional system call.
+/// A cancelled call raises TRANSIENT 3. Its completion status says if the server may have run the
+/// request.
 ///
 /// # Examples
 ///
@@ -36,8 +35,7 @@ impl Canceller {
         Ok(Canceller(Arc::new(EventFd::new()?)))
     }
 
-    /// Cancels all calls, of any thread, through references with this canceller. Later calls
-    /// through these references are cancelled at once.
+    /// Cancels all present and later calls through references with this canceller.
     pub fn cancel(&self) {
         self.0.notify();
     }
@@ -53,8 +51,8 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Waits for `other`. Returns true if it is readable or the deadline has passed, false if [`cancel`](Self::cancel)
-    /// was called before.
+    /// Returns false if the calls were cancelled before `other` became readable and before the
+    /// deadline passed.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;

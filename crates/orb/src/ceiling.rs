@@ -4,7 +4,6 @@ use std::fmt;
 
 use corelane_sched::Priority;
 
-/// The limit on the priorities that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
     UpTo(Priority),
@@ -15,7 +14,6 @@ pub(crate) enum Ceiling {
 impl Ceiling {
     pub(crate) const NONE: Ceiling = Ceiling::UpTo(Priority::MAX);
 
-    /// `is_local` returns true if the peer is on this machine.
     pub(crate) fn for_connection(configured: Option<Priority>, is_local: impl FnOnce() -> bool) -> Self {
         match configured {
             Some(ceiling) => Ceiling::UpTo(ceiling),
@@ -24,8 +22,9 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling forbids `priority`. [`Unset`](Self::Unset) forbids none here: the placement of the
-    /// request compares it with the default priority.
+    /// Returns false if the ceiling forbids `priority`. [`Unset`](Self::Unset) allows every
+    /// priority here, because the placement of the request applies the default priority as the
+    /// ceiling.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -16,7 +16,6 @@ mod simulated {
         static TIME: Cell<Option<Monotonic>> = const { Cell::new(None) };
     }
 
-    /// With `None` the clock runs.
     pub(crate) fn set(time: Option<Monotonic>) {
         TIME.set(time);
     }

@@ -30,7 +30,6 @@ pub(crate) struct Config {
     #[cfg(feature = "keep-octets")]
     pub(crate) max_kept_memory: usize,
     pub(crate) rt: RtConfig,
-    /// If true, threads touch their stacks before they begin.
     pub(crate) locks_memory: bool,
     pub(crate) client_policies: ClientPolicies,
 }
@@ -50,8 +49,8 @@ pub struct OnewayBatch {
     /// buffering. A message that does not fit is sent together with the buffered messages. Default:
     /// 16 KiB.
     pub max_bytes: usize,
-    /// Maximum time for which a message is buffered. The thread that sends the messages runs in the ordinary scheduling
-    /// class, so it may have to wait for a core. Default: 1 ms.
+    /// Maximum time for which a message is buffered. It can be exceeded, because the sending thread
+    /// runs in the ordinary scheduling class. Default: 1 ms.
     pub max_delay: Duration,
 }
 

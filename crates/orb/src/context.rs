@@ -159,7 +159,6 @@ thread_local! {
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Until the guard is dropped, [`Context::of_call`] returns the properties with which the guard was made.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ContextScope(());

@@ -12,8 +12,8 @@ use crate::thread_context::{self, SavedScheduling, can_lower};
 
 thread_local! {
     static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
-    /// Processor time that the calling thread has spent on other requests while measured operations
-    /// waited.
+    /// Processor time of the calling thread that is not charged to running operations, because the
+    /// thread ran other requests.
     static UNCHARGED_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -69,18 +69,17 @@ impl Drop for ChargedOperation {
     }
 }
 
-/// When the budget is used up, the operation's thread gets a lower priority.
 #[derive(Debug)]
 pub(crate) struct BudgetScope {
     before: SavedScheduling,
     started_at: Duration,
-    /// The remaining time of the enclosing operation's budget.
     outer: BudgetOutcome,
 }
 
 impl BudgetScope {
-    /// When the budget is used up, the thread gets the scheduling `to`. `monitor` belongs to the ORB with the stamp
-    /// `stamp`. Returns `None` if `to` is not lower than the thread's scheduling, or if the budget cannot be made.
+    /// When the budget is used up, the thread gets the scheduling `to`. `monitor` belongs to the
+    /// ORB with the stamp `stamp`. Returns `None` if the thread cannot be lowered to `to`, or if
+    /// the budget cannot be made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
@@ -112,7 +111,6 @@ impl BudgetScope {
 
 #[cfg(feature = "core-pool")]
 impl BudgetScope {
-    /// Stops the budget. Returns true if the thread was lowered.
     pub(crate) fn stop(&mut self) -> bool {
         matches!(stop_budget(), BudgetOutcome::Exhausted(_))
     }
@@ -128,7 +126,6 @@ impl Drop for BudgetScope {
     }
 }
 
-/// A guard during which the thread's time is not charged to running operations.
 pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetOutcome)>);
 
 impl ChargePause {

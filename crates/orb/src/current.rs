@@ -70,25 +70,21 @@ pub fn current() -> Option<Current> {
     resolve(frame, depth)
 }
 
-/// Keeps octets that a servant was lent, for use after its request.
+/// Returns octets that a servant received, for use after the request.
 ///
-/// Octets of a request of at least 16 KiB are kept without a copy if they are themselves 16 KiB or
-/// more: the result shares the memory of the received message. This is so for parameters of type
-/// `sequence<octet>` and parts of them, on the thread that runs the operation. Returned as the
-/// operation's result, the octets are sent from this memory. All other octets are copied: smaller
-/// ones, members of structures, arguments of collocated calls, octets from other threads.
+/// The result shares the memory of the received message if the octets are at least 16 KiB of it,
+/// such as a `sequence<octet>` parameter, and the calling thread runs the operation. All other
+/// octets are copied, for example members of structures and arguments of collocated calls. Returned
+/// as the operation's result, shared octets are sent without a copy.
 ///
-/// Kept octets of a request count in the ORB's memory
-/// ([`OrbBuilder::max_kept_memory`](crate::OrbBuilder::max_kept_memory)) until they and their clones
-/// are dropped or are part of a reply, which counts as an unread reply
-/// ([`ConnectionLimits::max_buffered_bytes`](crate::ConnectionLimits)). A small part of a large message counts with the memory of the whole message; its
-/// copy ([`Octets::copy_from`]) is then cheaper. Outside requests, and in collocated calls, nothing
-/// counts.
+/// The octets count in the ORB's memory
+/// ([`OrbBuilder::max_kept_memory`](crate::OrbBuilder::max_kept_memory)) until they and their
+/// clones are dropped. Shared octets count with the memory of the whole message. Outside requests,
+/// in collocated calls, and without the feature `keep-octets` nothing counts.
 ///
 /// # Errors
 /// IMP_LIMIT 0x434c4e83, COMPLETED_MAYBE, if the octets exceed the ORB's maximum, or the half of it
-/// that the requests of one connection may keep. The text of the exception has the numbers. The
-/// servant can pass the exception to its client, or drop octets that it has kept earlier.
+/// that the requests of one connection may use.
 ///
 /// # Examples
 /// ```
@@ -110,7 +106,6 @@ pub fn keep_octets(octets: &[u8]) -> Result<Octets, SystemException> {
     Ok(Octets::copy_from(octets))
 }
 
-/// Returns the ORB whose upcall or callback the calling thread runs.
 pub(crate) fn running_orb_of_thread() -> Option<Arc<ServerContext>> {
     let (frame, _) = upcall_stack::innermost()?;
     SPILL.with_borrow(|beside| beside.orbs.iter().find(|(stamp, _)| *stamp == frame.stamp)?.1.upgrade())
@@ -137,8 +132,6 @@ fn is_of(frame: &UpcallFrame, poa: &PoaCore) -> bool {
     frame.stamp == poa.stamp && frame.poa == poa.slot_id
 }
 
-/// Returns the object id of the innermost upcall in which the calling thread runs `servant` of
-/// `poa`.
 pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
     upcall_stack::frames()
         .find(|(frame, _)| is_of(frame, poa) && frame.servant == servant)
@@ -156,7 +149,6 @@ pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
         .any(|(frame, depth)| upcall_stack::object_id(&frame, depth).is_some_and(|own| *own == *id))
 }
 
-/// The drop removes the frame.
 pub(crate) struct UpcallScope(());
 
 impl UpcallScope {
@@ -189,12 +181,10 @@ impl UpcallScope {
         Some(upcall)
     }
 
-    /// Pushes a frame for `preinvoke`, which has no servant.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_object(poa.stamp, poa.slot_id, id), Some(id))
     }
 
-    /// Pushes a frame for a callback that does not run for an object.
     pub(crate) fn enter_callback(poa: &Arc<PoaCore>) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_callback(poa.stamp, poa.slot_id), None)
     }

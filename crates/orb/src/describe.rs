@@ -14,7 +14,7 @@
 macro_rules! describe {
     ($(#[$attribute:meta])* pub static $name:ident = $description:expr) => {
         $(#[$attribute])*
-        pub static $name: $crate::mapping::TypeDescription = {
+        pub static $name: $crate::mapping::StaticTypeCode = {
             #[allow(unused_imports)]
             use $crate::mapping::description::*;
             $description
@@ -92,7 +92,7 @@ macro_rules! describe {
     };
 }
 
-/// For generated code: implements the functions of `Typed` for sequences of a type that has one encoding.
+/// For generated code: implements the functions of `Typed` that write and read many values at once.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]

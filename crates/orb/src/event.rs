@@ -1,4 +1,4 @@
-//! Events of an ORB that no call can report: the callback for them, and their counters.
+//! Events of an ORB, the program's callback for them, and their counters.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::exception::SystemException;
 use crate::fault::PeerFault;
 use crate::text;
 
-/// An event of an ORB that no call can report. The program's callback runs on the thread in which the event happened,
-/// so it must be quick.
+/// An event of an ORB. The program's callback runs on the thread in which the event happened, so it
+/// must be quick.
 ///
 /// Control characters in operation names, which peers sent, are escaped.
 #[derive(Clone, Debug)]
@@ -45,8 +45,7 @@ pub enum Event {
         peer: Peer,
     },
     /// A connection was closed because the connections of its lane together held more than the
-    /// pool's `max_buffered_bytes`. The pool first closes connections whose peers read nothing, then
-    /// those that hold the most bytes.
+    /// pool's `max_buffered_bytes`.
     MemoryBudgetExceeded {
         /// The peer.
         peer: Peer,
@@ -74,7 +73,8 @@ pub enum Event {
         /// Time for which the connection had been draining.
         draining: Duration,
     },
-    /// A new connection was closed at once because the pool is full.
+    /// A new connection was closed at once, because the pool has its maximum number of connections
+    /// or is closing.
     ConnectionRefused {
         /// The peer.
         peer: Peer,
@@ -88,17 +88,17 @@ pub enum Event {
         /// The reason that the kernel gives.
         error: String,
     },
-    /// A servant panicked, and the client got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
-    /// of a servant or servant manager panicked when a POA released it.
+    /// A servant, servant manager or adapter activator panicked in a call or in its `Drop`. If a
+    /// servant panicked in a request, the client got UNKNOWN, COMPLETED_MAYBE.
     ServantPanicked {
-        /// The interface of the servant.
+        /// The servant's repository id, or a name such as `ServantActivator`.
         interface: &'static str,
-        /// The operation, or `drop` for a panic in `Drop`.
+        /// The operation or method; `drop` for a panic in `Drop`.
         operation: String,
         /// The panic's message.
         message: String,
     },
-    /// The kernel refused the priority or the cores of a thread of a pool. The thread runs in the
+    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs in the
     /// ordinary class, or on any core.
     ThreadSchedulingRefused {
         /// The thread's name.
@@ -107,8 +107,7 @@ pub enum Event {
         error: String,
     },
     /// A reference to an object of this ORB was converted to text although the ORB does not listen,
-    /// so no other process can call the object. Reported once for each ORB. Sending such a
-    /// reference in a call raises BAD_PARAM.
+    /// so no other process can call the object. Reported once for each ORB.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.
         type_id: String,
@@ -143,15 +142,14 @@ pub enum Event {
         /// priority.
         ceiling: Option<i16>,
     },
-    /// A request was refused, for one of these reasons:
+    /// A request was refused. For example:
     /// - Its priority is above the endpoint's ceiling (NO_PERMISSION).
     /// - No lane or band has its priority (TRANSIENT, INV_POLICY).
-    /// - Its priority, band or deadline is malformed (BAD_PARAM, MARSHAL).
     /// - It needs more memory than
     ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
     ///   (IMP_LIMIT).
     /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
-    ///   event also has the path of the member and its position, which are not sent to the client.
+    ///   event then has the path of the member and its position, which are not sent to the client.
     RequestRefused {
         /// The client.
         peer: Peer,
@@ -183,7 +181,7 @@ pub enum Event {
     OnewaysLost {
         /// The server.
         peer: Peer,
-        /// Number of lost bytes. A message of which a part was sent counts with its full size.
+        /// Number of buffered bytes that were not sent.
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.
@@ -196,8 +194,8 @@ pub enum Event {
         error: String,
     },
     /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
-    /// in the ordinary class. The pool serves its tasks all the same, but its promises are advisory.
-    /// Reported once for each pool.
+    /// in the ordinary class. The pool serves its tasks without guaranteed response times. Reported
+    /// once for each pool.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {
         /// The pool's name.
@@ -205,8 +203,8 @@ pub enum Event {
         /// The reason.
         error: String,
     },
-    /// A core pool had no thread for the connection of a task. A thread without a task ran the
-    /// request, without the task's core and priority.
+    /// A core pool had no thread for a task. A thread without a task ran the request, without the
+    /// task's core and priority.
     #[cfg(feature = "core-pool")]
     TaskNotBound {
         /// The client.
@@ -228,9 +226,9 @@ pub enum Event {
         /// The fate of the request after its budget was used up.
         action: crate::rt::JobOverrunAction,
     },
-    /// A request arrived above the rate of its task
-    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)) while another early
-    /// request waited or no thread was free at which it could wait, so it was refused.
+    /// A request was refused because it arrived above the rate of its task
+    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)), and could not wait
+    /// for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.
@@ -447,13 +445,13 @@ pub struct EventCounts {
     pub idle_connections_closed: u64,
     /// Draining connections closed early to make room ([`Event::DrainingConnectionEvicted`]).
     pub draining_connections_evicted: u64,
-    /// Connections refused because the pool was full.
+    /// Connections that were refused ([`Event::ConnectionRefused`]).
     pub connections_refused: u64,
     /// Panics of servants ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
     /// Requests that arrived at one lane and were handed over to another lane.
     pub requests_handed_over: u64,
-    /// Threads of pools whose priority or cores the kernel refused.
+    /// Threads whose priority or cores the kernel refused.
     pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
@@ -463,8 +461,8 @@ pub struct EventCounts {
     pub execution_time_overruns: u64,
 }
 
-/// The limits on the lines that are printed about events: about each peer, about all peers together, and about each
-/// kind of event of the process.
+/// Limits the lines per second about events: for each peer, for all peers together, and for each
+/// kind of event that is not about a peer.
 pub(crate) struct Log(PiMutex<Lines>);
 
 struct Lines {
@@ -481,15 +479,15 @@ struct Count {
     left_out: u64,
 }
 
-/// The origin of an event, which decides the maximum number of its lines.
+/// The peer of an event, or its kind if it is not about a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// The peers with the same first 64 bits of their IPv6 addresses, all of which one host may have.
+    /// Peers with the same first 64 bits of their IPv6 addresses. One host may have all these
+    /// addresses.
     Network(Ipv6Addr),
     User(u32),
     Unknown,
-    /// The kind of an event of the process.
     Own(Discriminant<Event>),
     Others,
 }
@@ -537,9 +535,7 @@ impl Lines {
 
 impl Log {
     const MAX_LINES_PER_SOURCE: u32 = 10;
-    /// Maximum number of lines per second about all peers.
     const MAX_LINES: u32 = 100;
-    /// Maximum number of peers counted separately.
     const MAX_SOURCES: usize = 64;
 
     pub(crate) fn new() -> Self {
@@ -548,7 +544,6 @@ impl Log {
         Log(PiMutex::new("log of events", LockScope::Orb, lines))
     }
 
-    /// Returns the line to print about the event; `None` if a maximum has been reached.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
         let mut lines = self.0.lock();
         let lines = &mut *lines;
@@ -577,7 +572,6 @@ impl Log {
         }
     }
 
-    /// Counts a line that could not be printed without blocking.
     #[cold]
     pub(crate) fn note_lost(&self) {
         self.0.lock().left_out += 1;
@@ -675,7 +669,8 @@ impl Events {
         }
     }
 
-    /// Without a callback, prints a line on standard error, because the error is in the program.
+    /// Reports the event. Without a callback, also prints a line on standard error, because the
+    /// error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
@@ -763,7 +758,6 @@ mod tests {
             log.line(&stalled(address, flood), now)
         });
         assert_eq!(printed.count(), 100);
-        // A flood of this event must not hide the panic of a servant.
         let passed = || {
             let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
             Event::DeadlinePassed { operation: "op".into(), waited, remaining }

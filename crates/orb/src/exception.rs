@@ -25,7 +25,8 @@ pub struct SystemException {
     code: Code,
 }
 
-/// Minor code, kind and completion status in one word; `Result` uses this word, which is never 0, as its tag.
+/// Minor code, kind and completion status in one word. The word is never 0, so `Result<(),
+/// SystemException>` is no larger than the exception.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -130,7 +131,7 @@ impl SystemException {
         self.with_detail(FailureDetail { message: message.into(), ..FailureDetail::default() })
     }
 
-    /// Returns the name of the minor code if it belongs to the OMG or to this ORB;
+    /// Returns the name or the explanation of the minor code if the OMG or this ORB defines it.
     /// docs/minor-codes.md explains each code.
     #[cold]
     #[must_use]
@@ -165,7 +166,7 @@ impl SystemException {
         self.code.completed()
     }
 
-    /// Returns the ORB's information about the cause; `None` for an exception that the peer sent.
+    /// Returns the ORB's information about the cause, if the exception has any.
     #[must_use]
     pub fn detail(&self) -> Option<&FailureDetail> {
         self.detail.as_deref()

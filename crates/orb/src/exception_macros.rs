@@ -20,8 +20,7 @@ macro_rules! user_exception {
     };
 }
 
-/// For generated code: defines the error type of operations that raise user exceptions. It converts
-/// from each exception and from a client's reply, and into a server's reply.
+/// For generated code: defines the error type of operations that raise user exceptions.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! raises {

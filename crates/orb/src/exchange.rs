@@ -1,4 +1,4 @@
-//! Results of an exchange, in which a connection carries one request and its reply.
+//! Results of the exchange of a request and its reply on a connection.
 
 use std::io;
 

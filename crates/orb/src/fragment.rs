@@ -4,8 +4,8 @@ use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
 
-/// Splits the complete message in `encoder` into consecutive fragments of at most `threshold` bytes. Returns `None` if
-/// the message needs no fragments.
+/// Splits the complete message in `encoder` into consecutive fragments of at most `threshold`
+/// bytes. Returns `None` if the message needs no fragments, or cannot have any.
 #[cold]
 pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {
     if encoder.len() <= threshold {

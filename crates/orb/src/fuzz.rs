@@ -11,7 +11,7 @@ use crate::server::connection::stall::StallDetector;
 
 const TIME: Duration = Duration::from_secs(4);
 
-/// Runs events on a server's connections, one event for each input byte.
+/// Feeds the events that `input` encodes to the state machines of a server's connections.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
@@ -72,8 +72,6 @@ impl Message {
     }
 }
 
-/// The queue must not exceed its bound. A connection whose reading pauses when `may_read` returns false must not exceed
-/// its share.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
@@ -97,8 +95,6 @@ fn ranked(number: usize) {
     assert!(never.is_some() && never < eviction_rank::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// The close takes a bounded number of steps and bytes, and sends nothing after the last message. A peer that keeps
-/// reading may get more time until `limit_close_time` is called.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
     let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };

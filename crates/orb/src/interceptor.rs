@@ -62,7 +62,7 @@ pub trait Interceptor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs in the server after the servant, before the reply is sent.
+    /// Runs in the server after the request has run or was refused, before the reply is sent.
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
@@ -156,14 +156,14 @@ pub enum RequestOutcome<'r> {
     Forwarded,
     /// In the client: a oneway request was sent.
     Sent,
-    /// In the client: the attempt ended without a reply, because the deadline passed or the
-    /// connection ended. Before the deadline the ORB may try again.
+    /// In the client: the attempt ended without a reply, for example because the deadline passed or
+    /// the connection ended. The ORB may try again before the deadline.
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.
         detail: &'r FailureDetail,
     },
-    /// In the client: the program dropped a deferred call.
+    /// In the client: the program dropped a deferred call before its reply arrived.
     Abandoned,
 }
 
@@ -202,7 +202,7 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 
     fn next_number(&self) -> u64;
 
-    /// Calls all interceptors before a request is sent.
+    /// Calls the interceptors in order, until one of them raises an exception.
     ///
     /// # Errors
     /// The first exception that an interceptor raises.
@@ -214,7 +214,7 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 
-    /// Calls all interceptors before a request runs.
+    /// Calls the interceptors in order, until one of them raises an exception.
     ///
     /// # Errors
     /// The first exception that an interceptor raises.
@@ -235,8 +235,8 @@ pub(crate) struct InterceptorChain {
 }
 
 impl InterceptorChain {
-    /// If an interceptor raises an exception, calls `after` for the interceptors that ran. A panic of an interceptor
-    /// becomes the exception UNKNOWN.
+    /// If an interceptor raises an exception, calls `after` for the interceptors before it. A panic
+    /// of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,
@@ -269,7 +269,6 @@ thread_local! {
     static IS_INTERCEPTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns `None` if the code panicked.
 fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     IS_INTERCEPTING.set(true);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok();

@@ -1,15 +1,9 @@
 //! Octets of requests that servants keep, without a copy where possible, and their budget.
 //!
-//! While a request of at least 16 KiB runs, a [`Lender`] shares the message's memory with the
-//! running thread. A servant that keeps octets of the message becomes a further owner of this
-//! memory. When the request has run, the lender takes the memory back if it is the only owner, and
-//! otherwise leaves it to the kept octets. So a request whose octets are not kept allocates
-//! nothing. Octets of smaller requests are copied.
-//!
-//! Kept octets count in the ORB's [`KeptBudget`] until they are dropped, or until they are part of a
-//! reply: an encoder gets their memory without the charge ([`ChargedOctets`]), and a reply that the
-//! peer does not read counts in the memory of its lane. The requests of one connection may take half
-//! of the budget.
+//! While a request of at least [`MIN_LENT_BYTES`] runs, a [`Lender`] shares the memory of its
+//! message with the running thread, and large parts that a servant keeps share this memory. Kept
+//! octets count in the ORB's [`KeptBudget`] until they are dropped; octets in a reply do not count
+//! ([`ChargedOctets`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,8 +21,8 @@ use crate::receive::ReceiveBuffer;
 
 /// Minimum size in bytes of a message whose octets can be kept without a copy.
 pub(crate) const MIN_LENT_BYTES: usize = BORROW_THRESHOLD;
-/// Number of bytes that a kept copy counts beyond its octets, for its allocations and its entry in
-/// the budget.
+/// Number of bytes that count for a copy in addition to its octets: its allocations and its entry
+/// in the budget.
 const COPY_OVERHEAD: usize = 128;
 
 thread_local! {
@@ -36,15 +30,12 @@ thread_local! {
     static LENT: RefCell<Vec<RunningMessage>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A lent message, and the owner of its kept parts.
 struct RunningMessage {
     message: Arc<LentMessage>,
-    /// Empty before octets are kept. All kept parts have one owner, so that the message's memory
-    /// counts once.
+    /// All kept parts have one owner, so that the message's memory counts once.
     kept: Weak<KeptMessage>,
 }
 
-/// The budget of the memory that servants keep, for all connections of an ORB.
 #[derive(Debug)]
 pub(crate) struct KeptBudget {
     limit: usize,
@@ -54,12 +45,10 @@ pub(crate) struct KeptBudget {
 #[derive(Debug, Default)]
 struct KeptBytes {
     total: usize,
-    /// The bytes that requests of each connection keep, by the connection's id. A connection
-    /// without kept bytes has no entry.
+    /// Kept bytes by the id of the connection. A connection without kept bytes has no entry.
     by_connection: HashMap<u64, usize>,
 }
 
-/// The reason why octets cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeepRefusal {
     refusal: MemoryRefusal,
@@ -72,7 +61,6 @@ impl KeptBudget {
         Arc::new(KeptBudget { limit, kept: PiMutex::new("kept octets", LockScope::Orb, KeptBytes::default()) })
     }
 
-    /// Reserves `octets` bytes for a request of the connection with the id `connection`.
     fn reserve(self: &Arc<Self>, connection: u64, octets: usize) -> Result<KeptShare, KeepRefusal> {
         let mut kept = self.kept.lock();
         let own = kept.by_connection.get(&connection).copied().unwrap_or(0);
@@ -97,7 +85,6 @@ impl KeptBudget {
         }
     }
 
-    /// Returns the number of bytes that count in the budget.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept.lock().total
     }
@@ -118,7 +105,6 @@ impl From<KeepRefusal> for SystemException {
     }
 }
 
-/// The account of the connection whose request runs.
 #[derive(Clone, Debug)]
 pub(crate) struct KeepAccount {
     budget: Arc<KeptBudget>,
@@ -126,19 +112,16 @@ pub(crate) struct KeepAccount {
 }
 
 impl KeepAccount {
-    /// Makes the account of the connection with the id `connection`.
     pub(crate) fn new(budget: &Arc<KeptBudget>, connection: u64) -> Self {
         KeepAccount { budget: Arc::clone(budget), connection }
     }
 
-    /// Copies octets, and counts the copy until it is dropped.
     pub(crate) fn copy(&self, octets: &[u8]) -> Result<Octets, KeepRefusal> {
         let share = self.budget.reserve(self.connection, octets.len().saturating_add(COPY_OVERHEAD))?;
         Ok(Octets::shared(Arc::new(KeptCopy { octets: octets.into(), _share: share })))
     }
 }
 
-/// Bytes that count in a [`KeptBudget`] until the drop.
 #[derive(Debug)]
 struct KeptShare {
     budget: Arc<KeptBudget>,
@@ -152,7 +135,6 @@ impl Drop for KeptShare {
     }
 }
 
-/// A kept copy of octets.
 struct KeptCopy {
     octets: Box<[u8]>,
     _share: KeptShare,
@@ -164,14 +146,12 @@ impl AsRef<[u8]> for KeptCopy {
     }
 }
 
-/// The memory of a message.
 #[derive(Debug, Default)]
 pub(crate) enum MessageMemory {
     #[default]
     None,
-    /// The buffer into which the message was received. Its unread bytes begin with the message.
+    /// Its unread bytes begin with the message.
     Buffer(ReceiveBuffer),
-    /// The memory in which the message was assembled from fragments.
     Assembled(Vec<u8>),
 }
 
@@ -184,7 +164,6 @@ impl MessageMemory {
         }
     }
 
-    /// Returns the number of bytes of memory that an owner of the message holds.
     fn held(&self) -> usize {
         match self {
             MessageMemory::None => 0,
@@ -194,7 +173,6 @@ impl MessageMemory {
     }
 }
 
-/// The message of a running request. The running thread, kept octets and replies share it.
 #[derive(Debug, Default)]
 struct LentMessage {
     memory: MessageMemory,
@@ -207,7 +185,6 @@ impl AsRef<[u8]> for LentMessage {
     }
 }
 
-/// The owner of kept octets. Its message's memory counts in the budget.
 struct KeptMessage {
     message: Arc<LentMessage>,
     _share: KeptShare,
@@ -226,8 +203,6 @@ impl ChargedOctets for KeptMessage {
 }
 
 impl LentMessage {
-    /// Returns the range of the message that `octets` refers to, or `None` if `octets` lies
-    /// elsewhere.
     fn range_of(&self, octets: &[u8]) -> Option<Range<usize>> {
         let whole = self.memory.octets();
         let start = octets.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
@@ -237,8 +212,7 @@ impl LentMessage {
 }
 
 impl RunningMessage {
-    /// Keeps the octets at `range`. Fewer than [`BORROW_THRESHOLD`] octets are copied. Larger parts
-    /// share the message's memory.
+    /// Copies fewer than [`BORROW_THRESHOLD`] octets. Larger parts share the message's memory.
     fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();
         let Some(account) = &self.message.account else { return Ok(Octets::copy_from(octets)) };
@@ -258,8 +232,7 @@ impl RunningMessage {
     }
 }
 
-/// Keeps octets of a message that the calling thread runs. Returns `None` if `octets` lie in no
-/// such message, or in a message of less than [`MIN_LENT_BYTES`].
+/// Returns `None` if `octets` are not part of a message that is lent to the calling thread.
 pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
     LENT.with_borrow_mut(|lent| {
         lent.iter_mut().rev().find_map(|running| {
@@ -269,7 +242,6 @@ pub(crate) fn keep_lent(octets: &[u8]) -> Option<Result<Octets, KeepRefusal>> {
     })
 }
 
-/// Lends messages to the requests of one thread, one message at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Lender(Arc<LentMessage>);
 
@@ -307,7 +279,6 @@ impl Lender {
     }
 }
 
-/// A guard for a message in [`LENT`].
 struct LentScope(());
 
 impl LentScope {
@@ -379,7 +350,6 @@ mod tests {
         let sent = reply.slices().map(|slice| reply.share_or_copy(slice)).find(|part| part.len() == 89_990).unwrap();
         drop(reply);
         assert_eq!((sent.as_ptr().addr(), sent[89_989], budget.kept_bytes()), (address + 10, 7, 0));
-        // A part that is kept after the drop of the first one reserves the memory again.
         let ((), left) = lender.lend(message(100_000), KeepAccount::new(&budget, 1), |octets| {
             drop(keep(octets).unwrap());
             assert_eq!(budget.kept_bytes(), 0);
@@ -410,7 +380,7 @@ mod tests {
         let mut lender = Lender::default();
         let (outer, _) = lender.lend(message(100_000), KeepAccount::new(&budget, 1), |outer| {
             assert!(keep_lent(&other).is_none());
-            // A nested request runs with a lender of its own. It can keep octets of either message.
+            // A nested request has a second lender. Its servant can keep octets of both messages.
             let (kept, _) = Lender::default().lend(message(50_000), KeepAccount::new(&budget, 2), |inner| {
                 [keep(outer).unwrap(), keep(inner).unwrap()]
             });

@@ -1,9 +1,8 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
-//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler makes from an
-//! interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through typed [references](Reference). By
-//! default every call has a deadline. A [`SystemException`] reports a failure with the phase of the call and the
-//! elapsed time.
+//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler
+//! makes from an interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through
+//! typed [references](Reference).
 //!
 //! Features, all on by default except `reply-memory-waits`:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
@@ -134,12 +133,6 @@ pub mod prelude {
 mod pages {
     #[doc = include_str!("../../../docs/client.md")]
     struct Client;
-    #[doc = include_str!("../../../docs/from-jacorb.md")]
-    struct FromJacorb;
-    #[doc = include_str!("../../../docs/from-omniorb.md")]
-    struct FromOmniorb;
-    #[doc = include_str!("../../../docs/from-tao.md")]
-    struct FromTao;
     #[doc = include_str!("../../../docs/naming.md")]
     struct Naming;
     #[doc = include_str!("../../../docs/operations.md")]

@@ -27,7 +27,6 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the start of the error message for an unknown scheme; empty if the scheme is known.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);
@@ -44,11 +43,12 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// The function consults the routing table and sends nothing.
+/// Asks the kernel's routing table. No packet is sent.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // Any address outside this machine would serve (RFC 5737).
+        // The address is reserved for documentation (RFC 5737). Any address outside this machine
+        // would do.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };

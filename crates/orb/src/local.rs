@@ -25,7 +25,7 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 /// ```
 pub struct LocalRef<T: ?Sized>(Arc<T>);
 
-/// A value of an IDL `native` type. It can have any Rust type.
+/// A value of an IDL `native` type. It can have any Rust type that is `Send` and `Sync`.
 pub type Native = LocalRef<dyn Any + Send + Sync>;
 
 impl<T: ?Sized> LocalRef<T> {

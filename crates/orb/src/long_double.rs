@@ -2,9 +2,8 @@
 
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
-/// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant byte first.
-///
-/// The type represents every value exactly. Arithmetic is possible only after conversion to `f64`.
+/// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant byte first. Arithmetic
+/// needs a conversion to `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LongDouble(pub [u8; 16]);
 

@@ -21,7 +21,6 @@ type MainThreadJob = Box<dyn FnOnce() + Send>;
 pub(crate) struct MainQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Number of the thread that may run this ORB's work, stored `Release` by this thread.
     thread: AtomicU64,
     waiter: EventCount,
 }
@@ -62,8 +61,6 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Returns false if the queue has stopped, or has too many requests or bytes; the caller then replies with
-    /// TRANSIENT 1.
     pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
@@ -78,7 +75,6 @@ impl MainQueue {
         true
     }
 
-    /// Returns the job if the queue has stopped.
     pub(crate) fn push_deactivation(&self, end: MainThreadJob) -> Result<(), MainThreadJob> {
         {
             let mut state = self.state.lock();
@@ -92,8 +88,8 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits, as the main thread, until `look` returns a value or `deadline` has passed. Runs queued deactivations
-    /// during the wait, because the awaited event may depend on them.
+    /// Waits until `look` returns a value or `deadline` has passed. Meanwhile the main thread runs
+    /// queued deactivations, because the awaited event may depend on them.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
@@ -139,7 +135,6 @@ impl MainQueue {
         }
     }
 
-    /// Returns false if no job is queued.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
         // If another thread is in `run`, that thread runs the jobs.

@@ -2,7 +2,7 @@
 
 pub use corelane_wire::cdr::{BulkCdr, BulkLayout, BulkReader, BulkWriter};
 #[cfg(feature = "any")]
-pub use corelane_wire::typecode::{TypeDescription, description};
+pub use corelane_wire::typecode::{StaticTypeCode, description};
 pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};
 
 #[cfg(feature = "any")]

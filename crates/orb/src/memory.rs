@@ -12,7 +12,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub(crate) struct ByteBudget {
     held: AtomicUsize,
     limit: usize,
-    /// True if memory was released since the last call of [`was_used`](Self::was_used). Written `Relaxed`.
+    /// True if memory was released since the last call of [`was_used`](Self::was_used). Accessed
+    /// `Relaxed`.
     is_used: AtomicBool,
 }
 
@@ -29,7 +30,6 @@ impl ByteBudget {
         self.held() > self.limit
     }
 
-    /// Returns true if bytes are in use, or were released since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.is_used.swap(false, Ordering::Relaxed) || self.held() > 0
     }
@@ -42,14 +42,13 @@ impl ByteBudget {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// Adds `octets` bytes, unless the sum would exceed the limit. Returns false in this case.
+    /// Returns false, and adds nothing, if the sum would exceed the limit.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {
         let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Adds `octets` bytes if no bytes are in use and the limit permits it.
     #[cold]
     pub(crate) fn add_first(&self, octets: usize) -> bool {
         octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -76,7 +75,6 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// Dropping a share returns its bytes to the budget.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,

@@ -1,6 +1,4 @@
 //! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for the reply to a call.
-//!
-//! Code that waits for a reply calls the functions of this module; a thread of the application blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,7 +13,7 @@ use crate::cancel::Canceller;
 pub(crate) trait NestedWaitHook {
     fn release_connection(&self) {}
 
-    /// Returns false if the thread must block instead.
+    /// Returns false if the thread runs no requests during the wait, so that the caller must block.
     ///
     /// # Errors
     /// If the wait fails.
@@ -46,8 +44,8 @@ pub(crate) fn uninstall() {
     HOOK.set(None);
 }
 
-/// If the calling thread alone reads a connection, hands it over: the awaited event may depend on a request on this
-/// connection.
+/// Hands over the connection that the calling thread alone reads, if there is one, because the
+/// awaited event may depend on a request on this connection.
 #[inline]
 pub(crate) fn release_dedicated_connection() {
     if IS_DEDICATED.get() {
@@ -72,7 +70,7 @@ pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Returns false if the thread must block, because it runs no other requests or has too many nested upcalls.
+/// Returns false if the thread runs no requests during the wait, so that the caller must block.
 ///
 /// # Errors
 /// If the wait fails.

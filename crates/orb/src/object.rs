@@ -34,12 +34,12 @@ pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 pub struct ObjectRef {
     callee: Callee,
     properties: Context,
-    /// The object's servant, for calls that bypass the POA. `None` if calls go through the POA.
+    /// Servants that calls have found, for calls that bypass the POA. `None` if calls do not bypass
+    /// it.
     bypass: Option<Arc<BypassServants>>,
     has_no_address: bool,
 }
 
-/// A linked list with one entry for each interface through which the servant was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -133,8 +133,9 @@ impl ObjectRef {
     /// ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
     ///
     /// # Errors
-    /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the first call raises
-    /// INV_POLICY, and so does [`validate_connection`](Self::validate_connection).
+    /// BAD_PARAM for invalid priority bands or a negative buffer size. If the policies contradict
+    /// the object's policies, the first call raises INV_POLICY, and so does
+    /// [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { spin: self.binding().own_policies().spin, ..policies.check()? };
@@ -142,8 +143,6 @@ impl ObjectRef {
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 
-    /// Returns a reference to the same object whose calls have connections of their own. All other policies stay as
-    /// they are.
     pub(crate) fn with_private_connection(&self) -> Self {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { private: true, ..self.binding().own_policies().clone() };
@@ -157,10 +156,9 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_canceller(canceller), ..self.clone() }
     }
 
-    /// Returns a copy that sends the properties of `context` with operations that have a context clause in their IDL.
-    /// The properties replace the properties of the original. [Dynamic
-    /// requests](crate::dynamic::DynamicRequest::context) do not use them; a program sets the properties of each
-    /// dynamic request.
+    /// Returns a copy that sends the properties of `context` with operations that have a context
+    /// clause in their IDL. They replace the properties of the original. [Dynamic
+    /// requests](crate::dynamic::DynamicRequest::context) do not send them.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
@@ -282,7 +280,6 @@ impl fmt::Display for ObjectRef {
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // The remaining error of `to_text`, an exceeded message size, is impossible here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

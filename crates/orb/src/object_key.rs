@@ -44,7 +44,6 @@ impl<'k> ObjectKey<'k> {
         Self::parse_other(key).unwrap_or(ObjectKey::Plain)
     }
 
-    /// Returns `None` for a plain key.
     #[inline(never)]
     fn parse_other(key: &'k [u8]) -> Option<ObjectKey<'k>> {
         let (magic, rest) = key.split_first_chunk::<3>()?;

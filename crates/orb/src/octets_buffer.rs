@@ -13,11 +13,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 
 /// A buffer for large octet sequences: results of servants, and arguments of calls.
 ///
-/// An allocator returns large memory to the kernel when it is freed, so that a servant that makes a large `Vec` for
-/// each result gets new pages each time. New pages cost more than the octets that are written to them. Memory of this
-/// buffer comes from the ORB's cache of large messages, and returns to it when the last clone of the [`Octets`] is
-/// dropped. Memory that was not used for one to two seconds goes back to the kernel; in an ORB that does not listen,
-/// this may take 12 seconds.
+/// Its memory comes from the ORB's cache of memory for large messages, and returns to the cache
+/// when the last clone of the [`Octets`] is dropped. A large `Vec`, by contrast, gets new pages
+/// from the kernel each time.
 ///
 /// # Examples
 /// ```
@@ -60,7 +58,8 @@ impl OctetsBuffer {
         if more <= self.buffer.capacity() - self.buffer.len() {
             return Ok(());
         }
-        // The size at least doubles, so that octets are moved a bounded number of times.
+        // The size at least doubles, so that appending takes amortized constant time for each
+        // octet.
         let wanted = self.buffer.len().saturating_add(more).max(self.buffer.capacity().saturating_mul(2));
         let reserved = match &self.spares {
             Some(spares) => self.buffer.reserve_from(wanted, spares),
@@ -78,10 +77,9 @@ impl OctetsBuffer {
     /// NO_MEMORY if the process has no address range for them. The buffer is then unchanged.
     pub fn extend_from_slice(&mut self, octets: &[u8]) -> Result<(), SystemException> {
         self.reserve(octets.len())?;
-        // The buffer has room for all octets after `reserve`.
         if let Some(room) = self.buffer.spare_capacity().get_mut(..octets.len()) {
             room.copy_from_slice(octets);
-            self.buffer.advance(octets.len());
+            self.buffer.mark_filled(octets.len());
         }
         Ok(())
     }

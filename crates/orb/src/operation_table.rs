@@ -1,6 +1,4 @@
 //! The look-up of an interface's operations by name, with a *minimal perfect hash* that the IDL compiler finds.
-//!
-//! A name longer than the longest operation name is refused before it is hashed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -89,8 +87,7 @@ impl OperationTable {
         }
     }
 
-    /// Returns the index of the operation called `name`. The name comes from a request, without its
-    /// NUL.
+    /// Returns the index of the operation called `name`, which has no NUL at its end.
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {

@@ -26,11 +26,11 @@ use crate::octets_buffer::OctetsBuffer;
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB, which owns its threads, connections and POAs. The ORBs of a process share nothing.
+/// An ORB, which owns its threads, connections and POAs.
 ///
-/// Dropping an ORB shuts it down and waits for the end of the shutdown. On a thread that the ORB started, and in an
-/// upcall, the drop starts the shutdown and returns at once. The drop waits at most [`OrbBuilder::drain_timeout`] for
-/// running servants and for peers.
+/// Dropping an ORB shuts it down and waits for running servants and for peers, for a bounded time
+/// ([`OrbBuilder::drain_timeout`]). On a thread that the ORB started, and in an upcall, the drop
+/// starts the shutdown and returns at once.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
 ///
@@ -112,8 +112,8 @@ impl Orb {
     /// its object.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or has the form of the object keys that the ORB
-    /// makes; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM if the key is empty, is already bound, or has the form of the object keys that the
+    /// ORB makes; BAD_INV_ORDER 4 after shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }
@@ -168,9 +168,8 @@ impl Orb {
         self.core.value_factories()
     }
 
-    /// Creates an empty buffer with room for `octets` octets, in memory that the ORB uses again. For
-    /// arguments that are sent repeatedly; servants use
-    /// [`OctetsBuffer::with_capacity`].
+    /// Creates an empty buffer with room for `octets` octets, from the ORB's cache of memory for
+    /// large messages. Servants use [`OctetsBuffer::with_capacity`].
     ///
     /// # Errors
     /// NO_MEMORY if the process has no address range of this size.
@@ -186,7 +185,7 @@ impl Orb {
         self.core.adapter().kept_budget().kept_bytes()
     }
 
-    /// Returns the number of times that each event has happened.
+    /// Returns counts of events since the ORB was made.
     #[must_use]
     pub fn event_counts(&self) -> EventCounts {
         self.core.events().counts()
@@ -211,8 +210,9 @@ impl Orb {
         self.core.server().main_queue().is_pending()
     }
 
-    /// Runs one request or etherealizes one object that waits for the main thread. The calling thread becomes the main
-    /// thread. Returns false if nothing waits, or if another thread is in [`run`](Self::run).
+    /// Makes the calling thread the main thread, and runs one request or etherealizes one object
+    /// that waits for the main thread. Returns false if nothing waits. If another thread is in
+    /// [`run`](Self::run), does nothing and returns false.
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }
@@ -267,8 +267,7 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Makes [`Orb::run`] return, and makes the ORB refuse new requests and connections. Does not
-    /// wait.
+    /// Shuts the ORB down like [`Orb::shutdown`] without `wait`.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
             core.shutdown(ShutdownWait::DoNotWait);

@@ -28,9 +28,9 @@ const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// Number of messages of the maximum size for which the ORB keeps memory.
+/// Maximum size of the cache of memory for large messages, in messages of the maximum size.
 const CACHED_MESSAGES: usize = 4;
-/// Number of further bytes of memory that the ORB keeps, for bytes that were read after a message.
+/// Additional maximum size of the cache in bytes, for bytes that were read after a message.
 const CACHED_REST: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -43,19 +43,14 @@ pub(crate) struct OrbContext {
     cores: Option<CpuSet>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
-    /// Incremented `Relaxed` by the thread that accepts or connects.
     next_connection_id: AtomicU64,
     spares: RegionCache,
-    /// The budget of the octets of requests that servants keep.
     #[cfg(feature = "keep-octets")]
     kept_budget: Arc<KeptBudget>,
     /// Raised with AcqRel or Release by the threads that shut the ORB down, and never lowered.
     state: AtomicU8,
-    /// Threads wait here if another thread began the shutdown.
     closing: EventCount,
-    /// Swapped `Relaxed` by the thread that reports.
     nowhere_reported: AtomicBool,
-    /// Lowers the priority of threads whose operations exceed their declared time.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
     interceptors: Option<Box<dyn InterceptionPoints>>,
@@ -124,7 +119,6 @@ impl OrbContext {
         &self.spares
     }
 
-    /// Returns the budget of the octets of requests that servants keep.
     #[cfg(feature = "keep-octets")]
     pub(crate) fn kept_budget(&self) -> &Arc<KeptBudget> {
         &self.kept_budget
@@ -165,7 +159,6 @@ impl OrbContext {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// Replaces the host of a TCP endpoint by the host that the ORB publishes.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -194,7 +187,8 @@ impl OrbContext {
         }
     }
 
-    /// Fails with BAD_INV_ORDER 4 after shutdown, and in a process that was forked from the ORB's process.
+    /// Fails with BAD_INV_ORDER after shutdown, and in a process that was forked from the ORB's
+    /// process.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
@@ -220,7 +214,6 @@ impl OrbContext {
         corelane_sys::process::fork_generation() != self.fork_generation
     }
 
-    /// Returns false if another thread has begun the shutdown.
     pub(crate) fn begin_shutdown(&self) -> bool {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -251,7 +244,6 @@ impl OrbContext {
     }
 }
 
-/// Returns the text of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

@@ -1,7 +1,7 @@
 //! Macros that implement the CDR encoding of enumerations and of structures of numbers.
 
-/// For generated code: implements the encoding of a structure whose members are numbers, booleans,
-/// enumerations, and structures of these types. `bulk_cdr! { Point { x: f64, y: f64 } }`
+/// For generated code: implements the encoding of a structure whose members have types that
+/// implement `BulkCdr`, such as numbers. `bulk_cdr! { Point { x: f64, y: f64 } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bulk_cdr {

@@ -18,13 +18,13 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 /// A call returns late if its thread did not get a core in time, or if its time-out is coarse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// A timer, which costs one system call, ends the call within tens of microseconds of the time-out. The request
-    /// carries the remaining time to Corelane servers, which may refuse late requests or run them at a lower priority
+    /// A timer ends the call, and costs a system call. The request carries the remaining time to
+    /// Corelane servers, which may refuse late requests or run them at a lower priority
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The receive time-out of the socket ends the call, and costs no additional system call. It
-    /// never ends a call early, but may be late by up to four ticks of the kernel's clock (16 ms at
-    /// 250 Hz) and 12 %.
+    /// never ends a call early, but may be late by some ticks of the kernel's clock and an eighth
+    /// of the duration.
     Coarse(Duration),
     /// No time-out.
     Never,
@@ -189,7 +189,7 @@ impl CallDeadline {
         }
     }
 
-    /// The deadline becomes absolute if more than an eighth of the time has passed.
+    /// Makes the deadline absolute if more than an eighth of the duration has passed.
     #[inline]
     pub(crate) fn after_slow_step(self) -> CallDeadline {
         match self {

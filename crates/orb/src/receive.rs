@@ -1,7 +1,7 @@
 //! The receive buffer of a connection.
 //!
-//! A buffer above 64 KiB is a reservation of addresses, of the size that the message's header announces. Memory is
-//! committed only as bytes arrive, so a header that announces 60 MiB costs no memory until the bytes arrive.
+//! A large buffer is a reservation of addresses of the size that the message's header announces.
+//! Memory is committed only as bytes arrive, so a header costs no memory until its bytes arrive.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use corelane_wire::Octets;
 const MIN_READ_BYTES: usize = 16 * 1024;
 const TAIL_ROOM: usize = 64;
 
-/// Maximum size in bytes of memory that is kept for reuse.
+/// Maximum size in bytes of each buffer that is kept for reuse.
 pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
@@ -32,16 +32,16 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room is empty if the process
-    /// has no addresses left.
+    /// `wanted` is the expected number of bytes, counted from the first unread byte. The room may
+    /// be smaller, or empty, if the process has no addresses left.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
-    /// The room is larger than the rest of the message: a read that does not fill it shows that no more bytes have
-    /// arrived.
+    /// The room is larger than the missing part of the message: a read that does not fill the room
+    /// shows that no more bytes have arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
@@ -49,7 +49,7 @@ impl ReceiveBuffer {
 
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
-        self.0.advance(count);
+        self.0.mark_filled(count);
     }
 
     #[inline]
@@ -66,7 +66,7 @@ impl ReceiveBuffer {
         }
         let Some(room) = self.0.spare_capacity().get_mut(..octets.len()) else { return false };
         room.copy_from_slice(octets);
-        self.0.advance(octets.len());
+        self.0.mark_filled(octets.len());
         true
     }
 
@@ -88,7 +88,8 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Reserved addresses above the maximum heap size count only once a message has filled them.
+    /// Returns the number of bytes that count as used memory. Addresses above [`MAX_HEAP_BYTES`]
+    /// count once memory is committed for them.
     pub(crate) fn held(&self) -> usize {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }

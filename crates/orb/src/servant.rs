@@ -95,8 +95,8 @@ impl Servant {
         self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_REPOSITORY_ID)
     }
 
-    /// Returns true if the servant's interface has the repository id `id`, or inherits the
-    /// interface that has it.
+    /// Returns true if `id` is the repository id of the servant's interface, of one of its bases,
+    /// or of `CORBA::Object`.
     #[must_use]
     pub fn is_a(&self, id: &str) -> bool {
         id == crate::object::OBJECT_REPOSITORY_ID || self.0.repository_ids().contains(&id)

@@ -61,15 +61,16 @@ impl ServerContext {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// From the first use of real-time features on, requests at the builder's endpoints can reach every lane.
+    /// Records that the program uses real-time features. From the first use on, requests at the
+    /// builder's endpoints can reach every lane.
     pub(crate) fn enable_rt(&self) {
         if self.rt.mark_used() {
             report_reachable(self, self.lanes());
         }
     }
 
-    /// Returns freed memory to the kernel, if no large message has used memory since the last call, but some had before
-    /// it.
+    /// Returns freed memory to the kernel if large messages have used memory, but not since the
+    /// last call. Does nothing in an ORB with real-time threads.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -90,14 +91,12 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // Every type id and address of this ORB can be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
 
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // Every type id and address of this ORB can be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
@@ -114,7 +113,8 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate`. The main thread of `orb` waits at its queue instead, and runs queued deactivations during the wait.
+/// Waits until `look` returns a value or `deadline` has passed. The main thread of `orb` runs
+/// queued deactivations meanwhile.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

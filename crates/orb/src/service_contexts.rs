@@ -8,7 +8,6 @@ pub(crate) struct ContextList<'d, const N: usize> {
 }
 
 impl<'d, const N: usize> ContextList<'d, N> {
-    /// Makes a list of the contexts that are not `None`.
     #[inline]
     pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
         let mut list = [ServiceContext { id: 0, data: &[] }; N];

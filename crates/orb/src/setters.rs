@@ -1,6 +1,5 @@
 //! A macro for chained setters of configuration structs.
 
-/// Generates a setter for each listed field of a configuration struct.
 macro_rules! setters {
     ($config:ident { $($field:ident: $kind:ty),* $(,)? }) => {
         impl $config {

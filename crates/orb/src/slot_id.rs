@@ -1,6 +1,5 @@
 //! The identity of an entry in a table whose slots are reused.
 
-/// In a POA with system ids, an object id is the slot id of the object in the active object map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlotId {
     pub(crate) slot: u32,

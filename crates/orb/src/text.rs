@@ -1,5 +1,5 @@
-//! Conversion of text from peers for one line of a log: the output is bounded. It has no control characters, no line or
-//! paragraph separators and no marks of text direction.
+//! Text from peers for one line of a log: bounded, without control characters, line separators and
+//! marks of text direction.
 
 use std::fmt::{self, Write};
 
@@ -64,7 +64,6 @@ enum Escape {
     Number,
 }
 
-/// Escapes control characters, line and paragraph separators, and invisible characters such as marks of text direction.
 fn escape(character: char) -> Option<Escape> {
     match character {
         '\0' => Some(Escape::Letter('0')),

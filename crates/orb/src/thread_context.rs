@@ -54,7 +54,6 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 struct CurrentRequest {
     /// 0 for a collocated call.
     connection: u64,
-    /// Numbers of the pool and lane at which the request arrived.
     arrived_at: (u32, u32),
 }
 
@@ -123,7 +122,6 @@ impl LaneIdentity {
     }
 }
 
-/// Dropping the visit restores the lane and priority that the thread had before.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
@@ -158,7 +156,6 @@ pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
     }
 }
 
-/// Makes no system call if the thread already has this scheduling.
 pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     if current_scheduling()? != to {
         thread::set_scheduling(None, to)?;
@@ -167,7 +164,8 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns false for SCHED_DEADLINE, because the kernel might not grant the reservation again.
+/// Returns true if `to` has a lower priority. Returns false for SCHED_DEADLINE, because the kernel
+/// might not grant the reservation again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
@@ -205,11 +203,11 @@ impl SavedScheduling {
     }
 }
 
-/// Dropping the boost restores the previous scheduling.
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
-    /// Raises the calling thread to the scheduling `least`, unless its priority is higher.
+    /// Raises the calling thread to the scheduling `least`, unless its priority is at least as
+    /// high.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
@@ -232,11 +230,9 @@ impl Drop for PriorityBoost {
     }
 }
 
-/// Dropping the guard restores the previous request.
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {
-    /// `arrived_at` has the numbers of the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
         RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, arrived_at }))

@@ -80,14 +80,12 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
     unwritable(error, "", e)
 }
 
-/// The message contains `what` and the path.
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);
     SystemException::from(error).because(format!("{}{place}", error.text()))
 }
 
-/// Returns `, in ` and the path to the member, or an empty text without a path.
 #[cold]
 pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
     coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))

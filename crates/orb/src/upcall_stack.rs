@@ -10,7 +10,6 @@ use crate::thread_context;
 
 pub(crate) const MAX_DEPTH: usize = 32;
 const MAX_INLINE_ID: usize = 24;
-/// The object id is in the separate list.
 const SPILLED: u8 = u8::MAX;
 /// A callback without an object, for example of a servant activator or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
@@ -19,7 +18,6 @@ const NO_OBJECT: u8 = u8::MAX - 1;
 pub(crate) struct UpcallFrame {
     pub(crate) stamp: u64,
     pub(crate) poa: SlotId,
-    /// 0 if the servant is not known.
     pub(crate) servant: usize,
     id: [u8; MAX_INLINE_ID],
     length: u8,
@@ -131,7 +129,8 @@ impl FrameSlot {
     }
 }
 
-/// If the last frame belongs to another ORB, calls `register` first. Returns `None` if too many upcalls are nested.
+/// Calls `register` first if the thread's last pushed frame belongs to another ORB. Returns `None`
+/// if too many upcalls are nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -146,7 +145,6 @@ pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&
     })
 }
 
-/// An object id that does not fit goes to the separate list.
 pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce()) -> Option<()> {
     push_with(frame.stamp, register, |slot| slot.set(frame))?;
     if frame.spills_id() {
@@ -198,7 +196,6 @@ pub(crate) fn frames_below(depth: usize) -> impl Iterator<Item = UpcallFrame> {
     (1..depth).filter_map(frame_at)
 }
 
-/// Returns `None` for a callback without an object.
 pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> {
     match frame.length {
         NO_OBJECT => None,

@@ -30,7 +30,7 @@ pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     (written, recorded)
 }
 
-/// Records the ORB, which calls through a reference that is extracted from the `any` need.
+/// Records the ORB for calls through references that are extracted from the `any`.
 pub(crate) fn record_orb(client: &Arc<ClientContext>) {
     WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted {

@@ -359,7 +359,8 @@ impl AdapterActivator for Maker {
     }
 }
 
-/// Returns a reference to an object of a POA that no longer exists, and neither do its ancestors below the root.
+/// Returns a reference to an object of a destroyed POA. The POA's ancestors below the root are
+/// destroyed too.
 fn orphan(world: &World, names: &[&str]) -> ObjectRef {
     let mut poa = world.root.clone();
     for name in names {

@@ -35,8 +35,8 @@ fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }
 
-/// Returns the highest number of bytes per object at [`LOOKS`], and the last number, without the servant. `id` is the
-/// size in bytes of an id that is allocated for each object.
+/// Returns numbers of bytes per object, without the servants: the highest number at [`LOOKS`], and
+/// the number at the end. `id` is the size in bytes of an id that is allocated for each object.
 fn cost(policies: PoaPolicies, id: u64, activate: impl Fn(&Poa, u32, &Servant)) -> (f64, f64) {
     let orb = orb();
     let poa = orb.root_poa().create_poa("p", Some(orb.root_poa().manager()), policies).unwrap();

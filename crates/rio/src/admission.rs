@@ -70,6 +70,7 @@ pub struct Resources {
 /// Load that a stream causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamLoad {
+    /// A budget for each period, with a deadline.
     Periodic {
         /// The budget.
         budget: Budget,

@@ -111,6 +111,20 @@ impl RioConfig {
         self
     }
 
+    /// Sets [`thread_queue_frames`](field@Self::thread_queue_frames).
+    #[must_use]
+    pub fn thread_queue_frames(mut self, frames: u32) -> Self {
+        self.thread_queue_frames = frames;
+        self
+    }
+
+    /// Sets [`default_core`](field@Self::default_core).
+    #[must_use]
+    pub fn default_core(mut self, core: u32) -> Self {
+        self.default_core = core;
+        self
+    }
+
     /// Sets [`best_effort_thread`](field@Self::best_effort_thread).
     #[must_use]
     pub fn best_effort_thread(mut self, has_thread: bool) -> Self {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::{poll, socket};
 
 use crate::byte_budget::{ByteBudget, Reservation, Throttled};
-use crate::interface_steering::SteeredConnection;
+use crate::stream_steering::SteeringMember;
 use crate::transport::{ConnectionSlot, packet_priority};
 use crate::turns::Seat;
 
@@ -19,7 +19,7 @@ pub(crate) struct RioStream(Arc<Connection>);
 
 struct Connection {
     /// Entry in the steering tables, dropped before `inner`.
-    _steered: Option<SteeredConnection>,
+    _steered: Option<SteeringMember>,
     inner: Box<dyn Stream>,
     slot: ConnectionSlot,
     /// Place among the connections that share the stream's budget; `None` if the stream has no
@@ -27,10 +27,16 @@ struct Connection {
     seat: Option<Seat>,
     /// Coarse receive time-out in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
+    /// True after this side has ended both directions.
+    is_shut_down: AtomicBool,
     /// Edge-triggered epoll instance of the socket, created at its first use; `None` if it cannot
     /// be created. It becomes readable when a turn begins, although the socket was readable before.
     arrivals: OnceLock<Option<Epoll>>,
 }
+
+/// Pause between attempts of a blocking reader that has no epoll instance and whose peer has hung
+/// up.
+const HUNG_UP_PAUSE: Duration = Duration::from_millis(1);
 
 enum Attempt {
     Received(usize),
@@ -39,11 +45,19 @@ enum Attempt {
 }
 
 impl RioStream {
-    pub(crate) fn new(inner: Box<dyn Stream>, slot: ConnectionSlot, steered: Option<SteeredConnection>) -> Self {
+    pub(crate) fn new(inner: Box<dyn Stream>, slot: ConnectionSlot, steered: Option<SteeringMember>) -> Self {
         Self(Arc::new_cyclic(|connection: &Weak<Connection>| {
             let seat = slot.stream().budget.as_ref().map(|budget| budget.join(connection.clone()));
-            let (receive_timeout, arrivals) = (AtomicU64::new(0), OnceLock::new());
-            Connection { _steered: steered, inner, slot, seat, receive_timeout, arrivals }
+            let (receive_timeout, is_shut_down) = (AtomicU64::new(0), AtomicBool::new(false));
+            Connection {
+                _steered: steered,
+                inner,
+                slot,
+                seat,
+                receive_timeout,
+                is_shut_down,
+                arrivals: OnceLock::new(),
+            }
         }))
     }
 
@@ -78,7 +92,10 @@ impl RioStream {
             let until = Some(deadline.map_or(next_period, |deadline| deadline.min(next_period)));
             let Some(arrivals) = connection.arrivals() else {
                 // Without interest in reading, only a hang-up ends this wait before `until`.
-                poll::wait(fd, false, false, until)?;
+                if poll::wait(fd, false, false, until)?.hung_up && !connection.is_shut_down() {
+                    // The peer's hang-up ends every further wait at once.
+                    std::thread::sleep(HUNG_UP_PAUSE);
+                }
                 continue;
             };
             // Old reports are discarded before the attempt that precedes a wait. So a turn that
@@ -113,9 +130,10 @@ impl Connection {
                 }
             }
             Reservation::Exhausted { next_period } => {
-                // A closed connection delivers no new bytes. Its last bytes are read without the
-                // budget, so that the reader sees the end at once.
-                if poll::check_hang_up(fd)?.both_closed {
+                if self.is_shut_down() {
+                    return Ok(Attempt::Received(0));
+                }
+                if self.has_only_its_end_unread(fd)? {
                     return self.inner.recv(buffer, Wait::Now).map(Attempt::Received);
                 }
                 if !budget.wait(seat) {
@@ -131,8 +149,20 @@ impl Connection {
     fn can_read(&self, budget: &ByteBudget, seat: Seat) -> io::Result<Option<bool>> {
         let (Some(fd), Some(arrivals)) = (self.inner.readiness(), self.arrivals()) else { return Ok(None) };
         discard_reports(arrivals)?;
-        let unread = poll::wait(fd, true, false, Some(Monotonic::from_nanos(0)))?;
-        Ok(Some(unread.hung_up || unread.readable && !budget.wait(seat)))
+        if !poll::wait(fd, true, false, Some(Monotonic::from_nanos(0)))?.is_ready() {
+            return Ok(Some(false));
+        }
+        Ok(Some(self.is_shut_down() || self.has_only_its_end_unread(fd)? || !budget.wait(seat)))
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.is_shut_down.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the peer has ended the connection and all bytes have been read. A read then
+    /// returns the end or the error of the connection, and needs no bytes of the budget.
+    fn has_only_its_end_unread(&self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        Ok(poll::check_hang_up(fd)?.read_closed && socket::unread_bytes(fd)? == 0)
     }
 
     fn arrivals(&self) -> Option<&Epoll> {
@@ -253,6 +283,9 @@ impl Stream for RioStream {
     }
 
     fn shutdown(&self, half: ShutdownMode) {
+        if half == ShutdownMode::Both {
+            self.0.is_shut_down.store(true, Ordering::Relaxed);
+        }
         self.0.inner.shutdown(half);
     }
 

@@ -1,9 +1,10 @@
 //! An examination of the features that real-time I/O has on an interface.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use corelane_sys::bpf::{self, AttachMode};
-use corelane_sys::thread;
+use corelane_sys::{interface, thread};
 
 use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
 use crate::level_control::{capabilities, interface_state};
@@ -116,6 +117,12 @@ fn steering_findings(name: &str) -> Vec<FeatureFinding> {
         ),
         FeatureFinding { is_needed: false, ..threads },
     ];
+    let packet_steering = of(
+        "packet steering",
+        packet_steering_finding(name, Path::new("/sys/class/net")),
+        "switch it off: for each receive queue, write 0 into /sys/class/net/IF/queues/rx-N/rps_cpus and rps_flow_cnt",
+    );
+    findings.push(FeatureFinding { is_needed: false, ..packet_steering });
     let program = match bpf::unavailable_reason() {
         None => Ok("the kernel accepts programs for frames".to_owned()),
         Some(reason) => Err(reason.to_string()),
@@ -132,6 +139,39 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
+/// The kernel's receive packet steering takes the packets of a stream from the stream's kernel
+/// thread, and gives them to the receive context of another core (Documentation/networking/scaling.rst).
+/// `folder` is the folder of all interfaces in sysfs.
+fn packet_steering_finding(name: &str, folder: &Path) -> Result<String, String> {
+    let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
+    let folder = folder.join(name);
+    let read = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let unreadable = |error: io::Error| format!("{} is not readable: {error}", folder.display());
+    if read(&folder.join("ifindex")).map_err(unreadable)?.parse() != Ok(index) {
+        return Err(format!("{} shows another network namespace", folder.display()));
+    }
+    let is_zero = |text: String| text.chars().all(|digit| digit == '0' || digit == ',');
+    let mut steering = Vec::new();
+    for queue in fs::read_dir(folder.join("queues")).map_err(unreadable)? {
+        let queue = queue.map_err(unreadable)?;
+        let number = queue.file_name().to_string_lossy().into_owned();
+        if !number.starts_with("rx-") {
+            continue;
+        }
+        for setting in ["rps_cpus", "rps_flow_cnt"] {
+            // Without the setting, the kernel has no receive packet steering.
+            if read(&queue.path().join(setting)).is_ok_and(|text| !is_zero(text)) {
+                steering.push(format!("{setting} of {number}"));
+            }
+        }
+    }
+    steering.sort_unstable();
+    if steering.is_empty() {
+        return Ok("off: each packet stays with its kernel thread".to_owned());
+    }
+    Err(format!("the kernel takes packets from the kernel threads of streams, because of {}", steering.join(", ")))
+}
+
 fn capability_finding(found: Capabilities) -> Result<String, String> {
     match found.missing_for(FeatureLevel::StreamSteering) {
         None => Ok("the process has those that are needed".to_owned()),
@@ -144,5 +184,35 @@ fn kernel_thread_finding() -> Result<String, String> {
         Ok(Some(_)) => Ok("the process sees them, and can give them priorities".to_owned()),
         Ok(None) => Err("the process does not see them, so a stream's thread has the ordinary class".to_owned()),
         Err(error) => Err(format!("/proc is not readable: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receive_packet_steering_is_found_in_each_receive_queue() {
+        let folder = std::env::temp_dir().join(format!("corelane-rio-{}", std::process::id()));
+        let queues = folder.join("lo/queues");
+        let write = |path: &str, text: &str| {
+            let path = queues.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("../ifindex", &format!("{}\n", interface::index("lo").unwrap()));
+        write("tx-0/xps_cpus", "3\n");
+        write("rx-0/rps_cpus", "00000000,00000000\n");
+        write("rx-0/rps_flow_cnt", "0\n");
+        let found = || packet_steering_finding("lo", &folder);
+        assert!(found().is_ok(), "{:?}", found());
+        write("rx-1/rps_cpus", "00000000,00000002\n");
+        write("rx-0/rps_flow_cnt", "4096\n");
+        let reason = found().unwrap_err();
+        assert!(reason.ends_with("because of rps_cpus of rx-1, rps_flow_cnt of rx-0"), "{reason}");
+        write("../ifindex", "4000000\n");
+        assert!(found().unwrap_err().ends_with("shows another network namespace"));
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(found().unwrap_err().contains("is not readable"));
     }
 }

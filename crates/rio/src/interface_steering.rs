@@ -100,7 +100,9 @@ impl InterfaceSteering {
     ) -> Result<(SteeredStream, Option<String>), SteeringError> {
         let id = self.unused_streams.lock().pop();
         let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
-        let opened = SteeredStream { steering: Arc::clone(self), id, core, process: process::id() };
+        let earlier = StreamCounts::default();
+        let mut opened = SteeredStream { steering: Arc::clone(self), id, core, earlier, process: process::id() };
+        opened.earlier = self.program.counts(id)?;
         self.program.start_thread(id, core, queue_frames)?;
         let refusal = match scheduling {
             Some(scheduling) => self.schedule_thread(id, core, scheduling).err(),
@@ -148,6 +150,8 @@ pub(crate) struct SteeredStream {
     steering: Arc<InterfaceSteering>,
     id: StreamId,
     core: u32,
+    /// Counts of earlier streams with this number.
+    earlier: StreamCounts,
     process: u32,
 }
 
@@ -156,8 +160,14 @@ impl SteeredStream {
         &self.steering
     }
 
+    /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        self.steering.counts(self.id)
+        let StreamCounts { in_context, queued, missed } = self.steering.counts(self.id)?;
+        Ok(StreamCounts {
+            in_context: in_context.saturating_sub(self.earlier.in_context),
+            queued: queued.saturating_sub(self.earlier.queued),
+            missed: missed.saturating_sub(self.earlier.missed),
+        })
     }
 
     pub(crate) fn thread_name(&self) -> Option<String> {
@@ -286,6 +296,8 @@ mod tests {
         let (stream, _) = steering.open_stream(0, None, 64).unwrap();
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
+        steering.program().test_run(&crate::frame::build::tcp(ends.0, ends.1, 0, 0), 3).unwrap();
+        assert_eq!(stream.counts().unwrap().queued, 3);
         let port = steering.open_port(6).unwrap();
         assert_eq!(steering.ports.lock().get(&6), Some(&2));
         drop(connection);
@@ -294,7 +306,9 @@ mod tests {
         drop(port);
         assert_eq!(steering.ports.lock().get(&6), None);
         drop(stream);
-        assert_eq!(steering.open_stream(0, None, 64).unwrap().0.id, StreamId(1));
+        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        assert_eq!((stream.id, stream.counts().unwrap()), (StreamId(1), StreamCounts::default()));
+        assert_eq!(steering.total_counts().unwrap().queued, 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, Mutex, PiCondvar, PiMutex};
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{bpf, interface};
 
@@ -38,23 +38,27 @@ struct State {
     orbs: usize,
     /// Number of the thread `rio/level` that may run. A thread with a different number ends.
     thread_number: u64,
+    /// The thread with this number.
+    thread: Option<JoinHandle<()>>,
     changes: VecDeque<LevelChange>,
     is_reporting: bool,
 }
 
+pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
+
 pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
+    /// Adds the open streams to the tables. Called without a lock.
+    fill_tables: FillTables,
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// The thread `rio/level`. The lock is never held while the handler runs.
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LevelControl {
     /// Creates the control, and raises the level as far as the machine and the configuration
     /// permit.
-    pub(crate) fn new(config: RioConfig) -> Self {
+    pub(crate) fn new(config: RioConfig, fill_tables: FillTables) -> Self {
         let requested = match config.level {
             FeatureLevel::StreamSteering if config.interface.is_some() => FeatureLevel::StreamSteering,
             other => other.min(FeatureLevel::SocketOptions),
@@ -66,12 +70,12 @@ impl LevelControl {
             failure: None,
             orbs: 0,
             thread_number: 0,
+            thread: None,
             changes: VecDeque::new(),
             is_reporting: false,
         };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let thread = Mutex::new("thread of a feature level", LockScope::Orb, None);
-        let control = Self { config, requested, state, changed: PiCondvar::new(), thread };
+        let control = Self { config, requested, fill_tables, state, changed: PiCondvar::new() };
         control.run_due();
         control
     }
@@ -110,7 +114,10 @@ impl LevelControl {
             let control = Arc::clone(self);
             // If the thread cannot start, the level does not follow changes of the machine.
             let thread = ThreadBuilder::new().name("rio/level").spawn(move || control.run(number)).ok();
-            *self.thread.lock() = thread;
+            let mut state = self.state.lock();
+            if state.thread_number == number {
+                state.thread = thread;
+            }
         }
     }
 
@@ -123,9 +130,10 @@ impl LevelControl {
         }
         state.controller.set_requested(FeatureLevel::PlainTcp);
         state.thread_number += 1;
+        // A later ORB may start its thread as soon as the lock is released.
+        let thread = state.thread.take();
         drop(state);
         self.changed.notify_all();
-        let thread = self.thread.lock().take();
         // The handler may end the last ORB in this thread, which cannot join itself and ends later.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
@@ -197,7 +205,11 @@ impl LevelControl {
 
     fn do_step(&self, step: FeatureStep) -> ActionResult {
         let done = match step {
-            FeatureStep::SocketOptions | FeatureStep::Connections => Ok(()),
+            FeatureStep::SocketOptions => Ok(()),
+            FeatureStep::Connections => {
+                self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
+                Ok(())
+            }
             // Not implemented: frames go to kernel threads instead of rings.
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses | FeatureStep::Rings => {
                 return ActionResult::Skipped;
@@ -256,5 +268,37 @@ fn attach_error(name: &str, error: &io::Error) -> String {
             format!("{name} has an XDP program of another owner, which is not replaced")
         }
         _ => format!("the program cannot be attached to {name}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Fails if the end of an ORB waits for the thread that a later ORB has started.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
+    fn an_ending_orb_waits_for_its_own_thread_only() {
+        let control = Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {})));
+        for round in 0..300 {
+            control.attach_orb();
+            let barrier = Arc::new(std::sync::Barrier::new(2));
+            let (ended, end) = std::sync::mpsc::channel();
+            let (ending, start) = (Arc::clone(&control), Arc::clone(&barrier));
+            let ending = std::thread::spawn(move || {
+                start.wait();
+                ending.detach_orb();
+                ended.send(()).unwrap();
+            });
+            barrier.wait();
+            control.attach_orb();
+            // The later ORB runs until the earlier one has ended.
+            assert_ne!(end.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Timeout), "round {round}");
+            ending.join().unwrap();
+            control.detach_orb();
+        }
     }
 }

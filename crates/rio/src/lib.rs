@@ -20,6 +20,7 @@
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |
 //! | `interface_steering` | the program on an interface, with this process's streams | no |
+//! | `stream_steering` | the entries of a stream in the steering tables, which may exist later than the stream | no |
 //!
 //! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
 #![forbid(unsafe_code)]
@@ -49,6 +50,7 @@ mod rate;
 mod simulation;
 pub mod status;
 pub mod steering;
+mod stream_steering;
 mod transport;
 mod turns;
 

@@ -52,25 +52,25 @@ pub struct MemoryBound {
     /// Buffers of the connections' sockets.
     pub sockets: u64,
     /// Entries of the connection table.
-    pub tables: u64,
+    pub connection_table: u64,
 }
 
 impl MemoryBound {
     /// Returns the sum of all kinds of memory.
     #[must_use]
     pub fn total(&self) -> u64 {
-        let Self { frames, rings, thread_queue, sockets, tables } = *self;
-        [rings, thread_queue, sockets, tables].into_iter().fold(frames, u64::saturating_add)
+        let Self { frames, rings, thread_queue, sockets, connection_table } = *self;
+        [rings, thread_queue, sockets, connection_table].into_iter().fold(frames, u64::saturating_add)
     }
 }
 
 impl fmt::Display for MemoryBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, rings, thread_queue, sockets, tables } = self;
+        let Self { frames, rings, thread_queue, sockets, connection_table } = self;
         write!(
             f,
-            "{} bytes: frames {frames}, rings {rings}, kernel thread's queue {thread_queue}, sockets {sockets}, tables \
-             {tables}",
+            "{} bytes: frames {frames}, rings {rings}, kernel thread's queue {thread_queue}, sockets {sockets}, connection table \
+             {connection_table}",
             self.total()
         )
     }
@@ -147,7 +147,7 @@ impl StreamBuffers {
             rings: 0,
             thread_queue: u64::saturating_mul(kernel_thread_queue_frames, largest.next_multiple_of(PAGE)),
             sockets: connections.saturating_mul(socket),
-            tables: connections * CONNECTION_ENTRY,
+            connection_table: connections * CONNECTION_ENTRY,
         }
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(bound.frames, 2 * 256 * 2048);
         assert_eq!(bound.rings, 2 * (8192 + 8192));
         assert_eq!(bound.sockets, 3 * (2 * 393_216 + 2 * 2524));
-        assert_eq!(bound.total(), bound.frames + bound.rings + bound.sockets + bound.tables);
+        assert_eq!(bound.total(), bound.frames + bound.rings + bound.sockets + bound.connection_table);
         assert!(bound.to_string().starts_with(&format!("{} bytes", bound.total())));
     }
 

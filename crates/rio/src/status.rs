@@ -11,8 +11,9 @@
 //! number=1
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
@@ -22,18 +23,26 @@ use std::{fmt, fs};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
+use corelane_sys::socket::{Address, SocketOptions, WaitMode};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{poll, process, socket};
 
-/// Prefix of the sockets' names. The process id and a number follow.
+/// Prefix of the sockets' names. The process id, a number and a random suffix follow.
 const NAME: &str = "corelane-rio/";
 const VERSION: &str = "corelane-rio 1";
 /// Line before the fields of each stream.
 const STREAM: &str = "[stream]";
 /// Maximum length of an answer in bytes.
-const MAX_BYTES: u64 = 1 << 20;
-/// Time-out of each read and each write of an answer.
+const MAX_BYTES: usize = 1 << 20;
+/// Maximum length of all answers together in bytes.
+const MAX_BYTES_OF_ALL: usize = 16 << 20;
+/// Maximum number of bytes that are read from the kernel's list of sockets.
+const MAX_LIST_BYTES: u64 = 16 << 20;
+const MAX_SOCKETS_OF_USER: usize = 64;
+/// Time-out of all connects together, of all reads together, and of each write of an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// Time-out of one connect, which waits only if the queue of the listener is full.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(5);
 /// Pause after a failed `accept`.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -44,8 +53,11 @@ pub type StatusFields = Vec<(String, String)>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportReport {
-    /// Number of the process.
-    pub process: u32,
+    /// Number of the process that opened the transport's socket; `None` if the process is outside
+    /// of the reader's PID namespace.
+    pub process: Option<u32>,
+    /// User of this process.
+    pub user: u32,
     /// State of the transport.
     pub transport: StatusFields,
     /// State of each stream.
@@ -58,6 +70,12 @@ impl TransportReport {
     pub fn field(&self, name: &str) -> Option<&str> {
         value_of(&self.transport, name)
     }
+
+    /// Returns true if the report comes from root or from this process's effective user.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        is_trusted(self.user)
+    }
 }
 
 /// Returns the value of the first field with this name; `None` if there is none.
@@ -66,37 +84,123 @@ pub fn value_of<'f>(fields: &'f StatusFields, name: &str) -> Option<&'f str> {
     fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
 }
 
-/// Returns the states of the transports in the calling thread's network namespace, sorted by
-/// process id. A transport is left out if its process runs neither as root nor as this process's
-/// effective user, or if it does not answer within a second.
+/// Result of [`read_reports`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatusReports {
+    /// States of the transports, sorted by process id.
+    pub reports: Vec<TransportReport>,
+    /// Number of sockets with the name of a transport from which the caller may expect a report,
+    /// and that gave none within the limits on time, number and length.
+    pub unread: usize,
+}
+
+/// Returns the states of the transports in the calling thread's network namespace: for root those
+/// of all users, otherwise those of the process's effective user.
+///
+/// Any user can open a socket with the name of a transport. So the function ends within about two
+/// seconds, reads at most 64 reports of a user and 16 MiB in all, and reads the reports of root and
+/// of the effective user first. A caller with privileges must not act on reports of other users
+/// ([`TransportReport::is_trusted`]).
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn read_reports() -> io::Result<Vec<TransportReport>> {
-    let sockets = fs::read_to_string("/proc/thread-self/net/unix")?;
-    let mut names: Vec<&str> = sockets.lines().filter_map(|line| line.split_once(" @")).map(|(_, name)| name).collect();
-    names.retain(|name| name.starts_with(NAME));
-    names.sort_unstable();
-    names.dedup();
-    let mut reports: Vec<TransportReport> = names.into_iter().filter_map(|name| read_report(name).ok()).collect();
-    reports.sort_by_key(|report| report.process);
-    Ok(reports)
-}
-
-fn read_report(name: &str) -> io::Result<TransportReport> {
-    let connection = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    let peer = socket::peer_credentials(connection.as_fd())?;
-    if !is_trusted(peer.uid) {
-        return Err(io::ErrorKind::PermissionDenied.into());
+pub fn read_reports() -> io::Result<StatusReports> {
+    let connect_until = Monotonic::now() + TIMEOUT;
+    let (mut connected, mut unread) = (Vec::new(), 0);
+    let mut sockets_of_users = BTreeMap::new();
+    for name in listening_names()? {
+        if connect_until.is_past() {
+            unread += 1;
+            continue;
+        }
+        match connect(name) {
+            Ok((_, user)) if !may_read(user) => {}
+            Ok((socket, user)) => {
+                let count: &mut usize = sockets_of_users.entry(user).or_default();
+                *count += 1;
+                if *count > MAX_SOCKETS_OF_USER {
+                    unread += 1;
+                } else {
+                    connected.push((socket, user));
+                }
+            }
+            // The socket was closed after the list had been read.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(_) => unread += 1,
+        }
     }
-    connection.set_read_timeout(Some(TIMEOUT))?;
-    let mut text = String::new();
-    connection.take(MAX_BYTES).read_to_string(&mut text)?;
-    let report = parse(&text).ok_or(io::ErrorKind::InvalidData)?;
-    Ok(TransportReport { process: peer.pid, ..report })
+    connected.sort_by_key(|(_, user)| !is_trusted(*user));
+    let read_until = Monotonic::now() + TIMEOUT;
+    let (mut reports, mut bytes_left) = (Vec::new(), MAX_BYTES_OF_ALL);
+    for (socket, user) in connected {
+        match read_answer(socket.as_fd(), read_until, &mut bytes_left) {
+            // The process serves other users only.
+            Some(text) if text.is_empty() => {}
+            text => match text.as_deref().and_then(parse) {
+                Some(report) => {
+                    let process = socket::peer_credentials(socket.as_fd()).ok().map(|peer| peer.pid);
+                    reports.push(TransportReport { process, user, ..report });
+                }
+                None => unread += 1,
+            },
+        }
+    }
+    reports.sort_by_key(|report| report.process);
+    Ok(StatusReports { reports, unread })
 }
 
-/// Parses an answer. In the result, `process` is 0.
+/// Returns the names of the listening sockets that begin like the names of transports.
+fn listening_names() -> io::Result<BTreeSet<Vec<u8>>> {
+    let mut list = Vec::new();
+    fs::File::open("/proc/thread-self/net/unix")?.take(MAX_LIST_BYTES).read_to_end(&mut list)?;
+    Ok(list.split(|byte| *byte == b'\n').filter_map(name_in_line).collect())
+}
+
+/// The columns of `/proc/net/unix` are: Num RefCount Protocol Flags Type St Inode Path. The names
+/// of abstract sockets begin with `@`. A socket that listens has the flag `__SO_ACCEPTCON`.
+fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
+    let mut columns = line.splitn(8, |byte| *byte == b' ');
+    let (flags, path) = (columns.nth(3)?, columns.nth(3)?.trim_ascii_start());
+    let name = path.strip_prefix(b"@").filter(|name| name.starts_with(NAME.as_bytes()))?;
+    (flags == b"00010000").then(|| name.to_vec())
+}
+
+/// Connects to a transport's socket. Returns the connection and the user of the process that opened
+/// the socket.
+fn connect(name: Vec<u8>) -> io::Result<(OwnedFd, u32)> {
+    let deadline = Some(Monotonic::now() + CONNECT_TIMEOUT);
+    let socket = socket::connect(&Address::Abstract(name), &SocketOptions::default(), deadline)?;
+    let user = socket::peer_user(socket.as_fd())?;
+    Ok((socket, user))
+}
+
+/// Reads until the end of the answer. After `deadline`, the function reads bytes that have arrived.
+/// Returns `None` if the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`,
+/// or is not UTF-8.
+fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
+    let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        match socket::recv(socket, &mut buffer, WaitMode::Now) {
+            Ok(0) => return String::from_utf8(text).ok(),
+            Ok(count) => {
+                text.extend_from_slice(buffer.get(..count)?);
+                *bytes_left = bytes_left.checked_sub(count)?;
+                if text.len() > MAX_BYTES {
+                    return None;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !poll::wait_readable(socket, Some(deadline)).ok()? {
+                    return None;
+                }
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Parses an answer. In the result, `process` is `None` and `user` is 0.
 fn parse(text: &str) -> Option<TransportReport> {
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
@@ -117,6 +221,11 @@ fn parse(text: &str) -> Option<TransportReport> {
 
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == process::effective_user_id()
+}
+
+/// Returns true if this process reads the reports of `user`.
+fn may_read(user: u32) -> bool {
+    process::effective_user_id() == 0 || is_trusted(user)
 }
 
 /// Text of an answer.
@@ -148,7 +257,10 @@ impl StatusServer {
     pub(crate) fn start(text: impl Fn() -> StatusText + Send + 'static) -> io::Result<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{NAME}{}/{number}", process::id());
+        // Processes of different PID namespaces can have the same number, and any user can take a
+        // name that is known in advance.
+        let suffix = process::random_number()?;
+        let name = format!("{NAME}{}/{number}-{suffix:016x}", process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         listener.set_nonblocking(true)?;
         let stop = Arc::new(EventFd::new()?);
@@ -173,7 +285,7 @@ impl StatusServer {
 }
 
 fn answer(mut connection: UnixStream, text: &impl Fn() -> StatusText) -> io::Result<()> {
-    if is_trusted(socket::peer_credentials(connection.as_fd())?.uid) {
+    if is_trusted(socket::peer_user(connection.as_fd())?) {
         connection.set_write_timeout(Some(TIMEOUT))?;
         connection.write_all(text().0.as_bytes())?;
     }
@@ -205,5 +317,85 @@ mod tests {
         for other in ["", "corelane-rio 2\n", "corelane-rio 1\nlevel\n"] {
             assert_eq!(parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn names_of_listening_sockets_are_found_in_the_kernels_list() {
+        let line = |flags, name| format!("0000000000000000: 00000002 00000000 {flags} 0001 01 24063 {name}");
+        let found = |line: String| name_in_line(line.as_bytes());
+        assert_eq!(found(line("00010000", "@corelane-rio/7/0")), Some(b"corelane-rio/7/0".to_vec()));
+        assert_eq!(found(line("00010000", " @corelane-rio/7/0")), Some(b"corelane-rio/7/0".to_vec()));
+        for other in [line("00000000", "@corelane-rio/7/0"), line("00010000", "/corelane-rio/7"), line("00010000", "")]
+        {
+            assert_eq!(found(other.clone()), None, "{other}");
+        }
+    }
+
+    /// A namespace of its own keeps the sockets away from other tests.
+    fn in_a_namespace_within_a_minute(body: impl FnOnce() + Send + 'static) {
+        if let Some(name) = process::missing_namespace_capability() {
+            return println!("not run: the process lacks {name}");
+        }
+        let thread = std::thread::spawn(|| {
+            process::enter_new_network_namespace().unwrap();
+            body();
+        });
+        let deadline = Monotonic::now() + Duration::from_secs(60);
+        while !thread.is_finished() {
+            assert!(!deadline.is_past(), "the reader waits for a socket that does not answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        thread.join().unwrap();
+    }
+
+    fn listen(name: &[u8], backlog: u32) -> OwnedFd {
+        let name = Address::Abstract([NAME.as_bytes(), name].concat());
+        socket::listen(&name, &SocketOptions::default(), backlog).unwrap()
+    }
+
+    #[test]
+    fn a_reader_waits_for_no_socket_that_does_not_answer() {
+        in_a_namespace_within_a_minute(|| {
+            let _silent = listen(b"0-silent", 8);
+            let _bytes_that_are_not_text = listen(b"0-\xff", 8);
+            let full = listen(b"0-full", 0);
+            let name = socket::local_address(full.as_fd()).unwrap();
+            let connect = || {
+                let deadline = Some(Monotonic::now() + CONNECT_TIMEOUT);
+                socket::connect(&name, &SocketOptions::default(), deadline)
+            };
+            let waiting: Vec<OwnedFd> = std::iter::from_fn(|| connect().ok()).collect();
+            assert!(!waiting.is_empty());
+            let endless = UnixListener::from(listen(b"0-endless", 8));
+            endless.set_nonblocking(false).unwrap();
+            let slow = UnixListener::from(listen(b"0-slow", 8));
+            slow.set_nonblocking(false).unwrap();
+            std::thread::spawn(move || {
+                let (mut connection, _) = endless.accept().unwrap();
+                while connection.write_all(&[b'x'; 4_096]).is_ok() {}
+            });
+            std::thread::spawn(move || {
+                let (mut connection, _) = slow.accept().unwrap();
+                while connection.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            let server = StatusServer::start(StatusText::new).unwrap();
+            let found = read_reports().unwrap();
+            drop(server);
+            assert_eq!(found.reports.len(), 1, "{found:?}");
+            assert_eq!((found.reports[0].process, found.unread), (Some(process::id()), 5));
+        });
+    }
+
+    #[test]
+    fn a_reader_bounds_the_number_of_answers() {
+        in_a_namespace_within_a_minute(|| {
+            let servers: Vec<StatusServer> =
+                (0..MAX_SOCKETS_OF_USER + 3).map(|_| StatusServer::start(StatusText::new).unwrap()).collect();
+            let found = read_reports().unwrap();
+            drop(servers);
+            assert_eq!((found.reports.len(), found.unread), (MAX_SOCKETS_OF_USER, 3));
+        });
     }
 }

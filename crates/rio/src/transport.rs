@@ -16,11 +16,12 @@ use crate::byte_budget::{ByteBudget, Clock, monotonic};
 use crate::config::RioConfig;
 use crate::connection::RioStream;
 use crate::feature_level::FeatureLevel;
-use crate::interface_steering::{SteeredPort, SteeredStream};
+use crate::interface_steering::InterfaceSteering;
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
+use crate::stream_steering::{SteeringMember, StreamSteering};
 use crate::turns::BudgetCounts;
 
 /// `SO_PRIORITY` of the sockets of a stream. A higher priority needs `CAP_NET_ADMIN` (socket(7)).
@@ -29,7 +30,7 @@ const STREAM_PRIORITY: u8 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// Above [`FeatureLevel::PlainTcp`], a lane with the class [`IoClass::Priority`] or
+/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class [`IoClass::Priority`] or
 /// [`IoClass::Guaranteed`] is a stream for each of its addresses. A client's connections with equal
 /// class, priority and cores are one stream. Connections of the class [`IoClass::BestEffort`]
 /// belong to no stream.
@@ -76,10 +77,9 @@ pub(crate) struct StreamState {
     io: IoProperties,
     is_of_listener: bool,
     pub(crate) budget: Option<ByteBudget>,
-    steered: Option<SteeredStream>,
+    steering: Arc<StreamSteering>,
     connections: AtomicU32,
     refused: AtomicU32,
-    lack: Option<String>,
     max_connections: u32,
     queue_frames: u32,
     max_unsent: u32,
@@ -98,8 +98,7 @@ pub struct StreamStatus {
     /// Number of connections that the transport refused because the stream had its maximum of
     /// connections.
     pub refused_connections: u32,
-    /// Counts of the frames of this stream, and of earlier streams with its number in the steering
-    /// tables. `None` if the steering program does not sort the frames, or if its counters cannot
+    /// Counts of the frames of this stream. `None` if the steering program does not sort the frames, or if its counters cannot
     /// be read.
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
@@ -156,13 +155,19 @@ impl RioTransport {
     }
 
     fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
+        let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
+        let attached = Arc::clone(&streams);
+        // Streams that were opened at a lower level.
+        let attach = move |steering: &Arc<InterfaceSteering>| {
+            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
+        };
         Self {
             tcp: Tcp::new(),
-            levels: Arc::new(LevelControl::new(config.clone())),
+            levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach))),
             config,
             test_clock,
             numbers: AtomicU32::new(0),
-            streams: Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new())),
+            streams,
             status: Mutex::new("status of a transport", LockScope::Orb, (0, None)),
             client_opening: PiMutex::new("opening of a client's stream", LockScope::Orb, ()),
         }
@@ -212,8 +217,9 @@ impl RioTransport {
         fixed(&self.config, properties)
     }
 
+    /// The configured level decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
-        io.class == IoClass::BestEffort || self.level() == FeatureLevel::PlainTcp
+        io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
     }
 
     fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
@@ -229,22 +235,14 @@ impl RioTransport {
         };
         let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
         let core = core.unwrap_or(self.config.default_core);
-        let (mut steered, mut lack) = (None, None);
-        if let Some(steering) = self.levels.steering() {
-            match steering.open_stream(core, scheduling, self.config.thread_queue_frames) {
-                Ok((stream, refusal)) => (steered, lack) = (Some(stream), refusal),
-                Err(error) => lack = Some(format!("frames of the stream are not sorted: {error}")),
-            }
-        }
         let stream = Arc::new(StreamState {
             number,
             io: *io,
             is_of_listener,
             budget,
-            steered,
+            steering: StreamSteering::new(core, scheduling, self.config.thread_queue_frames),
             connections: AtomicU32::new(0),
             refused: AtomicU32::new(0),
-            lack,
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
             max_unsent: self.config.max_unsent,
@@ -252,13 +250,15 @@ impl RioTransport {
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
+        drop(streams);
+        // If the tables are made after this look-up, the level control finds the stream in the list.
+        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
     }
 
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
         let _opening = self.client_opening.lock();
-        let known: Vec<Arc<StreamState>> = self.streams.lock().iter().filter_map(Weak::upgrade).collect();
-        match known.into_iter().find(|stream| !stream.is_of_listener && stream.io == *io) {
+        match open_streams(&self.streams).into_iter().find(|stream| !stream.is_of_listener && stream.io == *io) {
             Some(stream) => Ok(stream),
             None => self.open_stream(io, false),
         }
@@ -272,9 +272,12 @@ fn limit_text(levels: &LevelControl) -> String {
     }
 }
 
+fn open_streams(streams: &StreamList) -> Vec<Arc<StreamState>> {
+    streams.lock().iter().filter_map(Weak::upgrade).collect()
+}
+
 fn statuses(streams: &StreamList) -> Vec<StreamStatus> {
-    let streams: Vec<Arc<StreamState>> = streams.lock().iter().filter_map(Weak::upgrade).collect();
-    streams.iter().map(|stream| stream.status()).collect()
+    open_streams(streams).iter().map(|stream| stream.status()).collect()
 }
 
 fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamList) -> StatusText {
@@ -331,7 +334,7 @@ impl Transport for RioTransport {
     ) -> io::Result<Box<dyn Stream>> {
         if self.is_plain(io) {
             let stream = self.tcp.connect_with(endpoint, properties, deadline)?;
-            if self.level() > FeatureLevel::PlainTcp {
+            if self.config.level > FeatureLevel::PlainTcp {
                 pace(&*stream, self.config.best_effort_pacing)?;
             }
             return Ok(stream);
@@ -349,7 +352,7 @@ impl Transport for RioTransport {
     fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
         let inner = self.tcp.listen(endpoint)?;
         if self.is_plain(io) {
-            let pacing = self.config.best_effort_pacing.filter(|_| self.level() > FeatureLevel::PlainTcp);
+            let pacing = self.config.best_effort_pacing.filter(|_| self.config.level > FeatureLevel::PlainTcp);
             return Ok(match pacing {
                 None => inner,
                 Some(rate) => Box::new(RioListener {
@@ -366,10 +369,8 @@ impl Transport for RioTransport {
         if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
             socket::set_incoming_core(inner.readiness(), core)?;
         }
-        let port = match (&stream.steered, inner.local_endpoint()) {
-            (Some(steered), Endpoint::Tcp { port, .. }) => {
-                Some(steered.steering().open_port(*port).map_err(io::Error::other)?)
-            }
+        let port = match inner.local_endpoint() {
+            Endpoint::Tcp { port, .. } => Some(stream.steering.add_port(*port)),
             _ => None,
         };
         Ok(Box::new(RioListener { inner, stream: Some(stream), config: self.config.clone(), rate: None, port }))
@@ -408,12 +409,12 @@ impl StreamState {
             io: self.io,
             connections: self.connections.load(Ordering::Relaxed),
             refused_connections: self.refused.load(Ordering::Relaxed),
-            frames: self.steered.as_ref().and_then(|steered| steered.counts().ok()),
-            lack: self.lack.clone(),
+            frames: self.steering.counts(),
+            lack: self.steering.lack(),
             budget: self.budget.as_ref().map(ByteBudget::counts),
             is_of_listener: self.is_of_listener,
             max_connections: self.max_connections,
-            kernel_thread: self.steered.as_ref().and_then(SteeredStream::thread_name),
+            kernel_thread: self.steering.thread_name(),
             queue_frames: self.queue_frames,
         }
     }
@@ -451,13 +452,9 @@ impl ConnectionSlot {
         if let Some(fd) = inner.readiness() {
             socket::set_priority(fd, STREAM_PRIORITY)?;
             socket::set_max_unsent(fd, self.0.max_unsent)?;
-            if let Some(stream) = &self.0.steered {
-                let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
-                if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
-                    // If the tables refuse the connection, for example because they are full, its
-                    // frames stay best effort.
-                    steered = stream.add_connection(*remote, *local).unwrap_or(None);
-                }
+            let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
+            if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
+                steered = Some(self.0.steering.add_connection(*remote, *local));
             }
         }
         Ok(Box::new(RioStream::new(inner, self, steered)))
@@ -490,7 +487,7 @@ struct RioListener {
     /// stream.
     rate: Option<u32>,
     /// Dropped after `inner`, so after the listener has been closed.
-    port: Option<SteeredPort>,
+    port: Option<SteeringMember>,
 }
 
 impl std::fmt::Debug for RioListener {

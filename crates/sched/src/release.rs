@@ -7,9 +7,10 @@
 use crate::task::Nanos;
 
 /// Rule that decides which of the releases that a late job missed get a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverrunRule {
     /// Skips the releases that have passed. The next job runs at the first later release.
+    #[default]
     SkipMissed,
     /// Runs the jobs of missed releases at once, one after another.
     CatchUp {
@@ -18,12 +19,6 @@ pub enum OverrunRule {
         /// jobs of this time.
         max_backlog: u64,
     },
-}
-
-impl Default for OverrunRule {
-    fn default() -> Self {
-        Self::SkipMissed
-    }
 }
 
 impl OverrunRule {

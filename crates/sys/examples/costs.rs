@@ -76,7 +76,7 @@ fn main() {
     let mut buffer = Buffer::with_capacity(4096).expect("memory");
     measure("Buffer reserve + advance + consume", || {
         let _ = buffer.reserve(100);
-        buffer.advance(black_box(100));
+        buffer.mark_filled(black_box(100));
         black_box(&*buffer);
         buffer.consume(100);
     });

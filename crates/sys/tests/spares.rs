@@ -16,7 +16,7 @@ fn buffer(octets: usize, spares: &RegionCache) -> Buffer {
 fn filled(octets: usize, spares: &RegionCache) -> Buffer {
     let mut buffer = buffer(octets, spares);
     buffer.spare_capacity().fill(7);
-    buffer.advance(octets);
+    buffer.mark_filled(octets);
     buffer
 }
 
@@ -79,7 +79,7 @@ fn large_messages_reuse_cached_regions() {
                     let mut buffer = buffer(LARGE / 8, spares);
                     let octets = 100_000 + round;
                     buffer.spare_capacity()[..octets].fill(thread);
-                    buffer.advance(octets);
+                    buffer.mark_filled(octets);
                     thread::yield_now();
                     assert!(buffer.iter().all(|octet| *octet == thread));
                 }

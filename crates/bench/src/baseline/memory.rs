@@ -24,7 +24,7 @@ pub(super) fn wait(spins: bool) -> BareWait {
 
 pub(super) fn connect(address: &Address, sizes: MessageSizes, spins: bool, patience: Duration) -> io::Result<BareRing> {
     let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
-    let (bare, memory) = BareRing::create(sizes.request, sizes.reply, wait(spins))?;
+    let (bare, memory) = BareRing::create_client_end(sizes.request, sizes.reply, wait(spins))?;
     socket::send_with_descriptor(socket.as_fd(), &sizes.preamble(), memory.as_fd(), socket::WaitMode::Block)?;
     Ok(bare)
 }

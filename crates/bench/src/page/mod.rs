@@ -1,5 +1,5 @@
-//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or
-//! more runs.
+//! The command `corelane bench report`, which makes one HTML page and, with `--picture`, one SVG
+//! picture from the JSON lines of one or more runs.
 //!
 //! The page has no scripts and loads no other files.
 

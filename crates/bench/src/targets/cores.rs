@@ -11,8 +11,8 @@ pub(crate) mod acceptance {
     pub(crate) const MAX_REJECTED_AT_190: f64 = 9.5;
     /// Maximum rejected part under earliest deadline first, up to a utilization of 1.95.
     pub(crate) const MAX_REJECTED_BY_DEADLINES: f64 = 0.1;
-    /// Maximum part of the rejected utilization on 4 to 64 cores, with a utilization of 0.9 for
-    /// each core.
+    /// Maximum rejected part of the offered utilization on 4 to 64 cores, with a utilization of 0.9
+    /// for each core.
     pub(crate) const MAX_REJECTED_ON_MANY_CORES: f64 = 0.5;
     /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to the
     /// number that admission with bounded time accepts.

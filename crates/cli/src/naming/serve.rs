@@ -104,7 +104,7 @@ fn explain(arguments: &NamingArguments, orb: &Orb) {
     match (&arguments.store, arguments.durability) {
         (None, _) => text += "names are lost when this server ends; to keep them: --store FILE\n",
         (Some(_), Durability::Relaxed) => {
-            text += "changes are acknowledged before they are on the disk: a crash can lose those of the last 100 ms\n";
+            text += "changes are acknowledged before they are on the disk: a power failure can lose those of the last 100 ms\n";
         }
         (Some(_), Durability::Synced) => {}
     }

@@ -1,6 +1,5 @@
 //! The vocabulary of the fuzz target `idl_tokens`.
 
-/// Tokens, and whole beginnings, members and ends of declarations.
 pub(super) const WORDS: &[&str] = &[
     "module A {",
     "module B {",

@@ -4,7 +4,6 @@ use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// A number in a condition. The result of an operation is unsigned if an operand is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
@@ -17,7 +16,7 @@ pub(crate) struct ConditionError {
     pub(crate) message: &'static str,
 }
 
-/// Evaluates a condition, in which a name has the value 0.
+/// Evaluates a condition, in which `true` has the value 1 and all other names have the value 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
     let mut parser = ConditionParser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
@@ -173,7 +172,6 @@ fn strength(mark: P) -> Option<u8> {
     })
 }
 
-/// Returns the result of an operator; `None` for a division by zero.
 fn apply(mark: P, left: Number, right: Number) -> Option<Number> {
     let unsigned = left.unsigned || right.unsigned;
     let (l, r) = (left.bits, right.bits);

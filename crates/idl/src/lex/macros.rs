@@ -11,7 +11,6 @@ pub(crate) const LONGEST: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Macro {
     pub(crate) parameters: Option<Arc<[Symbol]>>,
-    /// True if the last parameter takes all remaining arguments.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
     uses: Arc<[Option<usize>]>,
@@ -41,7 +40,6 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// Returns the first `#` or `##` of the body that lacks an operand, with an error message.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
@@ -64,8 +62,8 @@ impl Macro {
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// Returns true for each parameter whose expanded argument is needed. A parameter that is used
-    /// only next to `#` or `##` needs none.
+    /// Returns for each parameter if its expanded argument is needed. A parameter that is used only
+    /// next to `#` or `##` needs none.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {
@@ -80,8 +78,8 @@ impl Macro {
     }
 
     /// Returns the body with the arguments in it, and the number of bytes that `#` and `##` made.
-    /// Returns `None` if a token would be longer than [`LONGEST`]. `raw` holds the arguments as
-    /// written, `expanded` the arguments with their macros replaced.
+    /// Returns `None` if a token would be longer than [`LONGEST`]. `raw` are the arguments as
+    /// written, `expanded` the arguments after macro expansion.
     pub(crate) fn substitute(
         &self,
         site: &Token,

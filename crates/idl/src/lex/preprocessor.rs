@@ -19,10 +19,11 @@ mod expansion;
 
 /// A source of included files.
 pub trait FileSource {
-    /// Returns the content of a file, or `None` if it does not exist.
+    /// Returns the content of a file, or `None` if the file cannot be read.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// Returns one path for each file, even if several paths lead to the file.
+    /// Returns a path that is equal for all paths that lead to one file. By default, links are not
+    /// followed.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {
@@ -149,7 +150,6 @@ struct IfSection {
     seen_else: bool,
 }
 
-/// The state of the detection of an include guard (`#ifndef NAME`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     Start,
@@ -173,7 +173,7 @@ struct Preprocessor<'e> {
     macros: SymbolMap<Macro>,
     identities: HashMap<PathBuf, PathBuf>,
     known: HashMap<PathBuf, FileId>,
-    /// The include guard of each file, by identity; a file is skipped while its guard is defined.
+    /// The include guards of files, by identity. A file is skipped while its guard is defined.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
@@ -255,7 +255,7 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // `_Pragma` takes an argument as a macro does, so it is defined as one.
+        // `_Pragma` takes an argument as a macro does, so it is defined as a macro.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;
@@ -320,7 +320,7 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Copies tokens to the output up to the first macro or directive, and returns that token.
+    /// Copies tokens that need no preprocessing to the output, and returns the next token.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {

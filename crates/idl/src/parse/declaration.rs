@@ -19,7 +19,6 @@ pub(super) enum EnclosingBody {
 }
 
 impl Parser<'_> {
-    /// Parses declarations up to the closing brace, which is not consumed, or the end of the text.
     pub(super) fn declarations(&mut self, place: EnclosingBody, declarations: &mut Vec<Declaration>) {
         loop {
             self.events(declarations);
@@ -371,7 +370,6 @@ impl Parser<'_> {
         Ok(Kind::Enum(Enum { name, enumerators }))
     }
 
-    /// Refuses a value for an enumerator, which other languages permit.
     fn no_value_of_enumerator(&mut self) -> ParseResult<()> {
         let Some(start) = self.take(P::Equal) else { return Ok(()) };
         let before = self.before();

@@ -136,7 +136,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Refuses a method modifier of other languages.
+    /// Reports and skips a modifier that methods have in other languages, such as `static`.
     fn foreign_modifier(&mut self) {
         const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
         let token = self.token();

@@ -102,8 +102,6 @@ pub(crate) fn characters(text: &str) -> Result<(Vec<char>, bool), LiteralError> 
     Ok((characters, wide))
 }
 
-/// Returns the character of the escape at the start of `text`, and the length of the escape in
-/// bytes.
 fn escape(text: &str, wide: bool) -> Result<(char, usize), &'static str> {
     let digits = |from: usize, most: usize, radix: u32| {
         let digits = text[from..].chars().take(most).take_while(|digit| digit.is_digit(radix)).count();

@@ -9,17 +9,11 @@ use crate::symbol::Keyword as K;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypePosition {
-    /// In a `typedef`, a member or a union arm: every type except void.
     Member,
-    /// The element of a sequence, which cannot be a definition.
     Element,
-    /// A parameter or an attribute, which can be neither an anonymous type nor a definition.
     Parameter,
-    /// The result of an operation, which may be void.
     Result,
-    /// A constant, which may be `fixed` without digits.
     Constant,
-    /// The discriminator of a union, which may be the definition of an enumeration.
     Discriminator,
 }
 

@@ -1,4 +1,4 @@
-//! Evaluation of constant expressions by the typing rules of CORBA 3.10.2.
+//! Evaluation of constant expressions by the typing rules of CORBA 3.0.3, section 3.10.2.
 
 use super::{DeclarationResolver, DeclarationSite, LookUpResult, ReportedError, ResolveResult, ScopeItem, decimal};
 use crate::ast::{BasicType, BinaryOperator, Expression, ExpressionKind as E, UnaryOperator};

@@ -1,4 +1,4 @@
-//! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
+//! Fixed-point arithmetic of constant expressions (CORBA 3.0.3, section 3.10.2).
 //!
 //! Results are computed exactly and then truncated to 31 digits, with at most 31 digits after the
 //! point.
@@ -119,7 +119,6 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Drops excess digits, and trailing zeros after the point.
 fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));

@@ -1,5 +1,5 @@
-//! Repository ids, and their settings by pragmas, `typeid`, `typeprefix` and `import` (CORBA
-//! 10.7.5, 3.15).
+//! Repository ids, and their settings by pragmas, `typeid`, `typeprefix` and `import` (CORBA 3.0.3,
+//! sections 10.7.5 and 3.15).
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{Name, ScopedName, StringLiteral};
@@ -58,8 +58,8 @@ impl DeclarationResolver<'_> {
                     None => self.report(Diagnostic::error(span, "`#pragma version` needs a name and a version")),
                 }
             }
-            // Every other pragma may be for another compiler, so it is never refused (CORBA
-            // 10.7.5).
+            // A pragma with another name may be for another compiler, so it is never refused (CORBA
+            // 3.0.3, section 10.7.5).
             other => {
                 let like = |word: &&str| match *word {
                     "ID" => other.eq_ignore_ascii_case("ID"),
@@ -223,7 +223,7 @@ impl DeclarationResolver<'_> {
                 self.described(id),
                 self.prefix
             );
-            // A module's id never appears on the wire, so another prefix is only a warning.
+            // A module's id never appears on the wire, so a different prefix causes only a warning.
             let diagnostic = if is_module {
                 Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {

@@ -179,8 +179,6 @@ impl DeclarationResolver<'_> {
         bases
     }
 
-    /// Returns the operations, attributes and state members that an interface or value type
-    /// inherits, by folded name.
     pub(super) fn inherited_operations(&self, id: DefinitionId) -> SymbolMap<Inherited> {
         let supports = match &self.model.get(id).kind {
             DefinitionKind::Value(value) => value.supports.clone(),

@@ -131,7 +131,8 @@ impl DeclarationResolver<'_> {
         self.model.get_mut(id).elements = if elements > most { 1 } else { elements.max(1) };
     }
 
-    /// Reports a type that cannot be a member because it is not defined yet, or contains itself.
+    /// Reports a member's type that is not defined yet or contains itself, and returns false for
+    /// it.
     pub(super) fn check_complete(&mut self, ty: &Type, span: Span, within: Option<DefinitionId>) -> bool {
         let mut element = ty;
         loop {
@@ -184,9 +185,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns true for a definition in one of the ORB's own IDL modules. Interfaces in these modules
-    /// are not remote, even if the IDL does not declare them local. The ORB implements the interfaces
-    /// that are only declared forward.
+    /// Returns true for a definition inside a module whose interfaces belong to the ORB. Such
+    /// interfaces are not remote, even if the IDL does not declare them local.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

@@ -10,7 +10,6 @@ use crate::model::{DefinitionKind, Type};
 #[derive(Clone, Debug)]
 pub(super) enum EncodedExpression {
     Place(String),
-    /// An expression that holds a reference to the value.
     Reference(String),
 }
 
@@ -124,7 +123,6 @@ impl Generator<'_> {
         })
     }
 
-    /// Returns true for numbers, sequences of which are encoded and decoded in bulk.
     fn is_number(&self, ty: &Type) -> bool {
         self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
     }
@@ -474,7 +472,6 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if a servant borrows a sequence with elements of this type from the arena.
     fn is_lent(&self, element: &Type) -> bool {
         let explicit = self.is_string(element) || self.call_of(element).is_some();
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))

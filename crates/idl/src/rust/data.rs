@@ -355,7 +355,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns true if every value of the discriminator has a label.
     fn covers_all(&self, union: &Union) -> bool {
         let labels = union.arms.iter().map(|arm| arm.labels.len()).sum::<usize>();
         match self.model().unaliased(&union.discriminator) {
@@ -494,7 +493,6 @@ pub(super) fn tail(body: &[CodeLine]) -> Vec<CodeLine> {
     lines
 }
 
-/// Writes `before { field: value, ... }after`; values may be blocks.
 pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode], after: &str, out: &mut CodeWriter) {
     if fields.is_empty() {
         return out.line(&format!("{before}{after}"));

@@ -7,7 +7,6 @@ use crate::ast::BasicType;
 use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, Type};
 use std::collections::HashSet;
 
-/// The traits that `corelane::bit_mask!` and `bit_set!` derive.
 const DERIVED: &[&str] = &["Clone", "Copy", "Debug", "Default", "PartialEq", "Eq", "PartialOrd", "Ord", "Hash"];
 
 impl Generator<'_> {

@@ -10,7 +10,6 @@ use std::path::Path;
 
 #[derive(Debug, Default)]
 pub(super) struct External {
-    /// The Rust paths that the options give.
     roots: HashSet<String>,
     modules: HashMap<DefinitionId, String>,
     files: HashMap<DefinitionId, String>,

@@ -27,7 +27,6 @@ const REFERENCE_METHODS: [&str; 10] = [
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) of: DefinitionId,
-    /// The operation's name on the wire.
     pub(super) wire: String,
     pub(super) method: String,
     pub(super) oneway: bool,
@@ -36,7 +35,6 @@ pub(super) struct Call {
     pub(super) raises: Vec<DefinitionId>,
     pub(super) sets: bool,
     pub(super) wcet_microseconds: Option<u32>,
-    /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
 }
 
@@ -182,7 +180,6 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes the reference type of an interface that the IDL announces and never defines.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -392,8 +389,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations that only the later bases have. The reference type of the first base
-    /// has the others.
+    /// Returns the operations that the reference type of the first base does not have.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -500,7 +496,6 @@ impl Generator<'_> {
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
 
-    /// Writes a closure called `left` that reads the results.
     fn read_outputs(&mut self, left: &str, outputs: &[(Type, String)], out: &mut CodeWriter) {
         let head = format!("|d: &mut {}<'_>|", self.runtime("Decoder"));
         if let [(ty, name)] = outputs {
@@ -584,8 +579,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the function that runs an operation by its number. The skeletons of the interface and of
-    /// derived interfaces call it.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -789,8 +782,8 @@ impl Generator<'_> {
 
     /// Plans the error types of an interface: one enumeration for each distinct list of exceptions.
     ///
-    /// The enumeration is named after the first operation with that list; other operations get an
-    /// alias.
+    /// The enumeration is named after the first operation with its list. Further operations with
+    /// this list get an alias.
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
         for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {

@@ -12,11 +12,8 @@ pub(super) struct RustNames {
     /// The name of a definition; for an attribute, the name of its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
-    /// The reference type of an interface or value.
     pub(super) reference: HashMap<DefinitionId, String>,
-    /// The typed object reference of an abstract interface.
     pub(super) object: HashMap<DefinitionId, String>,
-    /// The operations trait of a value type with state.
     pub(super) operations_trait: HashMap<DefinitionId, String>,
     pub(super) factory: HashMap<DefinitionId, String>,
     /// The skeleton of an interface, or the holder of a value's implementation.

@@ -12,7 +12,6 @@ const BOXED_FROM: u64 = 4096;
 pub(super) struct TypeFacts {
     /// Approximate size in memory, in bytes.
     size: u64,
-    /// Minimum size on the wire, in bytes.
     least: u64,
     /// True if no part is on the heap.
     copy: bool,
@@ -21,7 +20,6 @@ pub(super) struct TypeFacts {
     /// True if all parts are booleans, enumerations, or numbers other than `long double` and
     /// `fixed`.
     plain: bool,
-    /// True if the type can derive `Default`.
     default: bool,
     /// True if all parts are types of Rust's standard library for which other crates commonly
     /// implement their traits.
@@ -233,8 +231,6 @@ impl Generator<'_> {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
 
-    /// Returns true if values can be compared exactly and hashed: no part is floating-point or an
-    /// `any`.
     pub(super) fn is_exact(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_none_or(|facts| facts.exact)
     }
@@ -256,7 +252,6 @@ impl Generator<'_> {
                 dimensions.iter().all(|length| *length <= LONGEST_COMMON_ARRAY) && self.has_default_type(element)
             }
             Type::Named(id) => match &self.model().get(*id).kind {
-                // The default of a TypeCode is `tk_null`.
                 DefinitionKind::Native if self.is_type_code(ty) => true,
                 // The default of these types is nil or null.
                 DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => true,
@@ -381,7 +376,6 @@ impl Generator<'_> {
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) => {
                     members.iter().all(|ty| self.has_default_type(ty))
                 }
-                // A union cannot derive `Default`, because a default variant must have no fields.
                 DefinitionKind::Enum(_) => true,
                 _ => false,
             };

@@ -81,7 +81,6 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
 
-    /// Writes `impl ValueType` up to the beginning of `decode_state`.
     fn open_state(&mut self, name: &str, body: &[CodeLine], reads_nothing: bool, out: &mut CodeWriter) {
         let (value_type, encoder, decoder, error) =
             (self.runtime("ValueType"), self.runtime("Encoder"), self.runtime("Decoder"), self.runtime("CdrError"));
@@ -254,7 +253,6 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns a factory of a value type as an operation without a result.
     pub(super) fn factory_call(
         &self,
         id: DefinitionId,

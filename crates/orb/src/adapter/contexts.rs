@@ -16,10 +16,9 @@ use crate::server::connection::Connection;
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The priority number that the client sent. The reply carries the number back to the client.
+    /// The client's priority number, which the reply repeats.
     pub(super) reply_priority: Option<i16>,
     pub(super) refused: Option<SystemException>,
-    /// The priority band that the operation `_bind_priority_band` declares.
     pub(super) band: Option<(i16, i16)>,
     /// The time from the sending of the request to the client's deadline.
     pub(super) remaining: Option<Duration>,
@@ -30,7 +29,6 @@ impl RequestContexts {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    /// Reads the service context that carries the request's priority.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -94,7 +92,6 @@ impl RequestContexts {
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Returns true if no context of this kind came before.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;
@@ -102,7 +99,7 @@ impl SeenContexts {
     }
 }
 
-/// If the request has several contexts of one kind, the first is used.
+/// Of several service contexts of one kind, the first is used.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,

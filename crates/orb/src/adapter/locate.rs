@@ -49,7 +49,6 @@ pub(super) fn locate(
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
     match (status, located) {
         (LocateStatus::ObjectForward, LocateResult::Forward(reference)) => {
-            // The encoding succeeds, because the reference was encoded at least once before.
             let _ = reference.ior().encode(&mut reply);
         }
         (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),

@@ -9,7 +9,6 @@ use crate::client::context::{ClientContext, UpperLayers};
 use crate::poa::PoaTable;
 use crate::server_context::ServerContext;
 
-/// The object adapter of an ORB: its POAs, and the client and server contexts that requests use.
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
     /// A copy of the server context's pointer, which saves one memory load for each request.
@@ -23,7 +22,6 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// Lets the client's maintenance thread run the maintenance of lanes and POAs.
     pub(crate) fn register_with_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }

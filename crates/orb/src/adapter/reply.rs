@@ -17,7 +17,6 @@ pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<
     match outcome {
         DispatchOutcome::Done | DispatchOutcome::Held(_) => {}
         DispatchOutcome::Forward(reference) => {
-            // The encoding succeeds, because the reference was encoded at least once before.
             let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
         }
         DispatchOutcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),

@@ -42,7 +42,7 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Returns false if the connection gets no further messages to handle: it is closed, or the message ends it.
+/// Returns false if the connection is closed, or must be closed because of this message.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -191,7 +191,6 @@ fn handle_request(
     Ok(())
 }
 
-/// Remembers the operation of a reply of which the transport did not accept all bytes.
 #[cfg(feature = "replies-first")]
 #[cold]
 fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: &[u8], bytes: usize) {
@@ -210,8 +209,6 @@ fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
     hasher.finish() | 1
 }
 
-/// Returns a number that identifies the object and the operation of a request. `None` if the message
-/// is no request with a reply.
 #[cfg(feature = "replies-first")]
 #[cold]
 pub(super) fn operation_hash(adapter: &ObjectAdapter, header: &Header, octets: &[u8]) -> Option<u64> {
@@ -233,7 +230,6 @@ fn dispatch_intercepted(
 ) -> DispatchOutcome {
     if let Err(exception) = points.receive_request(info, &RequestServiceContexts(request.contexts)) {
         let finished = match found {
-            // `finish` returns the servant to its servant locator, if a locator supplied it.
             LookupResult::Servant(target) => target.finish(request.operation),
             _ => Ok(()),
         };
@@ -280,8 +276,8 @@ fn describe<'r>(
     }
 }
 
-/// Reports a refused request if its arguments exceeded the memory limit or could not be decoded. In the first case the
-/// function adds to the exception how much memory the request needed.
+/// Reports a refused request if its arguments exceeded the memory limit or could not be decoded. If
+/// they exceeded the limit, the exception gets the amount of memory that the request needed.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,
@@ -321,7 +317,6 @@ fn park(
 /// Offset in bytes of the response flags in a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2).
 const RESPONSE_FLAGS: usize = 16;
 
-/// Returns `None` if the target is a profile without a key.
 #[inline]
 pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -330,8 +325,8 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
     }
 }
 
-/// Returns the CORBA priority at which a request will run; a queue orders its requests by this priority. `None` means
-/// the priority of the pool. A request with a refused priority comes last.
+/// Returns the CORBA priority by which a queue orders the request; `None` means the priority of the
+/// pool. A request with a refused priority is last.
 #[cold]
 pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
@@ -349,8 +344,8 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
         .map(Priority::get)
 }
 
-/// Rejects a Request or LocateRequest with TRANSIENT and the minor code `minor`, because the lane has no room to queue
-/// it.
+/// Rejects a Request or LocateRequest for which the lane has no room. The reply is TRANSIENT with
+/// the minor code `minor`, if the message expects a reply that can carry an exception.
 #[cold]
 pub(super) fn reject(
     adapter: &ObjectAdapter,
@@ -432,7 +427,6 @@ pub(super) fn park_message(
     }
 }
 
-/// Binds a connection to the priority band from `low` to `high`.
 #[cold]
 fn bind_band(
     adapter: &ObjectAdapter,
@@ -475,7 +469,7 @@ mod tests {
         let hashes: Vec<_> =
             (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
         hashes.iter().for_each(|hash| large.add(*hash));
-        // Each place remembers one operation. Half of the places would remember 32.
+        // The table has 64 places, each for one operation.
         assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
     }
 }

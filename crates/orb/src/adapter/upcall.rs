@@ -21,16 +21,12 @@ use crate::servant::ServerCall;
 use crate::text;
 
 pub(crate) enum DispatchOutcome {
-    /// The request has finished. The [`ServerCall`] contains the results or a user exception.
     Done,
-    /// The client must send the request to this reference (LOCATION_FORWARD).
     Forward(ObjectRef),
-    /// The request must wait for this event before it can run.
     Held(WaitFor),
     Exception(SystemException),
 }
 
-/// A request whose deadline passed before its upcall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -43,7 +39,8 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Returns the highest CORBA priority at which the request may run; `None` means no limit.
+    /// Reports that the deadline passed. Returns the highest CORBA priority at which the request
+    /// may run; `None` means no limit.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.
@@ -125,7 +122,6 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // `finish` returns the servant to its servant locator, if a locator supplied it.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
@@ -149,7 +145,6 @@ fn upcall(
     target.finish(operation).and(result)
 }
 
-/// Replaces the results of a job that has used up its budget by TIMEOUT.
 #[cfg(feature = "core-pool")]
 #[cold]
 fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {

@@ -16,7 +16,6 @@ pub(crate) struct Checkout<'p> {
 }
 
 impl Checkout<'_> {
-    /// Returns false if the buffer has no room, so that the caller must send the message.
     #[inline(never)]
     pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {
@@ -54,7 +53,8 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // The connection is closed first, so that no caller finds an unusable one.
+            // The connection is closed before its slot is released, so that no caller finds an
+            // unusable connection.
             *self.slot = None;
         }
     }

@@ -22,7 +22,7 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of abandoned calls whose replies a connection may still receive.
+/// Maximum number of abandoned calls on a connection whose replies have not arrived.
 const MAX_ABANDONED: u32 = 8;
 
 /// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in the results share
@@ -47,7 +47,7 @@ pub(crate) struct ClientConnection {
     coarse_timeout: Duration,
     is_broken: bool,
     is_truncated: bool,
-    /// False until the server knows the connection's priority band.
+    /// True if the connection has no priority band, or if the server knows the connection's band.
     is_band_declared: bool,
     fork_generation: u64,
     pub(super) oneways: OnewayBuffer,
@@ -63,7 +63,6 @@ pub(super) struct OnewayBuffer {
 
 pub(super) enum BufferResult {
     Full,
-    /// The message is buffered, and the ORB's list of connections with buffered oneways contains the connection.
     AlreadyListed,
     NeedsListing,
 }
@@ -86,10 +85,8 @@ impl OnewayBuffer {
     }
 }
 
-/// A complete message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
-    /// A message at the front of the receive buffer: its header and its length in bytes.
     InPlace(Header, usize),
     Assembled(Box<AssembledMessage>),
 }
@@ -98,7 +95,6 @@ pub(crate) enum ReceivedMessage {
 pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
     pub(crate) message: Vec<u8>,
-    /// Positions in `message` at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
 }
 
@@ -189,7 +185,6 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees the buffers of large messages while no call uses the connection.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -394,7 +389,6 @@ impl ClientConnection {
                 Err(wanted) => wanted,
             };
             if !first {
-                // A relative time would begin anew with each read, so a slow peer could prolong the call.
                 due = due.to_absolute();
             }
             first = false;
@@ -415,7 +409,6 @@ impl ClientConnection {
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // `waited` is false at the maximum depth of nested upcalls.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -504,7 +497,6 @@ impl ClientConnection {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message of `length` bytes at the front, together with the buffer.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
@@ -515,7 +507,6 @@ impl ClientConnection {
         if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
             self.received.room(length, &self.spares);
         }
-        // This cannot fail, because the buffer holds fewer bytes than before.
         let _ = self.account_memory();
         taken
     }
@@ -528,9 +519,10 @@ impl ClientConnection {
         }
     }
 
-    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large part of the reply
-    /// has arrived, frees it and marks the connection as broken, in place of sending. After [`MAX_ABANDONED`] abandoned
-    /// replies the connection counts as broken.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large
+    /// part of the reply has arrived, frees it and marks the connection as broken instead of
+    /// sending. If more than [`MAX_ABANDONED`] replies are abandoned, the connection counts as
+    /// broken.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -548,7 +540,8 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// If the connection owes no other reply, bytes behind this reply are a fault of the server.
+    /// Marks the connection as broken if bytes follow the reply `received` although no other reply
+    /// is outstanding. Such bytes are a fault of the server.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
@@ -576,7 +569,6 @@ impl ClientConnection {
         self.abandoned > 0
     }
 
-    /// Returns true if the connection failed after it had sent a part of the last request.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -593,9 +585,9 @@ impl ClientConnection {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Searches the input after the connection has failed. Returns the kind of the first CloseConnection or
-    /// MessageError, or `None` if the reply to request `id` comes before it. Does not wait, and ends after 64 messages,
-    /// fragments and reads.
+    /// Searches the input after the connection has failed. Returns the kind of the first
+    /// CloseConnection or MessageError; `None` if there is none, or if the reply to request `id`
+    /// precedes it. Does not wait, and ends after 64 messages, fragments and reads.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
@@ -638,7 +630,6 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins with a reply that is, or may be, the reply to request `id`.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
@@ -655,7 +646,6 @@ impl Drop for ClientConnection {
         // In a forked child process, the parent process uses the connection.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // Bytes that the transport does not accept at once are lost.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

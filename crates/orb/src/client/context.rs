@@ -1,4 +1,4 @@
-//! The client context of an ORB.
+//! The client context of an ORB: the state that its references and connections share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -131,7 +131,6 @@ impl ClientContext {
         self.value_factories.get()?.get()
     }
 
-    /// Returns the addresses that references to objects of this ORB contain.
     #[cold]
     pub(crate) fn own_addresses(&self) -> Vec<Endpoint> {
         let mut addresses = self.published_endpoints().to_vec();
@@ -177,8 +176,8 @@ impl ClientContext {
         }
     }
 
-    /// Sends the oneway batches that are due, or all batches if `all` is true. Returns the time at which to call this
-    /// function again.
+    /// Sends the oneway batches that are due, or all batches if `all` is true. Returns the time at
+    /// which to call this function again; `None` if no batch waits.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())
@@ -208,7 +207,6 @@ impl ClientContext {
         let pools = Arc::new(pools);
         let mut known = self.private_pools.lock();
         if known.len() == known.capacity() {
-            // The removal scans the whole list, so it runs only when the list is full.
             known.retain(|pools| pools.strong_count() > 0);
             let room = known.len().max(16);
             known.reserve(room);
@@ -253,7 +251,6 @@ impl Maintained for ClientContext {
         if self.has_ended() {
             return;
         }
-        // Connections are closed outside the lock, because closing is a system call.
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();

@@ -1,11 +1,9 @@
-//! The hang-up monitor notices when servers close connections, so that the next request is not written to a closed
-//! connection.
+//! The hang-up monitor notices when servers close connections, so that the next request is not
+//! written to a closed connection. Each ORB has one monitor thread.
 //!
-//! Each ORB has one monitor thread.
-//!
-//! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored connection, in the time
-//! of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore suspends the
-//! monitoring of its connection.
+//! Monitoring makes each reply slower, because the kernel checks the epoll instance of the
+//! connection. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`] therefore
+//! suspends the monitoring of its connection.
 
 use std::fmt;
 use std::io;
@@ -52,13 +50,12 @@ const SPARES_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Returns the time at which to call this function again.
+    /// Returns the time at which to call this function again; `None` if no batch waits.
     fn send_batches(&self) -> Option<Monotonic>;
 
     fn run_maintenance(&self);
 }
 
-/// The owner of a connection, which the monitor informs of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
     fn close_hung_up(&self, orb: &OrbContext);
 }
@@ -98,7 +95,6 @@ struct StreamState {
     mode: AtomicU8,
 }
 
-/// The stream of a connection that the monitor knows until this object is dropped.
 pub(crate) struct MonitoredStream {
     state: Arc<StreamState>,
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
@@ -232,8 +228,8 @@ impl MonitorInner {
         }
     }
 
-    /// If the usage period is over, monitors the unmonitored connections with few calls again. Returns true if
-    /// unmonitored connections remain.
+    /// If the usage period is over, resumes the monitoring of connections with few calls. Returns
+    /// true if unmonitored connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
         if over {
@@ -266,7 +262,6 @@ impl MonitorInner {
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// After this failure, callers notice a hang-up when a call fails.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -299,7 +294,6 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
-    /// Returns the number of calls including this one, wrapping.
     #[inline]
     pub(crate) fn count_call(&mut self) -> u32 {
         let calls = self.calls().wrapping_add(1);
@@ -310,7 +304,6 @@ impl MonitoredStream {
         calls
     }
 
-    /// Called once every [`BUSY_CALLS`] calls.
     #[cold]
     fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);
@@ -346,7 +339,6 @@ impl MonitoredStream {
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored during the next calls. Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -482,7 +474,6 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // The calls before the suspension count in this period.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());
@@ -549,7 +540,6 @@ pub(super) mod tests {
         assert!(!fixture.monitored.ensure_monitored());
     }
 
-    /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT.
     pub(in crate::client) fn wait_for_end(peer: &TcpStream) {
         let (from, to) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
         let here = u32::from_ne_bytes([127, 0, 0, 1]);

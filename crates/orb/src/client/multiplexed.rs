@@ -53,10 +53,8 @@ pub(crate) struct MultiplexedConnection {
 
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// The memory in which requests are written.
     pub(crate) memory: Vec<u8>,
     pub(crate) announced: Option<CodeSets>,
-    /// The unsent bytes of a message that was sent in part.
     remainder: Vec<u8>,
     remainder_sent: usize,
     /// The last sampled `remainder_sent`, and the time since which it has not changed.
@@ -68,7 +66,6 @@ pub(crate) struct SendGuard<'m> {
     _remainder: RemainderGuard<'m>,
 }
 
-/// The drop asks the reader to send the remainder of a message.
 struct RemainderGuard<'m>(&'m MultiplexedConnection);
 
 impl Drop for RemainderGuard<'_> {
@@ -96,9 +93,7 @@ impl DerefMut for SendGuard<'_> {
 #[derive(Debug)]
 struct PendingTable {
     waiting: RequestTable<Arc<PendingReply>>,
-    /// True after a caller has reported the protocol fault that ended the connection.
     is_fault_reported: bool,
-    /// True after the connection has stopped accepting requests.
     is_closed: bool,
     is_used: bool,
     idle_since: Monotonic,
@@ -106,7 +101,6 @@ struct PendingTable {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// All input has been read. Epoll will report further input.
     Drained,
     /// The connection may have more input, which epoll may not report again.
     More,
@@ -180,7 +174,6 @@ impl MultiplexedConnection {
     }
 
     pub(super) fn set_registration(&self, registration: Registration) {
-        // `set` succeeds, because a connection is registered with only one reader.
         let _ = self.registration.set(registration);
     }
 
@@ -205,7 +198,6 @@ impl MultiplexedConnection {
         !self.requests.lock().is_closed
     }
 
-    /// Waits until `deadline` for the sending half.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -214,7 +206,6 @@ impl MultiplexedConnection {
         self.sending.try_checkout().map(|sending| SendGuard { sending, _remainder: RemainderGuard(self) })
     }
 
-    /// Returns the request's id, and the entry that gets the reply.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
         let pending = Arc::new(PendingReply::new());
         let mut requests = self.requests.lock();
@@ -245,7 +236,6 @@ impl MultiplexedConnection {
         drop(request);
     }
 
-    /// Returns true at the first call.
     #[cold]
     pub(crate) fn claim_fault_report(&self) -> bool {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
@@ -322,12 +312,10 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// The reader calls this method when the transport has room. If a caller has checked the sending half out, that
-    /// caller sends the remainder.
+    /// Sends the remainder, unless a caller has checked the sending half out. That caller sends it.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            // On an error the sending half is closed, and the reader notices the end of the connection.
             let _ = self.send_remainder(&mut sender, Wait::Now);
         }
     }
@@ -413,7 +401,6 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Closes the sending direction of the connection, because no message can follow an incomplete one.
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
@@ -525,13 +512,11 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Closes the connection and ends every waiting request with the error `lost`.
     #[cold]
     pub(crate) fn close(&self, lost: &CloseCause) {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection and returns true if no request waits for a reply.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
@@ -561,7 +546,8 @@ impl MultiplexedConnection {
 }
 
 impl ReceiveHalf {
-    /// Copies a message of at most [`MIN_OWNED_BYTES`]; a larger message takes the buffer with it.
+    /// Takes the first message. A message of at most [`MIN_OWNED_BYTES`] bytes is copied, and a
+    /// larger message gets the buffer.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);
@@ -576,7 +562,6 @@ impl ReceiveHalf {
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 }
@@ -599,7 +584,7 @@ mod tests {
     use super::*;
     use crate::priority_inheritance::inherits_priority;
 
-    /// A stream of replies without end; the field counts their request ids.
+    /// A stream of replies without end; the field is the next request id.
     #[derive(Debug)]
     struct Endless(AtomicU32);
 

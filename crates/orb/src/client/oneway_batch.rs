@@ -28,7 +28,8 @@ struct PendingBatch {
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Returns the time of the next call, or `None` if the buffer is empty or the connection is gone.
+/// Returns the time at which to call this function again; `None` if the buffer is empty, or if the
+/// connection is gone or has failed.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
@@ -56,7 +57,7 @@ impl PendingBatches {
         list.len() == 1
     }
 
-    /// Returns the time of the next call, or `None` if the list is empty.
+    /// Returns the time at which to call this function again; `None` if the list is empty.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());
@@ -97,7 +98,6 @@ mod tests {
         std::thread::scope(|scope| {
             let acceptor = &listener;
             scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
-            // The drop lets the reading thread end even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
                 call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();

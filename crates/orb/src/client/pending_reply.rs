@@ -36,7 +36,6 @@ pub(crate) struct ReceivedReply {
     pub(crate) header: Header,
     pub(crate) octets: Octets,
     pub(crate) breaks: Vec<usize>,
-    /// The share of the ORB's memory for replies.
     pub(crate) _share: Option<MemoryShare>,
 }
 
@@ -102,13 +101,11 @@ impl PendingReply {
         }
     }
 
-    /// Returns `None` if the outcome is set.
     fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
         let made = Arc::new(EventFd::new()?);
         Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Returns false if the outcome is set.
     pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {

@@ -25,8 +25,7 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// Maximum time for which a caller waits for the maintenance of its connection. The maintenance takes microseconds, but
-/// its thread may be preempted.
+/// Maximum time for which a caller waits for the maintenance of its connection.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
 #[derive(Debug)]
@@ -42,7 +41,6 @@ pub(crate) struct ConnectionPool {
     band: ConnectionBand,
     multiplexed: PiMutex<MultiplexedState>,
     multiplexed_ready: EventCount,
-    /// Index of the endpoint that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
@@ -118,8 +116,8 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last slot is under
-    /// maintenance, waits for it, but not in a real-time band, at most [`MAX_MAINTENANCE_WAIT`] and not past `due`.
+    /// Checks out a connection that no call uses; `None` if there is none. If the thread's last
+    /// slot is under maintenance, may wait for it, but not past `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -129,7 +127,8 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// Like [`take_idle`](Self::take_idle) for a connection with any id. The checkout borrows the pool.
+    /// Checks out a connection that no call uses, with any id; the checkout borrows the pool. If
+    /// the thread's last slot is under maintenance, may wait for it, but not past `due`.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
@@ -166,9 +165,9 @@ impl ConnectionPool {
         None
     }
 
-    /// Waits for a slot under maintenance, because on another connection the caller's request could overtake the oneways
-    /// that it sent on this connection. Waits at most [`MAX_MAINTENANCE_WAIT`] and not past `due`. Does not wait in a
-    /// real-time band, or while a call uses the slot.
+    /// Waits for a slot under maintenance, because on another connection the caller's request could
+    /// overtake the oneways that it sent on this connection. Waits at most [`MAX_MAINTENANCE_WAIT`]
+    /// and not past `due`. Does not wait in a real-time band, or while a call uses the slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -200,8 +199,9 @@ impl ConnectionPool {
         self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a new one if the
-    /// maximum permits it. Otherwise waits until `deadline` for a slot to be returned.
+    /// Checks out a connection whose id is at least `min_connection_id`: an idle connection, or a
+    /// new one if the maximum permits it. Otherwise waits until `deadline` for a slot to be
+    /// returned.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -336,8 +336,6 @@ impl ConnectionPool {
         self.endpoints.iter().all(|endpoint| context.backoff().is_backing_off(endpoint, now))
     }
 
-    /// Connects to the first endpoint that answers, in the order of `endpoint_order`. Records failures and successes
-    /// for the back-off.
     fn connect_stream(
         &self,
         context: &ClientContext,
@@ -391,8 +389,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Raises the calling thread to the highest priority of the pool's callers until the result is dropped. Returns
-    /// `None` if the kernel refuses.
+    /// Raises the calling thread to the highest priority of the pool's callers until the result is
+    /// dropped. Returns `None` if the priority cannot be mapped, or if the kernel refuses it.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
@@ -431,7 +429,6 @@ impl ConnectionPool {
                 continue;
             }
             let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
-            // A caller may have used the slot before this thread checked it out.
             if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.trim_buffers();
@@ -461,7 +458,8 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Closes idle connections; a call that returns an unusable connection closes it.
+    /// Closes unusable connections that no call uses. A connection in use is closed when its call
+    /// returns it to the pool.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {
@@ -470,8 +468,9 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// Returns true if the error is the server's, and not due to a short attempt or to this process. `begun` and `due` are
-/// the start and the deadline of the attempt. `QuotaExceeded` is the transport's own refusal.
+/// Returns true if the error counts as a failure of the server. A time-out after a short attempt, a
+/// lack of descriptors in this process, and a refusal by the transport (`QuotaExceeded`) do not
+/// count. `begun` and `due` are the start and the deadline of the attempt.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     match error.kind() {
@@ -754,7 +753,6 @@ mod tests {
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // Bytes that the kernel's buffers accept count as progress, so the number of periods is not exact.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()

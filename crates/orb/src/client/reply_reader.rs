@@ -32,11 +32,9 @@ pub(crate) struct ReplyReaders {
 #[derive(Default)]
 struct ReaderThreads {
     running: Vec<RunningReader>,
-    /// True if no further thread may start.
     stopped: bool,
 }
 
-/// The drop removes the registration.
 pub(super) struct Registration {
     reader: Arc<ReplyReader>,
     slot: u32,
@@ -62,7 +60,6 @@ impl ReplyReaders {
         ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
-    /// Makes the reader thread of `band` read the connection. Starts the thread if the band has none.
     pub(crate) fn attach(
         &self,
         orb: &OrbContext,
@@ -178,7 +175,6 @@ impl ReplyReader {
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);
-            // If epoll fails, all waiting calls get an error.
             let Ok(count) = self.epoll.wait(&mut events, timeout) else {
                 self.stop.store(true, Ordering::Release);
                 break;

@@ -25,7 +25,6 @@ struct BandPool {
 }
 
 impl ServerPools {
-    /// Each pool will have at most `max_connections` exclusive connections.
     pub(crate) fn new(endpoints: &[Endpoint], sockets: SocketSettings, max_connections: usize) -> Self {
         ServerPools { endpoints: endpoints.into(), sockets, max_connections, first: OnceLock::new() }
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Candidates after this number are ignored.
 pub(crate) const MAX_TRIED: usize = 64;
 
 /// Time of an attempt at one address while other addresses remain (RFC 8305, section 5).
@@ -73,12 +72,10 @@ impl TryOrder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     order: TryOrder,
-    /// Bit set of the candidates that were tried at least once.
     tried: u64,
     /// Bit set of the candidates that did not answer in their brief time.
     timed_out: u64,
     is_second_round: bool,
-    /// True if the current attempt has a [brief](AttemptTime::Brief) time.
     is_brief: bool,
 }
 
@@ -87,7 +84,6 @@ impl Attempts {
         Attempts { order, tried: 0, timed_out: 0, is_second_round: false, is_brief: false }
     }
 
-    /// Returns `None` at the end of the second round.
     pub(crate) fn next(&mut self) -> Option<(usize, AttemptTime)> {
         let left = self.order.all() & !self.tried;
         let Some(index) = self.preferred_of(left & !self.order.backing_off).or_else(|| self.preferred_of(left)) else {

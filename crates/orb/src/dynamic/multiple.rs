@@ -19,8 +19,9 @@ impl DynamicRequest {
     /// Sends oneway requests, to any objects, one after the other (`send_multiple_requests_oneway`).
     ///
     /// # Errors
-    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; no request is sent in this case. Otherwise the first
-    /// exception of a request that could not be sent; the other requests are sent.
+    /// The exception of [`send_oneway`](Self::send_oneway) for a request that cannot be oneway; no
+    /// request is sent in this case. Otherwise the first exception of a request that could not be
+    /// sent; the other requests are sent.
     pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
         let requests: Vec<DynamicRequest> = requests.into_iter().collect();
         requests.iter().try_for_each(DynamicRequest::check_oneway)?;
@@ -113,7 +114,7 @@ impl PendingResponses {
 
     /// Returns true if `next` would not wait (`poll_next_response`).
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub fn is_next_ready(&self) -> bool {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 

@@ -177,7 +177,8 @@ impl DynamicRequest {
     /// Sends the request as a oneway.
     ///
     /// # Errors
-    /// The reason why the request could not be sent; BAD_PARAM 31 if results are expected.
+    /// The reason why the request could not be sent; BAD_PARAM 31 if the request declares results
+    /// or user exceptions.
     pub fn send_oneway(self) -> Result<(), SystemException> {
         self.check_oneway()?;
         self.send_checked_oneway()
@@ -266,7 +267,7 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Returns false if the response has arrived.
+    /// Returns false if the response has arrived, so that `bell` is not signalled.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.notify_when_ready(bell)
     }

@@ -1,5 +1,6 @@
-//! The declaration of a new connection's priority band by `_bind_priority_band` (Real-time CORBA 1.2,
-//! PriorityBandedConnectionPolicy). The client ignores BAD_OPERATION of a server that does not know this operation.
+//! The declaration of a new connection's priority band by `_bind_priority_band` (Real-time CORBA
+//! 1.2, PriorityBandedConnectionPolicy). The client ignores exceptions that do not refuse the band,
+//! for example BAD_OPERATION.
 
 use std::sync::Arc;
 
@@ -115,7 +116,6 @@ fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Returns an error which says that the call's request was not sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
         AttemptError::Failed(MachineInput::ConnectionLost { .. }, detail) => AttemptError::Failed(

@@ -42,7 +42,6 @@ use crate::service_contexts::{ContextList, context};
 /// Each attempt writes the arguments again, because GIOP version, alignment and code sets may differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
-/// Makes a two-way call under the calling thread's policies.
 pub(crate) fn invoke<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,
@@ -376,7 +375,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // Returns the connection to its pool, from which the driver may take it.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
@@ -402,7 +400,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Sends the request. Returns the request id if a reply must be read.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -468,7 +465,6 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(self.connection_lost(connection, id, bytes_sent, broken))
     }
 
-    /// Returns the code sets that this request must announce to the server.
     #[inline]
     pub(super) fn code_sets_to_announce(&self, route: CallRoute<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {

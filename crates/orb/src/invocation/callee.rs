@@ -10,7 +10,7 @@ use crate::client::context::ClientContext;
 use crate::policy::{self, CallPolicies, Timeout};
 use crate::rt::client_policies::ClientPolicies;
 
-/// The target object of calls, with the policies of its reference. Clones share the binding.
+/// Clones share the binding.
 #[derive(Clone)]
 pub(crate) struct Callee {
     context: Arc<ClientContext>,

@@ -32,7 +32,6 @@ pub struct DeferredCall {
     operation: Box<str>,
     arguments: OwnedArgumentWriter,
     due: CallDeadline,
-    /// Connections with lower ids are older than the call.
     first_new_connection: u64,
     sends_deadline: bool,
     state: DeferredState,
@@ -110,7 +109,6 @@ impl DeferredCall {
         self.due.latest()
     }
 
-    /// Returns false if the call is ready.
     #[cfg(feature = "any")]
     pub(crate) fn notify_when_ready(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {
@@ -119,8 +117,8 @@ impl DeferredCall {
         }
     }
 
-    /// Waits for the reply until the call's deadline. The reply has the results or a user
-    /// exception, which [`Reply::exception_id`] tells apart.
+    /// Waits for the reply until the call's deadline. If [`Reply::exception_id`] returns an id, the
+    /// reply has a user exception, and otherwise results.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised. BAD_INV_ORDER 12 if the reply has

@@ -30,7 +30,6 @@ enum CallConnection {
     Multiplexed(Arc<MultiplexedConnection>),
 }
 
-/// The driver's next step, which may block.
 enum NextAction {
     Connect,
     ConnectAt(Monotonic),
@@ -53,7 +52,6 @@ pub(super) struct Driver<'r, 'c, 'a> {
     /// The call uses no connection with a lower id, because older connections may be lost.
     min_connection_id: u64,
     was_multiplexed: bool,
-    /// True if the connection that was lost last was multiplexed.
     use_multiplexed: bool,
     was_rebind_refused: bool,
     last_failure: FailureDetail,
@@ -170,7 +168,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// If the call's deadline would pass during the pause, the step raises the TRANSIENT exception.
+    /// If the call's deadline would pass during the pause, returns the step that raises the
+    /// TRANSIENT exception.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
         // The number may be predictable, but must differ between clients, calls and attempts.
@@ -225,7 +224,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the target, the index of the profile, and the sent request.
     pub(super) fn send_deferred(mut self) -> Result<(Arc<TargetProfiles>, usize, SentRequest), SystemException> {
         let mut output = self.machine.start();
         loop {
@@ -394,7 +392,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // The call's deadline has passed, so the connection returns to its pool unused.
                 self.last_failure = detail(CallPhase::Connect, String::new());
                 MachineInput::DeadlinePassed(CallPhase::Connect)
             }
@@ -421,7 +418,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     fn input_from_error(&mut self, error: AttemptError) -> Result<MachineInput, SystemException> {
-        // All attempts together end at the call's deadline.
         self.call.due = self.call.due.to_absolute();
         match error {
             AttemptError::Refused(exception) => Err(exception),
@@ -470,7 +466,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.target = Arc::clone(binding.original(self.call.context));
     }
 
-    /// If the rebind policy excluded a profile, the exception becomes REBIND.
+    /// Adds the details of the last failure to the exception. If the rebind policy excluded a
+    /// profile, TRANSIENT with COMPLETED_NO becomes REBIND.
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
             exception = SystemException::new(Kind::Rebind, 0, Completion::No).because(
@@ -487,7 +484,6 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// The machine does not return this action in the driver's present state.
 #[cold]
 fn unreachable_step() -> Box<AttemptError> {
     Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))

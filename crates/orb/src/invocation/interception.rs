@@ -27,7 +27,6 @@ impl Invocation<'_, '_, '_> {
         peer: &Peer,
     ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
         let Some(points) = self.context.interceptors() else { return Ok(None) };
-        // The time of the interceptors counts as time of the call.
         self.due = self.due.to_absolute();
         let (number, mut contexts) = (points.next_number(), AddedServiceContexts::default());
         let Some(request) = self.describe(route, number, peer) else { return Ok(None) };

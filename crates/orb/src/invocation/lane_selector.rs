@@ -62,7 +62,6 @@ impl LaneSelector {
         }
         let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
-        // If the selection with an implied priority fails, the request carries no priority.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
@@ -101,7 +100,6 @@ impl LaneSelector {
         let band = selection::select_band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::endpoint_serves(self.model, band, priority, endpoint, equal);
-        // The first choice is the lane with exactly this priority, the second a lane within the band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
@@ -126,7 +124,6 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside an upcall there is no object for the transform.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

@@ -1,7 +1,8 @@
 //! The rules of one invocation, as a pure state machine.
 //!
-//! Invariant: the machine never repeats a request that the server may have run. A server may have run a request whose
-//! bytes were all sent or whose reply has begun, unless it states that the request did not run.
+//! Invariant: the machine never repeats a request that the server may have run. A server may have
+//! run a request whose bytes were all sent or whose reply has begun, unless the server states that
+//! the request did not run.
 
 use std::time::Duration;
 
@@ -22,18 +23,9 @@ pub(crate) enum MachineInput {
     Connected,
     ConnectFailed,
     NoAnswer,
-    ConnectionLost {
-        bytes_sent: BytesSent,
-        last_message: LastMessage,
-    },
-    Raised {
-        kind: Kind,
-        completed: Completion,
-    },
-    /// The object is at a new target, which the driver stores.
-    Forwarded {
-        order: TryOrder,
-    },
+    ConnectionLost { bytes_sent: BytesSent, last_message: LastMessage },
+    Raised { kind: Kind, completed: Completion },
+    Forwarded { order: TryOrder },
     NeedsAddressing,
     DeadlinePassed(CallPhase),
 }
@@ -42,7 +34,6 @@ pub(crate) enum MachineInput {
 pub(crate) enum LastMessage {
     None,
     CloseConnection,
-    /// MessageError: the server could not read the request.
     MessageError,
     PartialReply,
 }
@@ -97,7 +88,6 @@ pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     Duration::from_nanos(random % nanoseconds.saturating_add(1))
 }
 
-/// The state machine of one invocation, without clock, connections and targets.
 #[derive(Clone, Debug)]
 pub(crate) struct InvocationMachine {
     order: TryOrder,
@@ -138,13 +128,11 @@ impl InvocationMachine {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Continues after an attempt at `profile`, in place of [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
         self.attempts.mark_tried(profile);
     }
 
-    /// Returns `output` for the target's first profile, or an exception if it has no profile.
     fn start_at(&mut self, order: TryOrder, output: impl FnOnce(usize, AttemptTime) -> MachineAction) -> MachineAction {
         (self.order, self.attempts) = (order, Attempts::new(order));
         let Some((profile, attempt_time)) = self.attempts.next() else {
@@ -244,8 +232,6 @@ impl InvocationMachine {
         MachineAction::RaiseReported
     }
 
-    /// If calls were forwarded to this target, reverts once to the original target. Otherwise raises the exception
-    /// `otherwise`.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }
@@ -286,7 +272,6 @@ mod tests {
         MachineInput::ConnectionLost { bytes_sent, last_message }
     }
 
-    /// The current target has `profiles` profiles, the original target `original`.
     fn started(profiles: usize, forwarded: bool, original: usize, max_transient_retries: u8) -> InvocationMachine {
         let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
         let mut machine = InvocationMachine::new(order, forwarded, original, max_transient_retries);

@@ -90,7 +90,6 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The error makes the driver choose another connection.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }
@@ -194,7 +193,6 @@ impl SentRequest {
         self.pending.is_done()
     }
 
-    /// Returns false if the reply has arrived.
     #[cfg(feature = "any")]
     pub(super) fn notify_on_reply(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         self.pending.notify_on_reply(bell)

@@ -170,7 +170,6 @@ pub(super) fn read_results<T>(
     }
 }
 
-/// `of` is the size of the reply message in bytes.
 #[cold]
 fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.offset(), trail::place("", decoder));

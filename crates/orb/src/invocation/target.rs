@@ -34,7 +34,6 @@ pub(crate) struct Binding {
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
-    /// The object's entry in the object adapter, after a collocated call.
     local_entry: OnceLock<ErasedArc>,
     policies: ClientPolicies,
     own_policies: ClientPolicies,
@@ -52,7 +51,7 @@ struct BoundProfile {
 
 /// Flag in `bound_index`: no call of the reference has been answered.
 const UNBOUND: u8 = 0x80;
-/// Value of `bound_index` for which the fast path uses no profile.
+/// Value of `bound_index` if a profile with a higher index or of a different target answered last.
 const OTHER_TARGET: u8 = 0x7f;
 
 /// Profiles with the protocol that the ClientProtocol policies prefer come first.
@@ -61,7 +60,6 @@ pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
     pub(crate) profiles: Vec<UsableProfile>,
     pub(crate) excludes_profiles: bool,
-    /// Index of the profile that answered last. Stored and loaded `Relaxed`.
     last_answered: AtomicUsize,
 }
 
@@ -75,7 +73,6 @@ pub(crate) struct UsableProfile {
     /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without TAG_CODE_SETS.
     pub(crate) code_sets: Option<CodeSets>,
     pub(crate) default_code_sets: CodeSets,
-    /// Index of the profile among all profiles of the IOR.
     pub(crate) index: u32,
     pub(crate) is_ours: bool,
     pub(crate) policies: ProfilePolicies,
@@ -117,7 +114,7 @@ impl Binding {
         &self.own_policies
     }
 
-    /// Records the first answer of a call on the fast path.
+    /// Binds the reference to `profile` if none of its calls has been answered before.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
         // Every calling thread reads the index, and a store would invalidate its cache line on the other cores.
@@ -146,7 +143,6 @@ impl Binding {
         }
     }
 
-    /// Returns true if a call of the reference has been answered.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
@@ -186,7 +182,6 @@ impl Binding {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns `None` before a collocated call has found the entry.
     #[inline]
     pub(crate) fn local_entry<T: 'static>(&self) -> Option<&T> {
         self.local_entry.get()?.get()
@@ -197,7 +192,6 @@ impl Binding {
         if self.local_entry.get().is_none()
             && let Some(home) = home()
         {
-            // `set` fails if another thread has recorded the entry first.
             let _ = self.local_entry.set(home);
         }
     }
@@ -226,7 +220,6 @@ fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     })
 }
 
-/// The flag is true if the policies exclude at least one profile.
 fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);

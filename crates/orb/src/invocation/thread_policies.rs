@@ -23,7 +23,6 @@ struct ThreadPolicies {
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// A full map is cleared before the next entry is added.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
 /// Runs `body` with `policies` as the real-time client policies of the calling thread (PolicyCurrent). A policy that is
@@ -64,7 +63,6 @@ pub(crate) fn has_thread_policies() -> bool {
     HAS_THREAD_POLICIES.get()
 }
 
-/// Returns a clone if the thread has no policies.
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {

@@ -177,9 +177,8 @@ impl ObjectRef {
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
-    /// Calls an operation that declares user exceptions, and waits for the reply. Unlike
-    /// [`invoke`](Self::invoke), the method also returns a reply with a user exception;
-    /// [`Reply::exception_id`] returns the exception's repository id.
+    /// Calls an operation that declares user exceptions, and waits for the reply. A user exception
+    /// is returned as a reply, whose [`Reply::exception_id`] is the repository id of the exception.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
@@ -297,8 +296,8 @@ impl ObjectRef {
     /// transport has accepted the request.
     ///
     /// # Errors
-    /// The reason why the request could not be sent. With a scope that waits for the server's
-    /// answer, also the exception in this answer.
+    /// The reason why the request could not be sent, or the exception in the server's answer, if
+    /// the scope waits for it.
     pub fn send_oneway<'a>(
         &self,
         operation: &Operation<'_>,

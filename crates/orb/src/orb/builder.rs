@@ -132,9 +132,9 @@ impl OrbBuilder {
     /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
     /// matter.
     ///
-    /// An address is `tcp:HOST:PORT`, `unix:PATH`, or `shm:PATH` (with the feature
-    /// `shared-memory`). With port 0 the kernel chooses a free port. An empty host means every
-    /// address of the machine. By default the ORB does not listen and is only a client.
+    /// An address is `tcp:HOST:PORT`, `unix:PATH` or `shm:PATH`, if the ORB has the transport. With
+    /// port 0 the kernel chooses a free port. An empty host means every address of the machine. By
+    /// default the ORB does not listen and is only a client.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
@@ -178,13 +178,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the maximum memory in bytes that servants may keep of requests by
+    /// Sets the maximum memory in bytes of the octets of requests that servants keep by
     /// [`keep_octets`](crate::keep_octets); 256 MiB by default. The requests of one connection may
-    /// keep half of it. Kept octets count until they are dropped or are part of a reply: octets
-    /// without a copy with the memory of their whole message, copies with their size.
-    ///
-    /// Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83. Requests of which nothing
-    /// is kept do not count.
+    /// use half of it. Beyond the maximum `keep_octets` fails with IMP_LIMIT 0x434c4e83.
     pub fn max_kept_memory(mut self, bytes: usize) -> Self {
         self.max_kept_memory = bytes;
         self
@@ -227,8 +223,8 @@ impl OrbBuilder {
 
     /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of pools for which no
     /// spin policy is set ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
-    /// connections never poll. By default threads poll sockets for at most 50 us, while polling saves wake-ups
-    /// ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
+    /// connections never poll. By default threads poll sockets only as long as polling has saved wake-ups, and
+    /// then for at most 50 us in each wait ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
     /// priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
@@ -237,7 +233,7 @@ impl OrbBuilder {
 
     /// Sets the maximum time for which a graceful close waits for the peer to read the ORB's last
     /// messages and to close; 2 s by default. After this time the ORB closes the connection without
-    /// waiting. The drop of an ORB waits at most this time for servants to return.
+    /// waiting. The time also bounds the waits for servants when an ORB is dropped.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
@@ -380,8 +376,8 @@ impl OrbBuilder {
         Ok((self, rest))
     }
 
-    /// Adds an interceptor, which the ORB calls before and after every request. May be called
-    /// several times. By default there are no interceptors.
+    /// Adds an interceptor, which the ORB calls before and after requests. May be called several
+    /// times. By default there are no interceptors.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         let points = self.interceptors.get_or_insert_with(|| Box::new(InterceptorChain::default()));
         points.push(Box::new(interceptor));
@@ -391,8 +387,8 @@ impl OrbBuilder {
     /// Makes the ORB.
     ///
     /// # Errors
-    /// If a guarantee is not met, an address is invalid, a connection cannot be made, or the kernel refuses descriptors
-    /// or threads.
+    /// An [`OrbError`] with the reason, such as a guarantee that is not met, an invalid address, or
+    /// a thread that the kernel refuses.
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
             check(&self.required)?;

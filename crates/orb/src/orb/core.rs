@@ -104,7 +104,6 @@ impl OrbCore {
         &self.initial_references
     }
 
-    /// Returns false if the name is empty or already used.
     pub(crate) fn register_initial_reference(
         &self,
         name: &str,
@@ -116,7 +115,8 @@ impl OrbCore {
         Ok(initial.register(name, reference))
     }
 
-    /// A new thread runs the shutdown, because the calling thread cannot wait for itself.
+    /// Starts the shutdown. A new thread completes it, because the calling thread cannot wait for
+    /// itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
@@ -124,7 +124,7 @@ impl OrbCore {
             return;
         }
         let core = Arc::clone(self);
-        // The shutdown is not urgent, so the thread has no real-time priority.
+        // The thread has no real-time priority, because the shutdown is not urgent.
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
@@ -178,7 +178,6 @@ impl OrbCore {
         self.join_threads(&lanes, patience);
     }
 
-    /// Called after every connection has closed or timed out.
     fn join_threads(&self, lanes: &[Arc<Lane>], patience: ShutdownWait) {
         let mut threads = self.threads.lock();
         if self.has_ended() {
@@ -205,7 +204,7 @@ impl OrbCore {
         self.spares().close();
         self.set_ended();
         drop(threads);
-        // The event callback may use the ORB or shut it down.
+        // `threads` is unlocked first, because the event callback may use the ORB or shut it down.
         self.events().replies_unread(unread);
     }
 }

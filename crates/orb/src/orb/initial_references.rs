@@ -22,7 +22,6 @@ const MAX_SHOWN: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
-    /// The start of the text for references that are not in the table.
     default: Option<(TextSource, String)>,
 }
 
@@ -199,7 +198,6 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
     SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{}\": {error}", excerpt(text)))
 }
 
-/// Fails for an option without its value, an invalid value, and an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,

@@ -45,10 +45,11 @@ impl Poa {
     /// deactivation.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the object's deactivation
-    /// waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for
-    /// an id that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the calling thread
-    /// runs one of its requests.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
+    /// object's deactivation waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with
+    /// UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id that this POA cannot have made;
+    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the calling thread runs one of
+    /// its requests; NO_RESOURCES at 67 million active objects.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.retains())?;
@@ -88,7 +89,7 @@ impl Poa {
     /// Creates a reference to the object `id`, active or not.
     ///
     /// # Errors
-    /// BAD_PARAM 14 with SYSTEM_ID for an id that this POA did not make.
+    /// BAD_PARAM 14 with SYSTEM_ID for an id that this POA cannot have made.
     pub fn create_reference_with_id(&self, id: &ObjectId, repository_id: &str) -> Result<ObjectRef, PoaError> {
         self.core.check_not_dead()?;
         self.core.check_own_id(&id.0)?;

@@ -14,7 +14,6 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Returns the index of the child `name`, or as an error the index at which to insert a child of this name.
     pub(super) fn position(&self, name: &str) -> Result<usize, usize> {
         self.list.binary_search_by(|child| child.name.as_str().cmp(name))
     }

@@ -52,7 +52,6 @@ struct CollocatedCall<'c> {
 }
 
 trait DirectInvocation {
-    /// Returns an owned pointer to the servant, which a reference keeps for calls that bypass the POA.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     fn run(&mut self, servant: &ErasedRef<'_>);
     fn set_error(&mut self, exception: SystemException);
@@ -137,7 +136,6 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Returns `None` if a reference cannot cache the object's slot.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
@@ -192,7 +190,6 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     })
 }
 
-/// Returns false if the call must be encoded.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
     let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);
@@ -225,7 +222,6 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
     true
 }
 
-/// Returns false if the call must be encoded.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
     let (object, client) = (call.object, call.object.client());
@@ -441,8 +437,8 @@ pub(crate) fn send_local<'a>(
     Ok(())
 }
 
-/// Checks that an object of this ORB exists, and waits while its requests are held. Returns `Ok` without a check for a
-/// remote object and for a forward.
+/// Checks that an object of this ORB exists, and waits while its requests are held. Remote objects
+/// and targets of forwards are not checked.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;

@@ -108,7 +108,6 @@ impl PoaCore {
         }
     }
 
-    /// Called when no request runs and all children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
             // From now on no insertion passes its check of the phase, which needs this lock.
@@ -126,7 +125,6 @@ impl PoaCore {
         self.continue_closing();
     }
 
-    /// Finishes the destruction if no id is busy.
     pub(super) fn continue_closing(self: &Arc<Self>) {
         if self.phase() != PoaPhase::Closing {
             return;

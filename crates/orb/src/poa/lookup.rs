@@ -18,7 +18,8 @@ pub(crate) struct Lookup<'w> {
 #[derive(Clone, Copy)]
 pub(crate) enum ClientPriority {
     Propagated(Option<Priority>),
-    /// A collocated call: the look-up reads the priority of the calling thread if it needs the priority, which is rare.
+    /// A collocated call: the look-up reads the priority of the calling thread if it needs the
+    /// priority.
     CallingThread,
     WaitingCaller(CallerPriority),
 }

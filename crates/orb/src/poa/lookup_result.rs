@@ -45,7 +45,6 @@ pub(crate) struct UpcallTarget<'f> {
     pub(crate) in_map: bool,
     /// `None` if the thread keeps its priority.
     pub(crate) priority: Option<Priority>,
-    /// `None` if no servant locator supplied the servant.
     pub(super) locator: Option<&'f LocatorServant>,
 }
 

@@ -48,8 +48,8 @@ impl ManagerState {
     }
 }
 
-/// A POA manager, which controls the requests of one or more POAs. In the holding state up to 1,024 requests, of 64 MiB
-/// in total, wait; further requests get TRANSIENT 1.
+/// A POA manager, which controls the requests of one or more POAs. In the holding state up to 1,024
+/// remote requests, of 64 MiB in total, wait; further remote requests get TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
@@ -235,7 +235,6 @@ impl PoaManager {
         server_context::notify(&self.0.orb, &self.0.changed);
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
         let wait = |until| server_context::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
@@ -259,8 +258,6 @@ impl PoaManager {
         }
     }
 
-    /// Reports nothing if the oldest request has not waited for [`REPORT_AFTER`], or if the last report was less than
-    /// [`REPORT_INTERVAL`] ago.
     #[cold]
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();

@@ -60,7 +60,6 @@ impl Drop for UnpinCheck<'_> {
 pub(super) enum UniqueActivation {
     At(ObjectId),
     Nowhere,
-    /// The servant is being removed.
     Leaving,
 }
 
@@ -96,7 +95,6 @@ impl PinnedEntry<'_> {
     }
 }
 
-/// Dropping the reservation releases the id.
 pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],
@@ -213,7 +211,8 @@ impl PoaCore {
         }
     }
 
-    /// True in an upcall on the object, and in any upcall of a POA that serializes its requests.
+    /// Returns true in an upcall on the object, and in any upcall of a POA that serializes its
+    /// requests.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -253,7 +252,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }
@@ -287,7 +285,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if the servant has further activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
@@ -411,7 +408,7 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // The object is no longer counted before its removal, because another thread may finish the
+                // The count is decremented first, because another thread may finish the
                 // deactivation directly after the removal.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {

@@ -13,7 +13,6 @@ pub(super) struct ActiveObject {
     pub(super) priority: Option<Priority>,
 }
 
-/// Tables that the look-up of an active object does not read.
 #[derive(Debug, Default)]
 pub(super) struct MapTables {
     pub(super) busy: HashMap<Box<[u8]>, BusyId>,

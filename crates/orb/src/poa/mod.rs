@@ -106,7 +106,6 @@ pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Reasons for which a POA's requests take the slow path.
 mod slow_path {
     pub(super) const THREAD_POLICY: u8 = 1;
     pub(super) const ACTIVATING: u8 = 2;
@@ -116,7 +115,6 @@ mod slow_path {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoaPhase {
     Alive,
-    /// `destroy` was called, and requests still run or children are still alive.
     Destroying,
     /// Objects are being deactivated.
     Deactivating,
@@ -133,7 +131,6 @@ pub(crate) struct PoaCore {
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,
-    /// The first bytes of the object keys of this POA.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
@@ -172,7 +169,6 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Returns false if the deadline passes first.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
@@ -231,12 +227,10 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// Returns OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Operations that a POA supports during its destruction use this check.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }

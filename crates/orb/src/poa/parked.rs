@@ -56,7 +56,6 @@ impl ParkedRequests {
 #[derive(Debug)]
 pub(crate) enum ParkResult {
     Parked,
-    /// The awaited event has happened, so the request was not parked.
     AlreadySignalled(ParkedRequest),
     /// The client gets TRANSIENT 1.
     Full,

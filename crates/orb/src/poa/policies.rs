@@ -123,8 +123,8 @@ pub enum KeyHints {
     Slots,
 }
 
-/// The treatment of an object whose servant panicked. The client gets UNKNOWN, COMPLETED_MAYBE, in
-/// any case.
+/// The treatment of an object whose servant panicked. In both cases the client gets UNKNOWN,
+/// COMPLETED_MAYBE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantPanicAction {
     /// The object stays active.
@@ -152,7 +152,7 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// The names of the standard policies, in the order of the policy types.
+    /// The names of the policies of CORBA and Real-time CORBA, in the order of the policy types.
     pub const NAMES: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
@@ -172,7 +172,7 @@ impl PoaPolicies {
     /// Checks that the policies are a valid combination.
     ///
     /// # Errors
-    /// The index into [`PoaPolicies::NAMES`] of the policy that conflicts with the others.
+    /// The index into [`PoaPolicies::NAMES`] of a policy that conflicts with another policy.
     pub fn check(&self) -> Result<(), PolicyIndex> {
         let retains = self.servant_retention == ServantRetention::Retain;
         match self.request_processing {

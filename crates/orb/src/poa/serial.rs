@@ -17,7 +17,6 @@ struct State {
     depth: usize,
 }
 
-/// Dropping the guard ends the ownership.
 #[must_use = "the lock is unlocked at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);
@@ -30,7 +29,6 @@ impl SerialLock {
         }
     }
 
-    /// Waits until no other thread owns the lock.
     pub(crate) fn enter(&self) -> SerialGuard<'_> {
         let me = thread_number();
         let mut state = self.state.lock();

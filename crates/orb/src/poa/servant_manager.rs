@@ -37,7 +37,8 @@ impl fmt::Display for ServantManagerError {
 
 impl std::error::Error for ServantManagerError {}
 
-/// The result of a servant manager's call. `Ok(None)` means a null servant, for which the client gets OBJ_ADAPTER 7.
+/// The result of a servant manager's call. For a null servant (`None`) the client gets OBJ_ADAPTER
+/// 7.
 pub type ServantResult<T> = Result<T, ServantManagerError>;
 
 impl ServantManagerError {

@@ -10,8 +10,9 @@ impl Poa {
     /// the POA does not remove substitutes.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is not an object of this ORB or has a substitute itself, or
-    /// if the id already has one; BAD_INV_ORDER 4 after shutdown.
+    /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is the object itself, is not an object
+    /// of this ORB, or has a substitute, or if the id has a substitute; BAD_INV_ORDER 4 after
+    /// shutdown.
     pub fn set_substitute(&self, id: &ObjectId, substitute: &ObjectRef) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(!core.retains() && core.policies.request_processing == RequestProcessing::ServantManager)?;

@@ -35,7 +35,6 @@ const MAX_POAS: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct PoaTable {
-    /// The ORB's random number, which every transient key contains.
     pub(crate) stamp: u64,
     pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
     pub(crate) managers: PoaManagers,
@@ -50,7 +49,6 @@ pub(crate) struct PoaTable {
 #[derive(Debug, Default)]
 struct PlainKeyState {
     changes: u64,
-    /// True if no plain key can be bound any more.
     closed: bool,
 }
 
@@ -134,7 +132,8 @@ impl PoaTable {
         let _ = self.root.set(root);
     }
 
-    /// The result is passed to `act`, because it borrows from the guards that pin the POA and the object.
+    /// Passes the result to `act`, because it borrows from the guards that pin the POA and the
+    /// object.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -193,7 +192,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which the request will run; `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -454,7 +452,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns `None` if requests of the POA can run on this thread.
     fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
@@ -608,7 +605,6 @@ impl PoaTable {
         }
     }
 
-    /// Returns false if the key was not bound.
     pub(crate) fn unbind_plain(&self, key: &[u8]) -> bool {
         loop {
             let seen = self.plain_keys.lock().changes;
@@ -668,7 +664,6 @@ impl PoaTable {
         self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
     }
 
-    /// The search goes through all entries of the ORB.
     pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
         let ids = self.entries.iter().filter_map(|entry| match &*entry {
             KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),

@@ -39,9 +39,10 @@ impl Poa {
     ///
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
-    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is being destroyed,
-    /// OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the path is longer than 65,535 bytes, or the
-    /// manager belongs to another ORB.
+    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is
+    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the path is
+    /// longer than 65,535 bytes, or the manager belongs to another ORB; NO_RESOURCES at the maximum
+    /// number of POAs.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
         self.create_rt_poa(name, manager, policies, &RtPolicies::default())
     }
@@ -159,7 +160,6 @@ impl Poa {
         let policies = PoaPolicies::ROOT_POA;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
-        // The table and the index are empty.
         let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }
@@ -299,7 +299,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns `None` if the activator panicked or could not be called.
     fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,
@@ -316,7 +315,6 @@ impl PoaCore {
         run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Returns `None` if the request may call the adapter activator now.
     pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
             return Some(LookupResult::Refused(being_destroyed()));
@@ -332,7 +330,6 @@ impl PoaCore {
         Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// Returns `None` on the thread that runs the activator, and after its return.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;
@@ -351,7 +348,6 @@ impl PoaCore {
         }
     }
 
-    /// Returns false if the deadline passes first.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || self.children.lock().pending(name).is_none())
     }

@@ -32,7 +32,8 @@ impl ConnectionBand {
         ConnectionBand(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
-    /// Returns `None` for threads without a real-time priority, and if the mapping has no value.
+    /// Returns the highest priority of a range, or the CORBA priority of a native priority. Returns
+    /// `None` for threads without a real-time priority, and if the mapping has no value.
     pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
         match self.range() {
             Some((_, high)) => Priority::new(high),
@@ -46,7 +47,6 @@ impl ConnectionBand {
         if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
-    /// Returns `None` for the ordinary class, and fails if the highest priority of a range cannot be mapped.
     pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),

@@ -23,8 +23,8 @@ pub struct RtClientPolicies {
     /// empty, all protocols are permitted. If neither is empty, calls raise INV_POLICY.
     pub client_protocols: Vec<Protocol>,
     /// The service class of the packets that the connections receive. Calls with different classes
-    /// share no connections. A transport without such classes ignores the policy. `None` means
-    /// [`IoClass::BestEffort`], or the class that a wider scope sets.
+    /// share no connections. A transport without such classes ignores the policy. `None` means the
+    /// class that a wider scope sets, or [`IoClass::BestEffort`].
     pub io: Option<IoClass>,
 }
 
@@ -47,7 +47,8 @@ pub(crate) struct ClientPolicies {
 }
 
 impl ClientPolicies {
-    /// Uses private connections if `self` or `wider` asks for them.
+    /// Takes from `wider` what `self` does not set. Connections are private if `self` or `wider`
+    /// asks for it.
     pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {

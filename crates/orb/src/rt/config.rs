@@ -54,11 +54,8 @@ pub enum OverrunAction {
     /// TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If the servant raises
     /// an exception, the client gets this exception.
     Reject,
-    /// When the declared time is used up, the thread gets this CORBA priority until the operation ends. The client gets
-    /// the results.
-    ///
-    /// Threads without a fixed priority keep their priority. Each operation that declares a time costs two additional
-    /// system calls.
+    /// When the declared time is used up, the thread gets this CORBA priority until the operation
+    /// ends. The client gets the results. Threads without a fixed priority keep their priority.
     LowerPriority(i16),
 }
 
@@ -69,8 +66,8 @@ pub struct RtConfig {
     /// Mapping between CORBA priorities and native priorities. Default: linear over the native
     /// priorities 1 to 99.
     pub priority_mapping: Arc<dyn PriorityMapping>,
-    /// Transform of CORBA priorities in requests: of the priorities in received requests, and of
-    /// the priorities in requests that servants send. Default: `None`.
+    /// Transform of the CORBA priorities in received requests, and in the requests that servants
+    /// send during an upcall. Default: `None`.
     pub priority_transform: Option<Arc<dyn PriorityTransform>>,
     /// Mapping from a CORBA priority to the code point (DSCP) of packets that carry its requests
     /// and replies. With `None`, the ORB sets no code points. Default: `None`.
@@ -184,9 +181,8 @@ pub struct ThreadpoolConfig {
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
-    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
-    /// threads, borrowing or buffering never poll. `None` means the policy of the ORB. Default:
-    /// `None`.
+    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic threads
+    /// or buffering never poll. `None` means the policy of the ORB. Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Limits on the pool's connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,

@@ -16,7 +16,7 @@ pub struct TaskBinding {
     /// the job then takes the level of its deadline. A thread in the ordinary class
     /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
     pub priority: u8,
-    /// The bounds that the task's requests must keep.
+    /// The limits on the task's requests.
     pub rules: TaskRules,
 }
 
@@ -35,7 +35,7 @@ impl TaskBinding {
     }
 }
 
-/// The bounds that the requests of a task must keep. By default there are none.
+/// The limits on the requests of a task. By default there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct TaskRules {
@@ -54,12 +54,11 @@ pub struct TaskRules {
     pub min_distance: Option<Duration>,
     /// The time by which a request may arrive early. Default: 0.
     pub jitter: Duration,
-    /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at the
-    /// task's priority. The running jobs of a core that have deadlines get native priorities of 2 to 97
-    /// in the order of their deadlines (EDF). Of two jobs with one deadline, the job that began earlier
-    /// comes first. A job arrives when its thread has read the request, or when the request need not wait
-    /// for the [rate](field@Self::min_distance) any more. Each job costs two more locks and at least
-    /// two more system calls.
+    /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at
+    /// the task's priority. The running jobs of a core that have deadlines get native priorities of
+    /// 2 to 97 in the order of their deadlines (EDF). Of two jobs with equal deadlines, the job
+    /// that began earlier comes first. A job arrives when its thread has read the request, or when
+    /// the request need not wait for the [rate](field@Self::min_distance) any more.
     pub deadline: Option<Duration>,
 }
 
@@ -108,8 +107,8 @@ pub enum JobOverrunAction {
 /// The pool's threads call the method for requests that they have read, so it must neither block nor
 /// allocate.
 pub trait TaskBinder: Send + Sync + 'static {
-    /// Returns the number of the task that an object key names; `None` for all other keys. The answer for a key must
-    /// never change. The task need not exist any more.
+    /// Returns the number of the task that an object key names; `None` for all other keys. The
+    /// answer for a key must never change, even after the task has ended.
     fn task_of(&self, object_key: &[u8]) -> Option<u64>;
 }
 
@@ -135,17 +134,18 @@ pub struct CorePoolConfig {
     /// Stack size of each thread in bytes. Default: 1 MiB.
     pub thread_stack_size: usize,
     /// Addresses at which the pool listens, as for
-    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
-    /// the host of each address of the ORB, at a free port. Default: empty.
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool derives
+    /// one address from each address of the ORB: the host with a free port, or the path with a
+    /// suffix. Default: empty.
     pub listen: Vec<String>,
     /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
-    /// listens beside every address of the pool: at a free TCP port of the same host, or at the
-    /// path with a suffix. Default: 16.
+    /// has one address for each address of the pool: a free TCP port of the same host, or the path
+    /// with a suffix. Default: 16.
     pub task_endpoints: u32,
-    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen): for
-    /// each endpoint, one for each address of the pool, in the pool's order. An address at which the pool cannot
-    /// listen is replaced by a free one. A server that restarts names its earlier addresses, so that
-    /// its task references stay valid. Default: empty.
+    /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen):
+    /// for each endpoint, one address for each address of the pool, in the same order. An address
+    /// at which the pool cannot listen is replaced by a free one. A server that restarts passes its
+    /// earlier addresses, so that its task references stay valid. Default: empty.
     pub task_addresses: Vec<Vec<String>>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
@@ -217,7 +217,7 @@ pub struct CorePoolCounts {
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,
-    /// Changes of a task's core or priority while a thread served the task.
+    /// Threads whose task got a different core or priority while they served it.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,
@@ -225,10 +225,7 @@ pub struct CorePoolCounts {
     /// thread for them
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub not_bound: u64,
-    /// Requests of tasks that were handed over to a thread that does not read their connection:
-    /// requests of a second task on the connection of a task, callbacks that arrived while the
-    /// connection's thread waited in a nested call, and requests that could not run when they were
-    /// read.
+    /// Requests of tasks that were handed over to a thread that does not read their connection.
     pub handed_over: u64,
     /// Requests without a task that the thread of a task's connection read. Threads without a task
     /// ran them. LocateRequests are not counted.
@@ -287,8 +284,7 @@ pub struct CoreJob {
     pub started_at: u64,
     /// The end of the job in nanoseconds of the machine's monotonic clock.
     pub ended_at: u64,
-    /// The processor time of the job. The rest of the time between start and end belonged to other
-    /// threads, or the job waited.
+    /// The processor time that the job used.
     pub processor_time: Duration,
 }
 

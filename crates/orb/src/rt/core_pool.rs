@@ -56,10 +56,10 @@ impl CorePool {
     /// Replaces the tasks whose connections the pool serves.
     ///
     /// The threads of bound connections take changed cores and priorities at once. The thread of a
-    /// task that is not in `tasks` finishes its running request and gives the connection back within
-    /// 100 ms. No request is lost, repeated or put before an earlier one. A request that waits for the
-    /// rate of its task waits by the new rate, or runs at once without a task if its task has ended.
-    /// Has no effect after the end of the pool.
+    /// task that is not in `tasks` finishes its running request and returns the connection to the
+    /// threads without a task within 100 ms. A request that waits for the rate of its task waits by
+    /// the new rate, or runs at once without a task if its task has ended. Has no effect after the
+    /// end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
@@ -96,8 +96,8 @@ impl CorePool {
 
     /// Takes an endpoint for the references of one task
     /// ([`Poa::create_reference_at`](crate::poa::Poa::create_reference_at)). The drop of the
-    /// endpoint gives it back. Returns the endpoint that has been free the longest; `None` if all
-    /// are taken, and after the end of the pool.
+    /// endpoint returns it to the pool. Takes the endpoint that has been free the longest; returns
+    /// `None` if no endpoint is free, and after the end of the pool.
     #[must_use]
     pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
@@ -105,8 +105,9 @@ impl CorePool {
     }
 
     /// Takes the free endpoint that has these addresses, in the form of
-    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). A server that restarts gives a task its
-    /// earlier endpoint so ([`CorePoolConfig::task_addresses`]). Returns `None` if there is none.
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). With it, a server that restarts gives a
+    /// task its earlier endpoint ([`CorePoolConfig::task_addresses`]). Returns `None` if no free
+    /// endpoint has the addresses, and after the end of the pool.
     #[must_use]
     pub fn take_endpoint_at(&self, addresses: &[String]) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
@@ -140,14 +141,14 @@ impl CorePool {
     }
 
     /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
-    /// core, and `demoted` tasks have no core. The caller holds no lock that the ORB's observer may
-    /// need.
+    /// core, and `demoted` tasks have no core. The caller must hold no lock that the ORB's observer
+    /// may need.
     pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
         self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
     }
 
     /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks
-    /// again. The caller holds no lock that the ORB's observer may need.
+    /// again. The caller must hold no lock that the ORB's observer may need.
     pub fn report_returned_core(&self, core: usize, restored: usize) {
         self.report(&|pool| Event::CoreReturned { pool, core, restored });
     }
@@ -166,25 +167,23 @@ impl CorePool {
         }
     }
 
-    /// Returns counts of the pool's decisions. All are 0 after the end of the pool.
+    /// Returns the pool's counts. All are 0 after the end of the pool.
     #[must_use]
     pub fn counts(&self) -> CorePoolCounts {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
     }
 
-    /// Returns the measured times of all tasks of the pool, in the order of their numbers. The list is
-    /// empty after the end of the pool.
+    /// Returns the measured times of all tasks of the pool, demoted tasks included, in the order of
+    /// their numbers. The list is empty after the end of the pool.
     #[must_use]
     pub fn measurements(&self) -> Vec<TaskMeasurement> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.measurements())).unwrap_or_default()
     }
 
     /// Records each job that begins within `span` from now. After several calls of this method, the
-    /// latest end counts.
-    ///
-    /// The pool keeps the last [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records,
-    /// whose memory the first call of this method allocates. A recorded job costs two more system
-    /// calls and a lock.
+    /// latest end counts. The pool keeps the last
+    /// [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records, whose memory the first
+    /// call of this method allocates.
     pub fn record_jobs(&self, span: Duration) {
         if let Some(lane) = self.lane.upgrade()
             && let Some(threads) = lane.core_pool()
@@ -273,7 +272,6 @@ pub(crate) fn create(
         limits: adapter.config().limits.clone(),
     };
     if settings.class != SchedulingClass::Fair {
-        // Jobs that use up their budgets are demoted.
         overrun::ensure_cpu_monitor(adapter)
             .map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     }
@@ -289,7 +287,7 @@ pub(crate) fn create(
     Ok(handle)
 }
 
-/// Opens the endpoints of tasks, each with an address beside every address of the pool. Adds their
+/// Opens the endpoints of tasks, each with one address for each address of the pool. Adds their
 /// listeners to `listeners`, and returns the addresses of each endpoint.
 fn open_task_endpoints(
     adapter: &Arc<ObjectAdapter>,

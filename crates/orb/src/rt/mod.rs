@@ -87,7 +87,6 @@ pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list_threads()
 }
 
-/// Runs the examples of docs/real-time.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}
@@ -211,7 +210,7 @@ impl RtOrb {
     }
 
     /// Returns the mutex with the name `name`, and creates it if there is none. The flag is true if
-    /// this call created the mutex. A name is known in one ORB.
+    /// this call created the mutex. Two ORBs share no names.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

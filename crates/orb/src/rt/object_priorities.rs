@@ -25,7 +25,6 @@ pub(super) struct ObjectPriorities {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AssignError {
-    /// The object has the different priority in the field.
     Conflict(Priority),
     Full,
 }
@@ -55,7 +54,6 @@ impl ObjectPriorities {
         found
     }
 
-    /// Fails if the object has a different priority, or the table is full.
     pub(super) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), AssignError> {
         let mut writer = self.writer.lock();
         match self.find(id) {

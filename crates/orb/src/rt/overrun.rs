@@ -21,7 +21,6 @@ use crate::servant::ServerCall;
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// `None` if the configuration does not lower priorities.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }
@@ -134,7 +133,6 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The limit of 1 s ends the loop if the test fails.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

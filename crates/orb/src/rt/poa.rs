@@ -31,13 +31,10 @@ pub(crate) struct RtPoa {
     bands: Option<PriorityBands>,
     /// `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// The priorities stay when an object is deactivated.
     object_priorities: ObjectPriorities,
     /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from programs that create no
     /// POA.
     make_reference: MakeReference,
-    /// A pointer to [`RtPoa::compute_placement`], which lets the linker drop the function from programs that create no
-    /// POA.
     place_request: PlaceRequest,
 }
 
@@ -138,8 +135,9 @@ impl RtPoa {
         }
     }
 
-    /// Returns true if a lane of the pool is within `band`, and if one of the POA's own bands contains `band`. A pool
-    /// without lanes, or a POA without bands, permits every band. Returns `None` if the POA has no priority model.
+    /// Returns true if a lane of the pool is within `band`, and if one of the POA's bands contains
+    /// `band`. A pool without lanes, or a POA without bands, permits every band. Returns `None` if
+    /// the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -184,7 +182,8 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// `id` is the id of the request's object, `object` the priority that was assigned to the object.
+    /// `id` is the id of the request's object, `object` the priority that was assigned to the
+    /// object.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -255,14 +254,13 @@ impl RtPoa {
         }
     }
 
-    /// `object` is the priority that was assigned to the object.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns `None` for another pool, without [`UnmatchedPriority::ServeInArrivalLane`], and if no band has the
-    /// lane's priority.
+    /// Returns `None` if the request arrived at another pool, if the pool has not
+    /// [`UnmatchedPriority::ServeInArrivalLane`], or if no band has the lane's priority.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);
@@ -296,7 +294,6 @@ impl RtPoa {
         .because(why)
     }
 
-    /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -361,7 +358,6 @@ impl RtPoa {
         self.make_reference_at(orb, type_id, key, object, lanes)
     }
 
-    /// Makes a reference to an object of the POA, with these addresses.
     pub(crate) fn make_reference_at(
         &self,
         orb: &Arc<ServerContext>,

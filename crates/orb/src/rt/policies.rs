@@ -67,7 +67,6 @@ impl RtPolicies {
         *self == RtPolicies::default()
     }
 
-    /// Checks each policy by itself.
     pub(crate) fn check(&self) -> Result<CheckedPolicies, PolicyIndex> {
         if self.private_connection {
             return Err(policy_index::PRIVATE_CONNECTION);
@@ -93,7 +92,6 @@ impl RtPolicies {
         })
     }
 
-    /// The policies are in the order that other ORBs use.
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {

@@ -52,8 +52,7 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a lane, or of a pool without lanes. More threads are probably an error in the
-/// configuration, and could use up the threads of the machine.
+/// Maximum number of threads of a lane, or of a pool without lanes.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -182,7 +181,6 @@ pub(super) fn start_pool(
     Ok(id)
 }
 
-/// Both lists begin with the highest priority.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -236,7 +234,6 @@ fn lane_role(
     })
 }
 
-/// `None` means the ordinary class.
 fn lane_scheduling(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -307,7 +304,7 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns port 0 of the endpoint's host, or its path with `suffix`.
+/// Returns port 0 of the endpoint's host, or its path or other address with `suffix`.
 pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {
@@ -332,7 +329,6 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // Another thread may have destroyed the pool since the look-up above.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }

@@ -65,9 +65,7 @@ pub enum Protocol {
 pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
     pub(crate) network_priority: bool,
-    /// `None` means the policy of the ORB.
     pub(crate) spin: Option<SpinPolicy>,
-    /// The service class of the connections' packets.
     pub(crate) io: IoClass,
 }
 
@@ -129,7 +127,7 @@ impl Protocol {
         }
     }
 
-    /// A negative buffer size means the kernel's default size.
+    /// A buffer size of 0 or less means the kernel's default size.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

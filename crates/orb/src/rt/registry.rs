@@ -50,7 +50,6 @@ impl RtRegistry {
         }
     }
 
-    /// Returns true at the first call.
     pub(crate) fn mark_used(&self) -> bool {
         !self.is_used.swap(true, Ordering::AcqRel)
     }

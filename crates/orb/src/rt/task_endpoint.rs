@@ -1,4 +1,4 @@
-//! The endpoints of a core pool that only references of single tasks have.
+//! The endpoints of a core pool for the references of single tasks.
 //!
 //! Clients share the connections to an address. If the references of two tasks have two addresses,
 //! a client of any ORB opens a connection for each task, and each connection is bound to its task's
@@ -12,13 +12,10 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use crate::thread_context::ThreadpoolId;
 
-/// The endpoints of a pool's tasks.
 #[derive(Debug)]
 pub(crate) struct TaskEndpoints {
     pool: ThreadpoolId,
-    /// The addresses of the pool, which references without an endpoint have.
     shared: Vec<Endpoint>,
-    /// The addresses of each endpoint.
     addresses: Vec<Vec<Endpoint>>,
     /// The indexes of endpoints without a task. The first has been free the longest.
     free: Mutex<VecDeque<usize>>,
@@ -43,7 +40,6 @@ impl TaskEndpoints {
         Some(TaskEndpoint { set: Arc::clone(self), index })
     }
 
-    /// Takes the free endpoint with these addresses.
     pub(crate) fn take_at(self: &Arc<Self>, addresses: &[String]) -> Option<TaskEndpoint> {
         let is_wanted = |own: &Vec<Endpoint>| own.iter().map(Endpoint::to_string).eq(addresses.iter().cloned());
         let index = self.addresses.iter().position(is_wanted)?;
@@ -54,11 +50,9 @@ impl TaskEndpoints {
     }
 }
 
-/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). Its drop gives the endpoint back to the
-/// pool, which may then give it to another task.
-///
-/// The endpoint has an address for each address of its pool. TCP ports are free ports, so a reference with such an
-/// address is valid at most until the end of the process.
+/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). It has an address
+/// for each address of the pool. Its drop returns it to the pool, which may then assign it to
+/// another task.
 ///
 /// [`CorePool::take_endpoint`]: super::CorePool::take_endpoint
 #[derive(Debug)]

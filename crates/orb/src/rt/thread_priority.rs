@@ -1,4 +1,4 @@
-//! A thread has one CORBA priority for each ORB.
+//! The CORBA priorities of threads. A thread has one priority for each ORB.
 
 use std::cell::{Cell, RefCell};
 
@@ -46,7 +46,6 @@ pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
 fn save_for_other_orb(now: OrbPriority) {
     OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // The oldest entry is removed, because its ORB has probably ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }
@@ -56,7 +55,6 @@ fn save_for_other_orb(now: OrbPriority) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
-    /// The priority that the program or an upcall set.
     Set(Priority),
     /// The CORBA priority of the thread's fixed native priority, because no priority was set. A call has this priority
     /// if a lane or band of its object suits it, else none.
@@ -65,7 +63,6 @@ pub(crate) enum CallerPriority {
 }
 
 impl CallerPriority {
-    /// The flag is true if the priority is [implied](Self::Implied).
     pub(crate) fn parts(self) -> (Option<Priority>, bool) {
         match self {
             CallerPriority::Set(priority) => (Some(priority), false),

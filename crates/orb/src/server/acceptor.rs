@@ -1,5 +1,5 @@
-//! The accepting of connections, and the eviction of other connections when the lane is full or the process has no
-//! descriptors left.
+//! Accepting of connections. If the lane is full or the process has no free descriptor, the lane
+//! tries to evict a connection.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,13 +20,12 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// The epoll token of a delegated listener has its lane's number in the upper bits, and its index in this lane in the
-/// lower bits.
+/// A listener's epoll token consists of [`LISTENER`], the number of its lane in `from` (0 for the
+/// polling lane) shifted by [`INDEX_BITS`], and its index in its lane's `listeners`.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The lane that accepts for this lane, and this lane's number in the list `from` of the accepting lane.
+    /// The accepting lane, and the number of this lane in the accepting lane's `from`.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
-    /// The lanes for which this lane accepts; the first has the number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
 }
 
@@ -42,8 +41,9 @@ fn index_of(token: u64) -> usize {
     (token & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Makes the lane `lowest` accept connections for every lane without a ceiling, at the listeners that other machines
-/// can reach. A flood of connections then takes no time from threads with higher priorities.
+/// Makes the lane `lowest` accept connections for every lane without a ceiling, at the listeners
+/// that other machines can reach. A flood of connections then takes no time from threads with
+/// higher priorities.
 ///
 /// Fails if the kernel refuses to add a listener to an epoll instance.
 #[cold]
@@ -70,7 +70,6 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Resumes the accepting that stopped for lack of descriptors. Called when a descriptor may have become free.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -80,11 +79,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Makes epoll report the peers that wait at the listener.
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
-        // An error means that the listener has been closed.
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
@@ -96,7 +93,6 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts at the listener that `token` names, which belongs to this lane or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -109,14 +105,14 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts up to `MAX_ACCEPTS` connections. Returns true if more connections may wait.
+    /// Accepts up to [`MAX_ACCEPTS`] connections. Returns true if it stopped at this maximum, so
+    /// that more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
-        // After an eviction, a connection must be accepted before the next eviction.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // `adopt` may call the program's event observer, which may shut the ORB down, and the shutdown locks the
-            // listeners.
+            // The lock is released before `adopt`, which may call the program's event observer. If
+            // the observer shuts the ORB down, the shutdown locks the listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
@@ -151,8 +147,6 @@ impl<S: Architecture<S>> Lane<S> {
         true
     }
 
-    /// Adds an accepted connection to this lane. A connection that must not occupy this lane goes to the lowest lane of
-    /// the pool.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
@@ -219,7 +213,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The close may have looked for connections before this one was inserted.
+            // The thread that closes the lane may have listed the connections before this one was
+            // inserted.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

@@ -37,22 +37,21 @@ pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {
     waiting == 0 || waiting.saturating_add(more) <= max
 }
 
-/// Input that the lane does not read fills the transport's buffers, and then blocks the peer's sending.
 #[must_use]
 #[inline]
 pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
     !congested && waiting < max
 }
 
-/// Returns the share of one connection in a maximum of its lane, which leaves room for the requests of other peers.
+/// Returns the part of a lane's limit that one connection may use, so that the requests of other
+/// peers have room.
 #[must_use]
 pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
 
-/// Returns true if a waiting request may run. On a connection that is not alive, it must not run if the peer got
-/// CloseConnection, which says that unanswered requests did not run. Without CloseConnection it runs, because it may be
-/// a oneway.
+/// Returns true if a waiting request may run. After CloseConnection, which says that unanswered
+/// requests did not run, a request of a retired connection must not run.
 #[must_use]
 pub(crate) fn may_still_run(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing

@@ -25,12 +25,11 @@ const MAX_READS: usize = 256;
 pub(crate) enum MessagePlacement {
     /// The calling thread runs the message, and reads the next message of the connection if `reads_on` is true.
     Here { reads_on: bool },
-    /// The calling thread does not run the message. It reads the next message of the connection if `reads_on` is true.
+    /// The calling thread does not run the message, and reads the next message of the connection if
+    /// `reads_on` is true.
     Elsewhere { reads_on: bool },
 }
 
-/// The operations in which dispatch architectures differ. The default implementations suit leader/followers without
-/// burst mode.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
 
@@ -38,21 +37,22 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.watch_connection(handler.context(), connection);
     }
 
-    /// Returns the maximum number of requests that one connection may have in the lane's queue.
     fn max_queued_of_connection(&self) -> usize {
         usize::MAX
     }
 
-    /// Returns true if the calling thread keeps the connection's read lock for another thread. The message is in
-    /// `detached`, or otherwise in the worker's own buffer.
+    /// Returns true if the calling thread must not release the connection's read lock after it has
+    /// read a message. The message is in `detached` or, if this is `None`, in the buffer of
+    /// `worker`.
     #[cfg(feature = "core-pool")]
     #[inline]
     fn keeps_read_lock(&self, _context: &OrbContext, _worker: &mut Worker, _detached: Option<&Message>) -> bool {
         false
     }
 
-    /// Decides which thread runs a message, which is in `detached`, or otherwise in the buffer of `worker`. `more` is
-    /// true if the next message of the connection may have arrived.
+    /// Decides which thread runs a message. The message is in `detached` or, if this is `None`, in
+    /// the buffer of `worker`. `more` is true if the next message of the connection may have
+    /// arrived.
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
@@ -78,7 +78,6 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.push(LaneTask::Dispatch(waiting, message));
     }
 
-    /// Does the work that the architecture has after each task of the lane's loop.
     #[inline]
     fn after_task<H: RequestHandler>(
         &self,
@@ -100,7 +99,6 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
-    /// Returns true if requests may wait while unread replies fill the lane's memory.
     #[cfg(feature = "replies-first")]
     fn may_defer_requests(&self) -> bool {
         true
@@ -110,7 +108,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         NestedWait::Block
     }
 
-    /// Runs other work of the lane until the reply `awaited` arrives.
+    /// Runs requests of the lane until the reply `awaited` arrives.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -121,8 +119,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Wakes threads of the architecture that do not wait in the lane's epoll instance, because the lane stops. Returns
-    /// the threads that the caller must join.
+    /// Ends the waits of threads that do not wait in the lane's epoll instance, because the lane
+    /// stops. Returns the threads that the caller must join.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

@@ -4,10 +4,10 @@ use corelane_sys::burst::NO_BURST;
 
 #[derive(Debug)]
 pub(crate) struct BurstRole {
-    /// Token of the connection whose messages the thread runs alone, or [`NO_BURST`].
+    /// Token of the connection whose burst the thread runs, or [`NO_BURST`].
     pub(super) runs_for: u64,
-    /// Number of messages, read outside of burst mode, behind which the next message had already
-    /// arrived.
+    /// Number of messages that the thread read outside of burst mode when the next message of the
+    /// same connection had arrived.
     pub(super) backlogged_reads: u32,
 }
 

@@ -7,41 +7,43 @@ use corelane_net::SpinPolicy;
 /// The dispatch architecture of a pool, which decides which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// One thread serves all connections. This architecture needs the least memory. While a servant waits for the reply
-    /// to a call that it has made, the thread by default runs other requests
+    /// One thread serves all connections. While a servant waits for the reply to a call that it has
+    /// made, the thread by default runs other requests
     /// ([`PoolConfig::nested_wait`](field@PoolConfig::nested_wait)).
     Reactive,
     /// Each connection has a thread, which runs the requests of the connection one after the other.
     ///
-    /// A connection moves to the pool's four shared threads when its client sends a request before the last reply, or a
-    /// servant makes a remote call. If clients share connections, or servants make calls, use leader/followers.
+    /// A connection moves to the pool's four shared threads if its client sends a request before it
+    /// has the reply to an earlier one, or if a servant makes a remote call. If clients share
+    /// connections, or servants make calls, use leader/followers.
     ThreadPerConnection {
         /// Maximum number of connections that have a thread. The shared threads serve all further
         /// connections.
         max_threads: usize,
     },
-    /// All threads wait for requests. The thread that reads a request also runs it, so that no request is handed to
-    /// another thread. Requests of one connection run concurrently.
+    /// All threads wait for requests. The thread that reads a request also runs it. Requests of one
+    /// connection run concurrently.
     ///
-    /// In burst mode, one thread runs all requests of the pool. The mode begins when short requests arrive on one
-    /// connection faster than the threads read them. It ends when the thread stays idle, runs fewer than 200 requests
-    /// in each of two successive milliseconds, or reads many requests of other connections. Pools with priorities have
-    /// no burst mode.
+    /// In burst mode, one thread runs all requests of the pool. The mode begins when messages
+    /// arrive on one connection faster than the threads read them. It ends when this thread has
+    /// been idle for ten milliseconds, has run fewer than 200 messages in each of two successive
+    /// milliseconds, or has got more than an eighth of its messages in a millisecond from other
+    /// connections. Pools with priorities have no burst mode.
     LeaderFollowers {
         /// Number of threads that serve the pool.
         threads: usize,
     },
-    /// One thread reads requests into a bounded queue, and other threads run them. Needs the feature `half-sync`, which
-    /// is on by default.
+    /// One thread reads requests into a bounded queue, and other threads run them. Needs the
+    /// feature `half-sync`, which is on by default.
     ///
     /// The threads run one request of each connection in turn.
     /// - If one connection has an eighth of the maximum number of requests or bytes in the queue,
-    ///   the pool does not read from this connection until one of its requests runs. So no peer can
-    ///   fill the queue alone.
+    ///   the pool does not read from this connection until one of its requests runs. So no
+    ///   connection can fill the queue alone.
     /// - If the queue is full and a request arrives, the connection with the largest share of the
-    ///   queue loses its last request, provided that the connection of the new request has a
+    ///   queue loses its last requests, provided that the connection of the new request has a
     ///   smaller share.
-    /// - The request that lost its place, or otherwise the new request, is refused with TRANSIENT
+    /// - A request that lost its place, or a new request that got none, is refused with TRANSIENT
     ///   1.
     #[cfg(feature = "half-sync")]
     HalfSyncHalfAsync {
@@ -85,20 +87,20 @@ pub struct ConnectionLimits {
     /// connection with running or waiting requests is never chosen. If no connection can be chosen, the new connection
     /// is refused. Default: 20,000.
     pub max_connections: usize,
-    /// Maximum number of bytes that all connections of a lane hold together: incomplete messages, and replies that the
-    /// peers have not read. A reply whose memory the servant gave to the ORB counts in full until all of it is sent.
-    /// With the feature `replies-first`, which is on by default, the pool's threads send the rest of begun replies
-    /// before they run new requests. Above the maximum, the pool closes the connection that holds the most bytes, then
-    /// the connection with the next most, until the remaining connections hold less than the maximum. With the
-    /// experimental feature `reply-memory-waits`, requests for operations with large replies wait while unread replies
-    /// hold more than half of the maximum, and connections whose peers have read nothing for a tenth of
-    /// [`write_timeout`](field@Self::write_timeout) are closed first.
+    /// Maximum memory in bytes that all connections of a lane use together for incomplete messages
+    /// and for replies that the peers have not read. A reply whose memory the servant gave to the
+    /// ORB counts in full until all of it is sent. While the maximum is exceeded, the pool closes
+    /// the connection that uses the most memory. With the experimental feature
+    /// `reply-memory-waits`, requests for operations with large replies wait while unread replies
+    /// use more than half of the maximum, and connections whose peers have read nothing for a tenth
+    /// of [`write_timeout`](field@Self::write_timeout) are closed first.
     ///
-    /// The requests that run in a lane may hold a second budget of this number of bytes. Each request above 64 KiB
-    /// counts, and so do the values decoded from its arguments beyond the first 64 KiB. The requests of one connection
-    /// may hold half of the second budget. A request that finds no room there may use a reserve of this number of
-    /// bytes, one request at a time. A request that does not fit into the reserve is refused with IMP_LIMIT
-    /// ([`Event::RequestRefused`](crate::Event::RequestRefused)). Default: 256 MiB.
+    /// Running requests of a lane have a second budget of this size. Each request above 64 KiB
+    /// counts, and so do the values decoded from arguments beyond the first 64 KiB. The requests of
+    /// one connection may use half of the second budget. A request that finds no room there may use
+    /// a reserve of this size, one request at a time. A request that does not fit into the reserve
+    /// is refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused)).
+    /// Default: 256 MiB.
     pub max_buffered_bytes: usize,
     /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with lanes, the maximum
     /// applies to the requests that arrived at another lane and wait for a thread of this lane. A request that exceeds
@@ -108,10 +110,11 @@ pub struct ConnectionLimits {
     /// closes its connection. Messages that arrive between the fragments of this message do not
     /// count. Default: 30 s.
     pub read_stall_timeout: Duration,
-    /// Maximum time between the accepting of a connection and its first message. `None` means no maximum. Clients that
-    /// connect in advance (`OrbBuilder::preconnect`) may send nothing for a long time, and need a long time-out or
-    /// none. The pool checks this time-out once a second, or at intervals of a quarter of
-    /// `OrbBuilder::idle_connection_timeout` if this is shorter. Default: `None`.
+    /// Maximum time from the accepting of a connection to the first byte of its first message.
+    /// `None` means no maximum. Clients that connect in advance (`OrbBuilder::preconnect`) may send
+    /// nothing for a long time, and need a long time-out or none. The pool checks this time-out
+    /// once a second, or at intervals of a quarter of `OrbBuilder::idle_connection_timeout` if this
+    /// is shorter. Default: `None`.
     pub first_request_timeout: Option<Duration>,
     /// Maximum time for which a peer may read nothing while replies wait for it. After this time,
     /// the pool closes the connection. While replies wait for the peer, the pool reads nothing from
@@ -167,10 +170,10 @@ pub struct PoolConfig {
     /// run other requests ([`NestedWait::Serve`]), and all other threads block
     /// ([`NestedWait::Block`]). A thread that serves one connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// How long the pool's threads poll for the next request before they sleep. Threads that run queued requests of a
-    /// half-sync pool never poll. Threads that serve several connections poll only with the feature `spin`, which is on
-    /// by default. `None` means the policy of [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default:
-    /// `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads of a
+    /// half-sync pool never poll. Threads that serve several connections poll only with the feature
+    /// `spin`, which is on by default. `None` means the policy of
+    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.

@@ -3,16 +3,15 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-/// No operation is on the fast path of a request.
 pub(crate) trait ConnectionLane: Any + Send + Sync {
     /// Makes a thread read input that epoll does not report again.
     fn list_for_reading(&self, handle: (u32, u32));
 
     fn list_shedding(&self);
 
-    /// Makes epoll report room to write while `congested` is true, and report again the events that are true now.
+    /// Makes epoll report room to write while `congested` is true, and report again all events that
+    /// hold now.
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool);
 
-    /// Counts a connection that begins or ends to wait for room to write.
     fn count_begun(&self, begins: bool);
 }

@@ -1,9 +1,7 @@
-//! Connections that are retired and have not ended: a request runs or waits, or the peer has not read or closed.
+//! Connections that are retired and have not ended: a request runs or waits, or the peer has not
+//! read its replies or closed its side.
 //!
-//! Invariant: each connection is in the lane's slab, or in the list of draining connections, or has ended.
-//!
-//! A draining connection counts in `max_connections`, and its memory in `max_buffered_bytes`. If the lane is full and
-//! has no idle connection, it evicts the connection that has been draining longest and has no request to run.
+//! A draining connection counts in `max_connections`, and its memory in `max_buffered_bytes`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,11 +24,10 @@ use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
 
-/// The connections in the order in which they began to drain, each with the time of this beginning.
+/// The connections in the order in which they were added, each with the time of its addition.
 #[derive(Debug)]
 pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
 
-/// Iterates in the order of insertion; insertion, removal and look-up take constant time.
 #[derive(Debug)]
 struct InsertionOrderedMap<T> {
     all: HashMap<ConnectionHandle, LinkedEntry<T>>,
@@ -146,8 +143,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// For a message that is too large, the drain discards the rest within bounds, so that the peer reads the last
-    /// message.
+    /// If a message is too large, the drain discards the rest of it within bounds, because the peer
+    /// may read the last message only after it has sent everything.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
@@ -192,9 +189,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.accept_again();
     }
 
-    /// An idle connection gets CloseConnection and ends. If the lane closes, the peer gets CloseConnection. A peer that
-    /// violated the protocol has time to read the last message. A peer that closed its sending direction gets its
-    /// replies.
+    /// Begins the drain of a connection. A connection that is closed because it is idle gets
+    /// CloseConnection and ends at once.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
         if connection.is_closed_idle() && !connection.has_queued_last_message() {
@@ -213,7 +209,7 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // After the removal from the list no thread can find the connection.
+            // After its removal from the list, no thread can find the connection to close it.
             connection.close();
             self.draining.remove(&connection);
         } else {
@@ -262,10 +258,10 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Sends the send queue of a congested connection. When the queue is empty, queues the deferred requests.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
-        // A connection that is not congested has no waiting request, and a thread may hold its output while it writes.
+        // A connection that is not congested has no deferred requests, and a thread that sends on
+        // it may hold the output lock.
         if connection.is_congested() {
             #[cfg(feature = "replies-first")]
             connection.end_memory_wait();
@@ -281,7 +277,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Called repeatedly while the lane closes; returns true if connections have not ended.
+    /// Advances all drains and limits their time to `closing_time`. Returns true if connections
+    /// have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
         // A connection is added to the list before its `retiring` count ends, so one of the two shows it.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
@@ -293,14 +290,14 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Called after the lane has stopped. Returns the peers that have not read all their replies.
+    /// Closes the draining connections after the lane has stopped. Returns the peers that have not
+    /// read all their replies.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
         cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
-    /// Called once in a maintenance period.
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
             // A closed connection stays on the list while one of its requests runs, but its peer is reported once.

@@ -13,8 +13,9 @@ pub(crate) fn close_connection() -> Vec<u8> {
     message.into_buffer()
 }
 
-/// Returns MessageError; before it, a request that is too large gets a reply, so that the client does not send it
-/// again. `octets` are the bytes of the faulty message that have arrived.
+/// Returns MessageError. If the fault is a request that is too large, and its header has arrived, a
+/// reply with IMP_LIMIT precedes it, so that the client does not send the request again. `octets`
+/// are the bytes of the faulty message that have arrived.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut messages = match fault {
@@ -25,8 +26,8 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     messages
 }
 
-/// `octets` are the bytes of the request that have arrived. Returns `None` if they do not contain the whole request
-/// header, or if the client wants no reply.
+/// `octets` are the bytes of the request that have arrived. Returns `None` unless they contain the
+/// whole header of a request with a reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request =
@@ -39,7 +40,7 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// The message has the highest GIOP version, because the peer's version may be higher than the ORB supports.
+/// The highest GIOP version, because the peer's version may be higher than the ORB supports.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

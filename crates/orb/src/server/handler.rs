@@ -1,7 +1,4 @@
 //! The interface through which lanes call the object adapter, which answers requests.
-//!
-//! Lanes do not know the object adapter: they pass each message to a [`RequestHandler`]. Functions are generic over the
-//! handler, so that its calls are direct.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +10,16 @@ use super::connection::Connection;
 use super::message::{Message, RequestMemory};
 use crate::orb_context::OrbContext;
 
-/// Any thread of any lane may call the methods, and several threads at the same time. A thread that calls a method
-/// holds no lock of the lane, and no lock that a thread of another connection needs.
+/// Several threads may call the methods at the same time.
 pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     fn context(&self) -> &OrbContext;
 
-    /// `message` has its bytes, and the positions at which GIOP 1.1 fragments begin. `waited` is the time since the
-    /// message was read. Returns false if the connection gets no further messages to handle.
+    /// Handles a message. For a request, runs the servant, which may block without a time limit,
+    /// and sends the reply, which blocks as `wait` permits. Returns false if the connection must be
+    /// retired.
     ///
-    /// Runs the servant, which may block without a time limit, and sends the reply, which blocks if `wait` permits it.
-    /// For a request without service contexts and values, allocates no memory and takes one lock: the output lock.
+    /// `message` has the bytes of the message, and the positions at which GIOP 1.1 fragments begin.
+    /// `waited` is the time since the message was read.
     fn handle_message(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -33,19 +30,18 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message, given as its header and its bytes, with TRANSIENT and the code `minor`. Does not block.
+    /// Rejects a message, given as its header and its bytes, with TRANSIENT and the code `minor`.
     fn reject(&self, connection: &Connection, message: (&Header, &[u8]), minor: u32, memory: &mut RequestMemory);
 
-    /// Returns the CORBA priority at which a request will run, by which a queue orders it. `None` means the priority of
-    /// the pool. May lock tables of the object adapter, but does not wait for servants.
+    /// Returns the CORBA priority at which a request will run; `None` means the priority of the
+    /// pool.
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
-    /// Returns a number that identifies the object and the operation of a request. `None` if the
-    /// message is no request with a reply. Does not block.
+    /// Returns a number that identifies the object and the operation of a request; `None` if the
+    /// message is no request with a reply.
     #[cfg(feature = "replies-first")]
     fn operation_hash(&self, header: &Header, octets: &[u8]) -> Option<u64>;
 
-    /// True once the ORB has had a thread pool or a POA with priorities.
     fn has_priorities(&self) -> bool;
 
     /// Closes an idle or draining connection of any lane; returns false if no connection may be closed.

@@ -1,7 +1,5 @@
-//! The eviction of idle connections when a new connection needs their place, and the time-out for the first message of
-//! a connection.
-//!
-//! An evicted connection ends at once, and none of its requests runs or can begin.
+//! The eviction of idle connections when a new connection needs their place, and the time-out for
+//! the first message of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,13 +17,13 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search finds.
 const MAX_CANDIDATES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// The number of seconds since `started_at`, plus 1, which the maintenance stores.
+    /// Seconds since `started_at`, plus 1 because 0 means that a connection has sent no message.
+    /// Stored by the maintenance.
     now: AtomicU32,
     /// The candidates in falling order of their ranks.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
@@ -49,8 +47,8 @@ impl IdleTracker {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// If no connection is idle, evicts the connection that has been draining longest. Returns false if no connection
-    /// may be evicted.
+    /// Evicts an idle connection or, if this fails, the connection that has been draining
+    /// longest. Returns false if no connection may be evicted.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
@@ -62,8 +60,8 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Evicts the first candidate whose rank is the rank of the search and that has no unread input. Removes the
-    /// candidates before it.
+    /// Evicts the first candidate whose rank has not changed since the search, that has no unread
+    /// input, and that no thread uses. Removes the candidates before it.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -78,7 +76,6 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Evicts a connection of this lane, or else of another lane; returns false if none may be evicted.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()
@@ -104,8 +101,7 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// Returns true if no byte of a first message has arrived in time. For a message that has begun,
-    /// `read_stall_timeout` applies.
+    /// Returns true if no byte of the first message has arrived within `first_request_timeout`.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -114,12 +110,12 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// `evicted` is true if a new connection needs the place. Returns false if a thread uses the connection, or if it
-    /// is retired.
+    /// `evicted` is true if the close makes room for a new connection. Returns false if a thread
+    /// uses the connection, or if it is retired.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // The state changes before the removal from the slab: a thread that does not find the connection there reads in
-        // the state if the peer was sent CloseConnection.
+        // The state changes before the removal from the slab: a thread that does not find the
+        // connection in the slab reads in the state whether the peer gets CloseConnection.
         if !connection.begin_idle_close() {
             return false;
         }

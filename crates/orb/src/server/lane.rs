@@ -47,14 +47,12 @@ use crate::rt::protocol::Protocol;
 use crate::thread_context::LaneIdentity;
 
 const WAKE: u64 = u64::MAX;
-/// Bit of the epoll tokens of listeners.
 pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// The kernel's default for the maximum length of a listener's backlog.
 const MAX_BACKLOG: usize = 4096;
 
-/// Room to write is included while the connection is congested, because a Unix socket reports room each time the peer
-/// reads.
+/// Includes room to write only while the connection is congested, because a Unix socket reports
+/// room each time the peer reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
@@ -69,7 +67,6 @@ pub(crate) struct Lane<S> {
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     pub(super) wake: EventFd,
-    /// Empty after the lane has closed.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
     protocols: PiMutex<Vec<Protocol>>,
@@ -87,7 +84,7 @@ pub(crate) struct Lane<S> {
     /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections that threads use.
+    /// Number of connections whose retirement has begun and is not finished.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     pub(super) may_spin: bool,
@@ -174,7 +171,8 @@ impl<S: Architecture<S>> Lane<S> {
         lane.downcast().ok()
     }
 
-    /// A configured port 0 is replaced by the port that the kernel chose. The addresses of single tasks are left out.
+    /// Leaves out the endpoints of tasks. A configured port 0 is replaced by the port that the
+    /// kernel chose.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let of_tasks = self.role.as_ref().map_or(0, |role| role.task_listeners);
         self.endpoints.iter().take(self.endpoints.len().saturating_sub(of_tasks))
@@ -211,7 +209,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Fails if the kernel refuses a property.
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
@@ -231,8 +228,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Handles an event or a task; without one, waits for an event for at most `timeout`, or without a limit if it is
-    /// `None`.
+    /// Handles one event or task. If there is none, waits for an event for at most `timeout`;
+    /// `None` means no limit.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -269,7 +266,6 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Sends begun replies for which there is room. Threads call this function before they take new work.
     #[inline]
     pub(super) fn send_begun_first(&self, _context: &OrbContext) {
         #[cfg(feature = "replies-first")]
@@ -278,7 +274,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Handles an event. A request may wait instead, while unread replies fill the lane's memory.
     #[inline]
     pub(super) fn handle_or_defer<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
         #[cfg(feature = "replies-first")]
@@ -295,7 +290,8 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // An earlier step may have cleared the wake-up for a task, and then handled an event.
+            // The ready list is checked first, because an earlier step may have cleared the wake-up
+            // for a task and then handled an event.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
@@ -366,7 +362,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns `None` if the connection is retired.
     #[inline]
     pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
         self.connections.get(connection.handle.0, connection.handle.1)
@@ -395,7 +390,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns `None` if the request is deferred, or must not run because the peer was told that it did not run.
+    /// Returns `None` if the request is deferred, or if it must not run because CloseConnection
+    /// tells the peer that it did not run.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
@@ -436,20 +432,18 @@ impl<S: Architecture<S>> Lane<S> {
         self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
     }
 
-    /// Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
-    /// `None` in pools of the ORB's builder.
     #[cold]
     pub(super) fn lowest(&self) -> Option<Arc<Lane<S>>> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Reads and runs messages of a connection, at most `max_reads` in one turn. The read lock is released before each
-    /// upcall, so that another thread can read the next message. For a retired connection, continues the drain.
+    /// Reads and runs messages of a connection, at most `max_reads` in one turn. Continues the
+    /// drain of a retired connection.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -469,7 +463,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the calling thread must read the next message of the connection.
     #[inline]
     fn read_message<H: RequestHandler>(
         &self,
@@ -493,8 +486,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// The message is in `detached`, or else in the buffer of `worker`. `more` is true if the next message may have
-    /// arrived. Returns true if the calling thread must read the next message.
+    /// The message is in `detached` or, if this is `None`, in the buffer of `worker`. `more` is
+    /// true if the next message may have arrived. Returns true if the calling thread must read the
+    /// next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -520,9 +514,9 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Leaves one complete message in `detached` or in the buffer of `worker`, and returns true if more input may have
-    /// arrived. Returns `None` if no message is complete, if another thread reads, if reading is paused, or if it has
-    /// ended.
+    /// Reads one message into `detached` or the buffer of `worker`. Returns true if more input may
+    /// have arrived. Returns `None` if no message is complete, another thread reads, reading is
+    /// paused, or the input has ended or is faulty.
     #[inline(always)]
     pub(super) fn receive_message(
         &self,
@@ -693,7 +687,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.wake.notify();
     }
 
-    /// A thread that serves one connection checks this after each request.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -738,12 +731,12 @@ impl<S: Architecture<S>> Lane<S> {
         self.poll_draining(context, connection.handle);
     }
 
-    /// True if requests use memory of the lane's budget, or released some since the last call.
+    /// True if running requests use memory of the lane's budget, or have released some since the
+    /// last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
 
-    /// `None` if the lane's configuration sets no scheduling.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }
@@ -808,13 +801,12 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
         self.ready.count_begun(begins);
         #[cfg(feature = "replies-first")]
         if !begins && !self.ready.has_begun() && !self.memory_waits.is_empty() {
-            // The thread that handles this task lets waiting requests run.
             self.push(LaneTask::ShedMemory);
         }
     }
 }
 
-/// Notes that the input is not drained, because new input was reported. The caller must read again.
+/// Notes that the input is not drained, because new input was reported.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.is_drained = false);
     turn

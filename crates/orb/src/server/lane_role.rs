@@ -12,12 +12,9 @@ pub(crate) struct LaneRole {
     pub(crate) index: u32,
     /// The CORBA priority of the lane, or the default priority of a pool without lanes.
     pub(crate) priority: Priority,
-    /// `None` if no ceiling is configured.
     pub(crate) ceiling: Option<Priority>,
-    /// True in a pool with lanes.
     pub(crate) is_lane: bool,
     pub(crate) is_highest: bool,
-    /// `None` means the ordinary class.
     pub(crate) scheduling: Option<Scheduling>,
     /// `None` means all cores.
     pub(crate) cores: Option<CpuSet>,

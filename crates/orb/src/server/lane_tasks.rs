@@ -13,7 +13,6 @@ impl<S: Architecture<S>> Lane<S> {
         if self.has_ready() { self.next_ready() } else { None }
     }
 
-    /// Takes the next task. If more tasks are on the list, wakes another thread.
     #[cold]
     pub(super) fn next_ready(&self) -> Option<LaneTask> {
         let (work, more) = self.ready.next();
@@ -23,8 +22,8 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// Puts the connection on the ready list for the input that remains. Wakes an idle thread, unless the caller is the
-    /// only thread of the lane.
+    /// Puts the connection on the ready list for the input that remains. Wakes an idle thread,
+    /// unless the lane has one thread.
     #[cold]
     pub(super) fn list_rest(&self, connection: &Connection) {
         if !connection.begin_listing(ReadCause::Buffered) {
@@ -60,7 +59,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.wake_idle_thread();
     }
 
-    /// Returns false if too many tasks or bytes are on the list, or if the lane has stopped.
     #[cold]
     pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
         let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);

@@ -16,7 +16,7 @@ impl LargeReplies {
     }
 
     fn place(&self, hash: u64) -> &AtomicU64 {
-        // The lowest bit of each hash is set, so the highest bits choose the place.
+        // The highest bits choose the place, because the lowest bit of each hash is set.
         &self.0[(hash >> 58) as usize]
     }
 

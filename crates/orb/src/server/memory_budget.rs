@@ -1,15 +1,8 @@
-//! The memory accounting of a lane. The first budget counts incomplete messages and unread replies; when it is
-//! exceeded, the lane closes connections.
+//! The memory accounting of a lane: one budget for incomplete messages and unread replies, and one
+//! for running requests.
 //!
-//! The second budget, of equal size, counts running requests; a request that does not fit is refused, because closing
-//! its connection would not free the memory.
-//!
-//! The running requests of one connection may use at most half of the second budget. A request that finds no room moves
-//! to a reserve of equal size, which one request of the lane may use at a time. So one of several large requests
-//! succeeds.
-//!
-//! A third budget, of half the size, counts unread replies, of each connection at most a quarter of this budget. While
-//! it is exceeded, requests with large replies wait.
+//! If connections exceed the first budget, the lane closes some of them. A request that exceeds the
+//! second budget is refused, because closing its connection would not free the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +18,6 @@ pub(crate) struct MemoryBudget {
     connections: AtomicUsize,
     total: ByteBudget,
     running: ByteBudget,
-    /// The budget for one running request that found no room in `running`.
     reserve: ByteBudget,
     shedding_requested: AtomicBool,
     #[cfg(feature = "replies-first")]
@@ -34,7 +26,6 @@ pub(crate) struct MemoryBudget {
     large_replies: LargeReplies,
 }
 
-/// The drop ends the counting of the connection and its memory.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
@@ -42,9 +33,7 @@ pub(crate) struct MemoryUse {
     is_written_off: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
-    /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
-    /// Number of bytes that count in [`MemoryBudget::unread`].
     #[cfg(feature = "replies-first")]
     unread: AtomicUsize,
 }
@@ -90,7 +79,8 @@ impl MemoryBudget {
         self.total.is_exceeded()
     }
 
-    /// After the result true, returns false until a thread calls [`begin_shedding`](Self::begin_shedding).
+    /// Returns true if the budget is exceeded, and then false until a thread calls
+    /// [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
@@ -110,7 +100,6 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Returns false if the budget, or the connection's half of it, has no room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
         // The addition may make reservations of the connection's other requests fail, but none of other connections.
@@ -192,7 +181,7 @@ impl MemoryUse {
         self.set_unread(bytes);
     }
 
-    /// Requests no longer wait because of the connection's unread replies, until its peer reads.
+    /// The connection's unread replies delay no requests until its output changes.
     #[cfg(feature = "replies-first")]
     pub(crate) fn exempt_unread(&self) {
         self.set_unread(0);
@@ -204,7 +193,7 @@ impl MemoryUse {
         self.set(budget, &self.unread, bytes.min(budget.limit() / 4));
     }
 
-    /// After [`write_off`](Self::write_off), the value stays 0.
+    /// Returns the earlier value. After [`write_off`](Self::write_off), the new value is 0.
     fn set(&self, budget: &ByteBudget, part: &AtomicUsize, bytes: usize) -> usize {
         let swap = |bytes| {
             let before = part.swap(bytes, Ordering::SeqCst);
@@ -222,15 +211,14 @@ impl MemoryUse {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Called when the connection has ended and no request keeps its descriptor open.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Returns the number of bytes that counted. Returns `None` if it was 0, or if another call has written the memory
-    /// off.
+    /// Stops counting the connection's memory. Returns the number of bytes that were counted;
+    /// `None` if it was 0, or if another call has written the memory off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let total = &self.memory_budget.total;
         let take = || {
@@ -349,7 +337,6 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // The shared budget and the reserve have 100 bytes each.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

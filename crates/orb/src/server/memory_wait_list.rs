@@ -1,4 +1,4 @@
-//! The list of the connections of a lane with a request that waits for memory.
+//! The connections of a lane with a request that waits for memory, the longest wait first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 
-/// The connections with a request that waits, the longest wait first.
 #[derive(Debug)]
 pub(super) struct MemoryWaits {
     connections: PiMutex<VecDeque<((u32, u32), Monotonic)>>,
-    /// Number of connections on the list, stored under the lock.
     count: AtomicUsize,
 }
 
@@ -30,7 +28,6 @@ impl MemoryWaits {
         self.count.store(connections.len(), Ordering::SeqCst);
     }
 
-    /// Takes the first connection if its wait began before `since`, or in any case for `None`.
     pub(super) fn take(&self, since: Option<Monotonic>) -> Option<(u32, u32)> {
         let mut connections = self.connections.lock();
         let (handle, _) = connections.pop_front_if(|(_, began)| since.is_none_or(|since| *began < since))?;

@@ -1,15 +1,11 @@
 //! Requests that wait while unread replies fill much of a lane's memory.
 //!
-//! The size of a reply is known when the request has run. So the lane remembers the operations whose
-//! large replies the transport did not accept as a whole (`large_replies.rs`). While unread replies
-//! hold more than half of the lane's memory, a further request for such an operation waits, and its
-//! connection is not read. All other requests run. So many clients with large replies get them one
-//! after the other, and the lane need not close connections.
+//! While unread replies use more than half of the memory, requests for operations with large
+//! replies wait, and their connections are not read. The lane remembers the operations whose large
+//! replies a transport did not accept as a whole (`large_replies.rs`).
 //!
-//! A connection counts with at most an eighth of the lane's memory, and not at all after its peer has
-//! read nothing for a tenth of the write time-out. A request waits at most for the write time-out.
-//! So peers that do not read delay the large replies of others for a limited time, and no other
-//! replies.
+//! A connection counts with at most an eighth of the lane's memory, and not at all after its peer
+//! has read nothing for a tenth of the write time-out.
 
 use std::io;
 use std::sync::Arc;
@@ -30,12 +26,10 @@ use crate::orb_context::OrbContext;
 
 /// Maximum size in bytes of a request that waits. The waiting requests count in no budget.
 const MAX_DEFERRED_BYTES: usize = 4096;
-/// The part of the write time-out after which an unread reply delays no request.
+/// After the write time-out divided by this number, an unread reply delays no request.
 const STALLED_PART: u32 = 10;
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Sends begun replies for which there is room, and lets a waiting request run if the lane has
-    /// memory for it.
     #[cold]
     #[inline(never)]
     pub(super) fn send_begun(&self, context: &OrbContext) {
@@ -44,7 +38,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.resume_deferred(context);
     }
 
-    /// A [`step`](Self::step) while there are begun replies.
     #[cold]
     #[inline(never)]
     pub(super) fn step_beside_begun<H: RequestHandler>(
@@ -79,7 +72,6 @@ impl<S: Architecture<S>> Lane<S> {
         cfg!(feature = "reply-memory-waits") && self.ready.has_begun() && self.memory_budget.unread().is_exceeded()
     }
 
-    /// Handles an event, or leaves its request to wait.
     #[cold]
     #[inline(never)]
     pub(super) fn handle_deferring<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
@@ -103,7 +95,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads a connection. A request that must wait is taken from the input, and reading pauses.
     fn read_or_defer<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -130,8 +121,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the message that a thread has just read waits. Otherwise it is in `detached`, or
-    /// in the buffer of `worker`.
+    /// Returns true if the message was deferred. Otherwise it is in `detached` or, if this is
+    /// `None`, in the buffer of `worker`.
     fn defer_received<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -161,7 +152,6 @@ impl<S: Architecture<S>> Lane<S> {
         detached.is_none()
     }
 
-    /// Leaves a request to wait, if it must. Returns the request otherwise.
     #[cold]
     #[inline(never)]
     pub(super) fn defer_waiting<H: RequestHandler>(
@@ -176,7 +166,6 @@ impl<S: Architecture<S>> Lane<S> {
         Some((waiting, message))
     }
 
-    /// `waited` is the time since the message was read.
     fn must_defer<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -195,7 +184,6 @@ impl<S: Architecture<S>> Lane<S> {
                 .is_some_and(|hash| self.memory_budget.large_replies().contains(hash))
     }
 
-    /// Returns the request if its connection closes.
     fn defer_for_memory(
         &self,
         context: &OrbContext,
@@ -212,9 +200,8 @@ impl<S: Architecture<S>> Lane<S> {
         refused
     }
 
-    /// Lets one waiting request run if the lane has memory for its reply, or all of them if no reply
-    /// is unread. Each thread calls this function before it takes work, so that further requests
-    /// follow.
+    /// Ends the wait of one connection if the lane has memory for a large reply, or of all
+    /// connections if no reply is begun.
     pub(super) fn resume_deferred(&self, context: &OrbContext) {
         while !self.memory_waits.is_empty() && !self.lacks_memory() {
             let Some(handle) = self.memory_waits.take(None) else { return };
@@ -224,7 +211,6 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns false if the connection has ended.
     fn end_memory_wait(&self, context: &OrbContext, handle: (u32, u32)) -> bool {
         let lives = self.connections.get(handle.0, handle.1).is_some_and(|connection| {
             connection.end_memory_wait();
@@ -234,12 +220,12 @@ impl<S: Architecture<S>> Lane<S> {
         lives
     }
 
-    /// Returns true if the peer has read nothing for so long that its replies delay no request.
+    /// Returns true if the peer has read nothing for so long that its unread replies delay no
+    /// request.
     pub(super) fn is_stalled(&self, connection: &Connection, now: Monotonic) -> bool {
         connection.write_stalled_for(now) > self.config.connection_limits.write_timeout / STALLED_PART
     }
 
-    /// Called once in a maintenance period, after the replies of stalled peers have stopped counting.
     pub(super) fn maintain_memory_waits(&self, context: &OrbContext, now: Monotonic) {
         let write_timeout = self.config.connection_limits.write_timeout;
         while let Some(handle) = self.memory_waits.take(Some(now - write_timeout)) {
@@ -247,7 +233,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
         self.resume_deferred(context);
         if self.memory_waits.is_empty() && self.memory_budget.unread().held() == 0 {
-            // Replies of the operations may have become small.
+            // Replies of the remembered operations may have become small.
             self.memory_budget.large_replies().clear();
         }
     }

@@ -1,4 +1,5 @@
-//! While a servant waits for a reply, its thread runs other work of the lane, or hands its connection over and blocks.
+//! The hooks of threads whose servant waits for a reply: the thread runs other work of the lane, or
+//! returns its connection to the lane.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -72,13 +73,12 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
-        // The waiting request may have lowered the thread's priority because it exceeded its declared time. The other
-        // work needs the priority of the lane.
+        // The waiting request may have lowered the thread's priority because it exceeded its
+        // declared time. Requests that run during the wait need the priority of the lane.
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
-        // A worker that is not in use must not have a role in burst mode.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);

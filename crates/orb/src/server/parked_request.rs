@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Further requests are refused with TRANSIENT 1.
+/// Beyond this number, requests are refused with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
 /// Without this maximum, a peer could fill the memory of a server whose POA managers hold requests.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
@@ -13,10 +13,8 @@ pub(crate) enum ResumeOn {
     CurrentThread,
 }
 
-/// A request that waits for an event.
 pub(crate) struct ParkedRequest {
     pub(crate) bytes: usize,
-    /// The drop of this function abandons the request.
     pub(crate) resume: Box<dyn FnOnce(ResumeOn) + Send>,
 }
 

@@ -11,19 +11,17 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Number of tasks from which on requests of other lanes are refused with TRANSIENT 1.
+/// If the list has this number of tasks, requests of other lanes are refused with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) enum LaneTask {
     /// [`Connection::take_listing`] returns the cause of reading.
     Read((u32, u32)),
-    /// The stream has no descriptor.
     PollStream(Arc<Connection>),
     ShedMemory,
     Dispatch(WaitingRequest, Message),
     RunCollocated(ParkedRequest),
-    /// Run a request that the overload thread has buffered.
     DispatchBuffered {
         priority: i16,
         waiting: WaitingRequest,
@@ -47,7 +45,7 @@ impl LaneTask {
     }
 }
 
-/// The mutex passes on priorities, because threads of other lanes, with other priorities, add requests.
+/// The mutex has priority inheritance, because threads of lanes with other priorities add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
@@ -56,7 +54,6 @@ pub(super) struct ReadyList {
     count: AtomicUsize,
 }
 
-/// The unit of connections in [`ReadyList::count`].
 const BEGUN: usize = 1 << (usize::BITS / 2);
 
 #[derive(Debug, Default)]
@@ -65,7 +62,6 @@ struct TaskList {
     buffered: u32,
     buffered_bytes: u64,
     handed_over_bytes: usize,
-    /// True after the lane has stopped: no thread takes tasks any more.
     stopped: bool,
 }
 
@@ -100,20 +96,17 @@ impl ReadyList {
         self.count.load(Ordering::Acquire) & (BEGUN - 1) > 0
     }
 
-    /// Returns true if a task is on the list, or a connection waits for room to write.
     #[inline]
     pub(super) fn has_any_or_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Returns true if a connection of the lane waits for room to write the rest of a reply.
     #[cfg(feature = "replies-first")]
     #[inline]
     pub(super) fn has_begun(&self) -> bool {
         self.count.load(Ordering::Acquire) >= BEGUN
     }
 
-    /// Counts a connection that begins or ends to wait for room to write.
     pub(super) fn count_begun(&self, begins: bool) {
         let change = if begins { BEGUN } else { BEGUN.wrapping_neg() };
         self.count.fetch_add(change, Ordering::SeqCst);
@@ -123,18 +116,15 @@ impl ReadyList {
         let mut list = self.list.lock();
         let before = list.tasks.len();
         let result = update(&mut list);
-        // The sum wraps if the list has become shorter.
         self.count.fetch_add(list.tasks.len().wrapping_sub(before), Ordering::SeqCst);
         result
     }
 
-    /// Drops the task if the lane has stopped.
     pub(super) fn push(&self, work: LaneTask) {
         self.push_if(work, |_| true);
     }
 
-    /// Returns false if too many tasks are on the list, its requests would exceed `max_bytes` bytes, or the lane has
-    /// stopped.
+    /// Returns false if too many tasks or bytes are on the list, or if the lane has stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
@@ -169,7 +159,6 @@ impl ReadyList {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// The flag is true if more tasks are on the list.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
@@ -195,7 +184,6 @@ impl ReadyList {
         (list.buffered, list.buffered_bytes)
     }
 
-    /// The drop of a collocated call tells its caller that the lane has stopped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }

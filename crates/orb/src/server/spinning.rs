@@ -32,7 +32,6 @@ pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
 
 enum Polled {
     Event(EpollEvent),
-    /// The field is true if more input may have arrived.
     Message(bool),
     Nothing,
 }
@@ -48,7 +47,6 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<Option<EpollEvent>> {
         if let Some(handle) = worker.last_reported.take() {
             let mut detached = None;
-            // The guard `connection` is dropped before the thread sleeps.
             if let Some(connection) = self.connections.get(handle.0, handle.1) {
                 match self.poll(handler, worker, &connection, &mut detached)? {
                     Polled::Event(event) => return Ok(Some(note_connection(worker, event))),
@@ -129,7 +127,6 @@ impl<S: Architecture<S>> Lane<S> {
             self.epoll.modify(readiness, token_of(connection.handle), interest)
         });
         if watched.is_err() {
-            // No event would report the connection's input.
             connection.close();
         }
     }

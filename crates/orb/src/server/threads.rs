@@ -74,7 +74,6 @@ pub(crate) struct ThreadStarter<'a, S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> ThreadStarter<'_, S, H> {
-    /// The threads' names contain the letter `role` and a number.
     pub(super) fn spawn(
         &mut self,
         role: char,

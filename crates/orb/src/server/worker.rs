@@ -29,10 +29,11 @@ const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 pub(crate) struct Worker {
     /// A connection with an incomplete message has a buffer of its own.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the thread has taken its last work from the ready list.
+    /// True if the thread's previous step ran a task of the ready list.
     pub(crate) ran_listed_task: bool,
-    /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. A value that is read just after
-    /// a move stalls store forwarding (docs/performance.md).
+    /// Valid from [`ReadResult::InPlace`] until the message is dispatched or detached. The header
+    /// is not in `InPlace`, because reading a value just after a move stalls store forwarding
+    /// (docs/performance.md).
     in_place_header: Header,
     /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
@@ -43,7 +44,8 @@ pub(crate) struct Worker {
     #[cfg(feature = "keep-octets")]
     lender: Lender,
     pub(super) is_overload_thread: bool,
-    /// While this field is set, the thread keeps the connection's read lock.
+    /// The task of the message that the thread has read. While it is set, the thread holds the
+    /// connection's read lock.
     #[cfg(feature = "core-pool")]
     pub(super) claimed_task: Option<u64>,
 }
@@ -54,7 +56,6 @@ pub(crate) enum ReadResult {
     InPlace {
         more: bool,
     },
-    /// `more` is true if more input may have arrived.
     Message {
         message: Message,
         more: bool,
@@ -62,7 +63,6 @@ pub(crate) enum ReadResult {
     Incomplete,
     EndOfStream,
     AlreadyEnded,
-    /// The fault, and the last message to the peer.
     Fault(PeerFault, Vec<u8>),
 }
 
@@ -104,8 +104,7 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it. The function is
-    /// inlined, because each return after the wait is slow.
+    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -165,7 +164,8 @@ impl Worker {
         }
     }
 
-    /// Returns a message if one is complete, and otherwise the number of bytes that the first message needs.
+    /// `Break` has a message, the end of the input or a fault; `Continue` has the number of bytes
+    /// that the first message needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -219,8 +219,9 @@ impl Worker {
         }
     }
 
-    /// A small message is copied to the worker's buffer, and the connection keeps the buffer. A large message keeps the
-    /// buffer, and the bytes behind it (`surplus`) are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
+    /// Separates a message from the bytes behind it (`surplus`). A small message is copied to the
+    /// worker's buffer, and the connection keeps the buffer. A large message keeps the buffer, and
+    /// the bytes behind it are copied. Returns [`ReadResult::EndOfStream`] if no memory can be
     /// allocated for the copy.
     #[cold]
     fn split_off(
@@ -267,7 +268,6 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// The bytes that have arrived stay with the connection.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -331,7 +331,6 @@ impl Worker {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Returns true if the thread keeps the read lock of the connection whose message it has read.
     #[cfg(feature = "replies-first")]
     pub(super) fn keeps_read_lock(&self) -> bool {
         #[cfg(feature = "core-pool")]
@@ -356,7 +355,6 @@ impl Worker {
         )
     }
 
-    /// Rejects a message with TRANSIENT and this minor code.
     #[cold]
     pub(crate) fn reject<H: RequestHandler>(
         &mut self,
@@ -379,7 +377,7 @@ impl Worker {
         self.reject(handler, connection, message, minor::transient::DISCARDED);
     }
 
-    /// Returns false if the connection gets no further messages to handle.
+    /// Returns false if the connection must be retired.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -406,8 +404,8 @@ impl Worker {
         goes_on
     }
 
-    /// `waited` is the time since the message was read. Returns false if the connection gets no further messages to
-    /// handle.
+    /// `waited` is the time since the message was read. Returns false if the connection must be
+    /// retired.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -460,9 +458,9 @@ impl Worker {
         goes_on
     }
 
-    /// Passes a large message to the handler. A servant may keep octets of the message without a copy. Returns false if
-    /// the connection gets no further messages to handle, and the message's buffer if nothing of it is kept and its
-    /// memory may be used again.
+    /// Passes a large message to the handler. A servant may keep octets of the message without a
+    /// copy. The first result is false if the connection must be retired. The second is the
+    /// message's buffer, unless octets are kept or the buffer is too large.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]
@@ -519,7 +517,6 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     }
 }
 
-/// `buffer` has the bytes that are not in fragments.
 #[cold]
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
@@ -529,7 +526,6 @@ fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connec
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Returns true if the bytes begin with a complete message, or with a header that is not valid.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))

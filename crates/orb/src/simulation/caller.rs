@@ -400,7 +400,6 @@ impl<'w> World<'w> {
         state.schedule(at, priority, AgendaEvent::Call(number));
     }
 
-    /// Returns the violated rule, if there is one.
     fn failed(&mut self, number: usize, exception: &SystemException, executions: u32) -> Option<String> {
         let caller = &mut self.callers[number];
         let plan = &caller.plans[caller.next - 1];

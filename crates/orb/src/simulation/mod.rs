@@ -11,11 +11,6 @@
 //! * A fault of a connection makes no call on another connection fail.
 //! * A client has at most two connections to a server. At the end of the simulation, no connection
 //!   is open and no request runs or waits.
-//!
-//! Each of these faults was once put into the ORB as a test of the simulation, which found it:
-//! * a request is sent again after it was completely sent;
-//! * a request runs after the graceful close of its connection;
-//! * the number of forwards that a call follows is not limited.
 
 mod caller;
 mod network;
@@ -175,7 +170,6 @@ impl<'w> World<'w> {
         }
     }
 
-    /// If all callers have made their calls, schedules the shutdown of all servers.
     fn caller_done(&mut self) {
         if self.callers.iter().all(Caller::is_done) {
             let mut state = self.network.state();

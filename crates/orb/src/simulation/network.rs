@@ -19,8 +19,6 @@ use super::random::Random;
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// An event at a link has the number of the link and the index of the link's end. An event of a caller has the caller's
-/// number, and the number of its block or call. Other events have the number of a server or of its run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
     Octets(usize, usize, Vec<u8>),
@@ -148,7 +146,6 @@ impl State {
         self.after(delay, AgendaEvent::Reset(link, by));
     }
 
-    /// Returns the number of bytes that the link accepts.
     fn send(&mut self, link: usize, from: usize, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let to = 1 - from;
         let held = self.links[link].ends[to].coming + self.links[link].ends[to].arrived.len();
@@ -226,7 +223,8 @@ impl State {
         }
     }
 
-    /// Returns the readiness callback of the end at which the event happens.
+    /// Applies an event to its link. Returns the readiness callback of the end at which the event
+    /// happens.
     pub(super) fn happen(&mut self, event: &AgendaEvent) -> Option<ReadinessCallback> {
         let (link, at) = match *event {
             AgendaEvent::Octets(link, at, _)
@@ -271,7 +269,6 @@ impl State {
         !self.links[link].ends[at].closed
     }
 
-    /// Returns the number of the link.
     fn link(&mut self, server: usize, run: usize) -> usize {
         let (breaking, stuck) = (self.breaking, self.stuck);
         let mut ends = [LinkEnd::default(), LinkEnd::default()];

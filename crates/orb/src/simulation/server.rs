@@ -95,7 +95,6 @@ pub(super) fn port(server: usize) -> u16 {
     1000 + u16::try_from(server).unwrap_or(0)
 }
 
-/// The reference has one profile for each server.
 pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
     for server in servers {
@@ -190,7 +189,6 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Returns the object key for `id`, which is equal in all servers.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
@@ -229,7 +227,6 @@ impl<'l> ServerRun<'l> {
         state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// Called at the end of the virtual time that the request takes.
     pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;

@@ -107,8 +107,9 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Fails if values of this type are not values of the type `expected`. A value that is not chunked cannot be truncated,
-/// so only the first id counts.
+/// Returns the factory for the first known id of `ids`, or for `expected` if `ids` is empty. Fails
+/// if the factory's type is not `expected` and does not inherit from it. A value that is not
+/// chunked cannot be truncated, so no id after the first counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
@@ -135,7 +136,6 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The functions that the decoding and encoding of an `any` call through pointers.
 #[cfg(feature = "any")]
 pub(crate) const FUNCTIONS: ValueFunctions =
     ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::any::{Any, TypeCode};
-    use crate::mapping::{TypeDescription, TypedValue, ValueType, description};
+    use crate::mapping::{StaticTypeCode, TypedValue, ValueType, description};
 
     #[derive(Clone, Debug, PartialEq)]
     struct Stamp {
@@ -195,7 +195,7 @@ mod tests {
 
     crate::value_type! { Stamp = ["IDL:Stamp:1.0"], custom true }
 
-    static STAMP_TYPE: TypeDescription = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
+    static STAMP_TYPE: StaticTypeCode = description::value("IDL:Stamp:1.0", "Stamp", 1, None, &[]);
 
     impl TypedValue for Stamp {
         fn value_type() -> TypeCode {

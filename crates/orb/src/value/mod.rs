@@ -99,7 +99,6 @@ impl<T: ?Sized> ValueRef<T> {
         self.index
     }
 
-    /// Returns `None` if the value's graph no longer exists.
     pub(crate) fn info(&self) -> Option<&'static ValueInfo> {
         self.region().and_then(|region| region.info(self.index))
     }

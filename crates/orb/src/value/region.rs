@@ -60,7 +60,6 @@ impl ValueRegion {
         }
     }
 
-    /// Returns false if the slot has a value.
     pub(crate) fn define(&self, index: u32, info: &'static ValueInfo, object: Box<dyn ValueObject>) -> bool {
         let Some(slot) = self.slot(index, true) else { return false };
         let _ = slot.info.set(info);

@@ -26,8 +26,9 @@ fn is_value(type_code: &TypeCode) -> bool {
     matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
 }
 
-/// `Option<ValueRef<T>>` represents the type `T` and the types that inherit state from `T`. For an abstract `T` or
-/// [`ValueBase`], it represents every value type. A value is inserted with the TypeCode of its own type.
+/// `Option<ValueRef<T>>` represents the type `T` and the types that inherit state from `T`. For an
+/// abstract `T` or [`ValueBase`], it represents every value type. A value is inserted with its most
+/// derived TypeCode.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()

@@ -82,7 +82,7 @@ impl<'r> Interpreter<'r> {
         let mut place = 0;
         for _ in 0..MAX_STEPS {
             let instruction = *self.program.instructions().get(place).ok_or_else(|| fault("runs over the end"))?;
-            if instruction.opcode == opcode::JUMP | opcode::EXIT {
+            if instruction.opcode == opcode::CLASS_JUMP | opcode::JUMP_EXIT {
                 return Ok((self.scalar(0)?, self.redirect));
             }
             let jump = self.step(place, instruction)?;
@@ -97,35 +97,38 @@ impl<'r> Interpreter<'r> {
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {
-            opcode::LOAD_IMMEDIATE => {
+            opcode::CLASS_LOAD_IMMEDIATE => {
                 let map = self.program.map_at(place).ok_or_else(|| fault("loads no map"))?;
                 self.set(destination, RegisterValue::Table(map.0))?;
                 return Ok(1);
             }
-            opcode::LOAD => {
+            opcode::CLASS_LOAD => {
                 let from = self.register(instruction.source)?;
                 let value = self.load(width(code)?, from, offset)?;
                 self.set(destination, value)?;
             }
-            opcode::STORE => {
+            opcode::CLASS_STORE => {
                 let value = self.scalar(instruction.source)?;
                 self.store(width(code)?, self.register(destination)?, offset, value)?;
             }
-            opcode::STORE_IMMEDIATE => {
+            opcode::CLASS_STORE_IMMEDIATE => {
                 let value = sign_extend(instruction.immediate);
                 self.store(width(code)?, self.register(destination)?, offset, value)?;
             }
-            opcode::ARITHMETIC_32 => self.swap(instruction)?,
-            opcode::ARITHMETIC => self.compute(instruction)?,
-            opcode::JUMP if code & opcode::OPERATION_MASK == opcode::CALL => self.call(instruction.immediate)?,
-            opcode::JUMP => return Ok(if self.jumps(instruction)? { offset } else { 0 }),
+            opcode::CLASS_ARITHMETIC_32 => self.swap(instruction)?,
+            opcode::CLASS_ARITHMETIC => self.compute(instruction)?,
+            opcode::CLASS_JUMP if code & opcode::OPERATION_MASK == opcode::JUMP_CALL => {
+                self.call(instruction.immediate)?
+            }
+            opcode::CLASS_JUMP => return Ok(if self.jumps(instruction)? { offset } else { 0 }),
             _ => return Err(fault("unknown class")),
         }
         Ok(0)
     }
 
     fn swap(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
-        let is_known = instruction.opcode == opcode::ARITHMETIC_32 | opcode::SWAP | opcode::REGISTER;
+        let is_known =
+            instruction.opcode == opcode::CLASS_ARITHMETIC_32 | opcode::ARITHMETIC_SWAP | opcode::SOURCE_REGISTER;
         if !is_known || instruction.immediate != 16 {
             return Err(fault("unknown operation on 32 bits"));
         }
@@ -137,7 +140,7 @@ impl<'r> Interpreter<'r> {
     fn compute(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
         let right = self.operand(instruction)?;
         let operation = instruction.opcode & opcode::OPERATION_MASK;
-        if operation == opcode::MOVE {
+        if operation == opcode::ARITHMETIC_MOVE {
             return self.set(instruction.destination, right);
         }
         let left = self.register(instruction.destination)?;
@@ -158,7 +161,7 @@ impl<'r> Interpreter<'r> {
 
     fn jumps(&self, instruction: Instruction) -> Result<bool, ProgramFault> {
         let operation = instruction.opcode & opcode::OPERATION_MASK;
-        if operation == opcode::ALWAYS {
+        if operation == opcode::JUMP_ALWAYS {
             return Ok(true);
         }
         let length = i64::try_from(self.frame.len()).unwrap_or(i64::MAX).cast_unsigned();
@@ -300,7 +303,7 @@ impl<'r> Interpreter<'r> {
     }
 
     fn operand(&self, instruction: Instruction) -> Result<RegisterValue, ProgramFault> {
-        if instruction.opcode & opcode::REGISTER != 0 {
+        if instruction.opcode & opcode::SOURCE_REGISTER != 0 {
             return self.register(instruction.source);
         }
         Ok(RegisterValue::Scalar(sign_extend(instruction.immediate)))
@@ -349,7 +352,7 @@ fn little(bytes: &[u8]) -> u64 {
 }
 
 fn width(code: u8) -> Result<Width, ProgramFault> {
-    if code & opcode::MODE_MASK != opcode::MEMORY {
+    if code & opcode::MODE_MASK != opcode::MODE_MEMORY {
         return Err(fault("unknown addressing mode"));
     }
     Ok(match code & opcode::WIDTH_MASK {

@@ -136,6 +136,48 @@ fn the_end_of_a_connection_is_seen_without_budget() {
 }
 
 #[test]
+fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000);
+    let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
+    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    fill(&*client);
+    // The kernel closes the client's socket with a reset.
+    socket::set_linger(client.readiness().unwrap(), Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let fd = server.readiness().unwrap();
+    assert!(poll::check_hang_up(fd).unwrap().both_closed);
+    let mut unread = socket::unread_bytes(fd).unwrap();
+    assert!(unread > 50_000);
+    let budget = usize::try_from(BYTES).unwrap();
+    while unread > 0 {
+        let received = drain(&*server);
+        assert_eq!(received, unread.min(budget));
+        unread -= received;
+        // A thread that waits for readiness sleeps until bytes are free, or reads the end.
+        assert_eq!(server.arm_readiness().unwrap(), Some(unread == 0));
+        NOW.fetch_add(10_000_000, Ordering::Relaxed);
+    }
+    assert_eq!(server.recv(&mut [0; 8], Wait::Now).unwrap(), 0);
+}
+
+/// Fails if the reader waits for the next period, which comes after an hour.
+#[test]
+fn the_peers_end_of_a_connection_is_seen_without_budget() {
+    let transport = transport();
+    let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
+    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let client = transport.connect(listener.local_endpoint(), None).unwrap();
+    let server = accept(&*listener);
+    client.send(&[1; 4], Wait::Block).unwrap();
+    assert_eq!(server.recv(&mut [0; 4], Wait::Block).unwrap(), 4);
+    drop(client);
+    let deadline = Monotonic::now() + Duration::from_secs(30);
+    assert_eq!(server.recv(&mut [0; 4], Wait::Until(deadline)).unwrap(), 0);
+}
+
+#[test]
 fn a_connection_without_budget_is_not_readable_until_its_turn() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
@@ -319,4 +361,62 @@ fn bytes_that_do_not_arrive_stay_in_the_budget() {
     client.send(&[0; 100], Wait::Block).unwrap();
     poll::wait_readable(server.readiness().unwrap(), None).unwrap();
     assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_stream_has_the_configured_core_and_queue() {
+    let config = RioConfig::default().default_core(1).thread_queue_frames(77);
+    assert_eq!((config.default_core, config.thread_queue_frames), (1, 77));
+    let transport = RioTransport::new(config);
+    let _listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    assert_eq!(transport.streams()[0].queue_frames, 77);
+}
+
+fn ip(words: &str) {
+    let output = std::process::Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The interface comes up after the stream and its connection. Fails if either stays best effort.
+#[test]
+fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_risen() {
+    let lack = corelane_sys::process::missing_namespace_capability();
+    if let Some(refusal) = crate::examination::steering_refusal().or_else(|| lack.map(str::to_owned)) {
+        return println!("not run: {refusal}");
+    }
+    let run = || {
+        corelane_sys::process::enter_new_network_namespace().unwrap();
+        ip("link set lo up");
+        ip("link add rio0 type veth peer name rio1");
+        ip("link set rio1 up");
+        let mode = corelane_sys::bpf::AttachMode::Generic;
+        let transport = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(mode));
+        transport.attach_orb();
+        assert_eq!(transport.level(), FeatureLevel::SocketOptions);
+        let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
+        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let client = transport.connect(listener.local_endpoint(), None).unwrap();
+        let server = accept(&*listener);
+        assert_eq!(transport.streams()[0].kernel_thread, None);
+        ip("link set rio0 up");
+        let deadline = Monotonic::now() + Duration::from_secs(30);
+        while transport.level() < FeatureLevel::StreamSteering {
+            assert!(!deadline.is_past(), "{}", transport.limit());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = &transport.streams()[0];
+        assert!(status.kernel_thread.is_some(), "{status:?}");
+        let fd = server.readiness().unwrap();
+        let [remote, local] = [socket::peer_address(fd), socket::local_address(fd)].map(Result::unwrap);
+        let frame = crate::frame::build::tcp(*remote.as_inet().unwrap(), *local.as_inet().unwrap(), 0, 0);
+        let steering = transport.levels.steering().unwrap();
+        let queued = || transport.streams()[0].frames.unwrap().queued;
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!(queued(), 1);
+        drop((client, server));
+        steering.program().test_run(&frame, 1).unwrap();
+        assert_eq!(queued(), 1);
+        transport.detach_orb();
+    };
+    std::thread::spawn(run).join().unwrap();
 }

@@ -115,11 +115,12 @@ fn busy_period(
     None
 }
 
-/// Returns the interval bound of Baruah, Rosier and Howell (1990), but at least the latest first
-/// deadline.
+/// Returns the interval bound of Baruah, Rosier and Howell (1990), or the largest `first_deadline`
+/// of the tasks if that is longer; `None` if the total utilization is 1 or more, or the bound
+/// exceeds the range.
 ///
-/// The bound is (blocking + sum of (T - D + J) U over the tasks + sum of (T + J) U over the
-/// interference) / (1 - total U), with the period T, the deadline D, the jitter J and the
+/// The bound is (longest blocking + sum of max(0, T - D + J) U over the tasks + sum of (T + J) U
+/// over the interference) / (1 - total U), with the period T, the deadline D, the jitter J and the
 /// utilization U of each task.
 fn interval_by_utilization(interference: &[Timing], tasks: &[Timing], ceiling: Utilization) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);

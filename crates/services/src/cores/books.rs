@@ -269,8 +269,9 @@ pub struct CoreUse {
     pub core: CoreId,
     /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,
-    /// The share that promised and reserved tasks and the last jobs of earlier tasks and timings
-    /// use, without the machine's overheads.
+    /// The share that is in use, without the machine's overheads: by promised and reserved tasks, by
+    /// the last jobs of tasks that ended, moved or changed their timing, and by changes of timings
+    /// that may still be taken back.
     pub used: Utilization,
 }
 

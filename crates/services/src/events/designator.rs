@@ -206,7 +206,7 @@ impl DependencySet {
 
     /// Appends a filter that accepts every event.
     #[must_use]
-    pub fn null(self) -> Self {
+    pub fn every_event(self) -> Self {
         self.group(Designator::Null, 0)
     }
 

@@ -556,7 +556,7 @@ mod tests {
             ("type 0x12 source -7", set().event(EventType(18), EventSource(-7))),
             ("imu", set().event(EventType::ANY, EventSource(1))),
             ("source 0", set().event(EventType::ANY, any)),
-            ("any", set().null()),
+            ("any", set().every_event()),
             ("or()", set()),
             ("not inertial", set().negation().event(a, any)),
             ("inertial or position", set().disjunction(2).event(a, any).event(b, any)),
@@ -574,7 +574,7 @@ mod tests {
                     .disjunction(3)
                     .event(a, any)
                     .logical_and(2)
-                    .null()
+                    .every_event()
                     .event(b, any)
                     .event(EventType::ANY, EventSource(1)),
             ),
@@ -641,7 +641,7 @@ mod tests {
                 ),
                 (value.clone(), value.clone(), value.clone(), value)
                     .prop_map(|(a, b, c, d)| DependencySet::new().masked_type(a, b, c, d)),
-                Just(DependencySet::new().null()),
+                Just(DependencySet::new().every_event()),
                 (1_000..u64::from(u32::MAX))
                     .prop_map(|delay| DependencySet::new().timeout(TimeoutKind::Interval, delay)),
                 (0..u64::from(u32::MAX)).prop_map(|delay| DependencySet::new().timeout(TimeoutKind::Once, delay)),

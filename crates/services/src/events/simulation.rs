@@ -45,7 +45,7 @@ impl Condition {
         match self {
             Self::Type(event_type, source) => set.event(EventType(*event_type), EventSource(*source)),
             Self::Masked { masks, values } => set.masked_type(masks.1, masks.0, values.1, values.0),
-            Self::Null => set.null(),
+            Self::Null => set.every_event(),
             Self::Timeout(kind, delay) => set.timeout(*kind, *delay),
             Self::All(children) => write_all(children, set.conjunction(count(children))),
             Self::Any(children) => write_all(children, set.disjunction(count(children))),

@@ -438,7 +438,9 @@ mod tests {
     #[test]
     fn disjunction_delivers_each_event_once() {
         let mut scene = Scene::new();
-        scene.add(&DependencySet::new().disjunction(3).event(A, ANY).event(EventType::ANY, EventSource(1)).null());
+        scene.add(
+            &DependencySet::new().disjunction(3).event(A, ANY).event(EventType::ANY, EventSource(1)).every_event(),
+        );
         assert_eq!((scene.push(A), scene.push(B)), (vec![events(&[1])], vec![events(&[2])]));
     }
 
@@ -489,7 +491,7 @@ mod tests {
         let limits = SubscriptionLimits { max_consumers: 2, max_filter_nodes: 4 };
         let mut subscriptions: Subscriptions<()> = Subscriptions::new(limits);
         let filter = |nodes: i32| {
-            let set = (1..nodes).fold(DependencySet::new().disjunction(nodes - 1), |set, _| set.null());
+            let set = (1..nodes).fold(DependencySet::new().disjunction(nodes - 1), |set, _| set.every_event());
             EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap()
         };
         for _ in 0..3 {
@@ -506,7 +508,7 @@ mod tests {
     #[test]
     fn refused_event_is_not_delivered() {
         let mut scene = Scene::new();
-        scene.add(&DependencySet::new().null());
+        scene.add(&DependencySet::new().every_event());
         let header = EventHeader { ttl: -1, ..EventHeader::default() };
         let refused = scene.subscriptions.push(&header, 1, 0, |_, _| panic!("delivered"));
         assert_eq!(refused, Err(EventHeaderError::NegativeTtl(-1)));

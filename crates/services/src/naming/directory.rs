@@ -61,6 +61,8 @@ struct Stored {
 #[derive(Default)]
 struct Unsynced {
     has_changes: bool,
+    /// The syncing thread waits for a change.
+    is_idle: bool,
     is_ending: bool,
 }
 
@@ -325,8 +327,12 @@ impl Directory {
             .collect();
         let revision = stored.store.commit(after, &batch, stored.durability)?;
         if stored.durability == Durability::Relaxed {
-            stored.unsynced.lock().has_changes = true;
-            stored.changed.notify_one();
+            let mut unsynced = stored.unsynced.lock();
+            unsynced.has_changes = true;
+            // After a sync the thread pauses; a wake-up then would cost more than the change.
+            if unsynced.is_idle {
+                stored.changed.notify_one();
+            }
         }
         Ok(revision)
     }
@@ -373,7 +379,9 @@ impl Stored {
             } else if unsynced.is_ending {
                 return;
             } else {
+                unsynced.is_idle = true;
                 unsynced = self.changed.wait(unsynced);
+                unsynced.is_idle = false;
             }
         }
     }

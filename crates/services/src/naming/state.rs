@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::cos_naming::NameComponent;
@@ -70,6 +70,12 @@ const FOREIGN_CONTEXT: u8 = 2;
 
 impl NameBinding {
     fn new(name: &NameComponent, target: BoundTarget<'_>) -> Self {
+        let mut block = Vec::new();
+        Self::write(&mut block, name, target);
+        NameBinding(block.into())
+    }
+
+    fn write(block: &mut Vec<u8>, name: &NameComponent, target: BoundTarget<'_>) {
         let number;
         let (tag, octets) = match target {
             BoundTarget::Object(reference) => (OBJECT, reference),
@@ -81,18 +87,13 @@ impl NameBinding {
         };
         // Names arrive in messages shorter than 2^32 octets.
         let lengths = [&name.id, &name.kind].map(|text| (text.len() as u32).to_le_bytes());
-        let parts = [&lengths[0], &lengths[1], name.id.as_bytes(), name.kind.as_bytes(), &[tag], octets];
-        NameBinding(parts.concat().into())
+        for part in [&lengths[0], &lengths[1], name.id.as_bytes(), name.kind.as_bytes(), &[tag], octets] {
+            block.extend_from_slice(part);
+        }
     }
 
-    /// Returns the id, the kind, and the octets from the tag on.
     fn parts(&self) -> (&[u8], &[u8], &[u8]) {
-        let length = |octets: &[u8; 4]| u32::from_le_bytes(*octets) as usize;
-        let Some((id_length, rest)) = self.0.split_first_chunk() else { return Default::default() };
-        let Some((kind_length, rest)) = rest.split_first_chunk() else { return Default::default() };
-        let Some((id, rest)) = rest.split_at_checked(length(id_length)) else { return Default::default() };
-        let Some((kind, rest)) = rest.split_at_checked(length(kind_length)) else { return Default::default() };
-        (id, kind, rest)
+        split_block(&self.0)
     }
 
     /// Returns the number of octets of id and kind.
@@ -117,6 +118,19 @@ impl NameBinding {
             [] => BoundTarget::Object(&[]),
         }
     }
+}
+
+/// Returns the id, the kind, and the octets from the tag on.
+fn split_block(block: &[u8]) -> (&[u8], &[u8], &[u8]) {
+    let length = |octets: &[u8; 4]| u32::from_le_bytes(*octets) as usize;
+    let split = || {
+        let (id_length, rest) = block.split_first_chunk()?;
+        let (kind_length, rest) = rest.split_first_chunk()?;
+        let (id, rest) = rest.split_at_checked(length(id_length))?;
+        let (kind, rest) = rest.split_at_checked(length(kind_length))?;
+        Some((id, kind, rest))
+    };
+    split().unwrap_or_default()
 }
 
 impl TrieItem for NameBinding {
@@ -466,12 +480,15 @@ impl State {
 pub(super) struct Loader {
     state: State,
     context: ContextId,
-    bindings: Vec<(u64, NameBinding)>,
+    /// The blocks of the bindings, one after the other.
+    blocks: Vec<u8>,
+    /// The hash of each name, and the range of its block.
+    bindings: Vec<(u64, Range<usize>)>,
 }
 
 impl Loader {
     pub(super) fn new(seed: u64) -> Self {
-        Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
+        Loader { state: State::empty(seed), context: ContextId::ROOT, blocks: Vec::new(), bindings: Vec::new() }
     }
 
     /// Adds a stored change. A name must not occur twice in a context.
@@ -481,7 +498,9 @@ impl Loader {
             self.flush()?;
             self.context = context;
         }
-        self.bindings.push((self.state.hash(&name), NameBinding::new(&name, BoundTarget::from(&target))));
+        let start = self.blocks.len();
+        NameBinding::write(&mut self.blocks, &name, BoundTarget::from(&target));
+        self.bindings.push((self.state.hash(&name), start..self.blocks.len()));
         Ok(())
     }
 
@@ -495,16 +514,22 @@ impl Loader {
             return Ok(());
         }
         let mut bindings = std::mem::take(&mut self.bindings);
+        let blocks = std::mem::take(&mut self.blocks);
+        let block = |range: &Range<usize>| blocks.get(range.clone()).unwrap_or_default();
         let context = self.state.context_mut(self.context).ok_or(ReplayError)?;
         if context.bindings.len() == 0 {
-            bindings.sort_unstable_by(|(hash, binding), (other_hash, other)| {
-                let names = |binding: &NameBinding| (binding.parts().0.to_vec(), binding.parts().1.to_vec());
-                hash.cmp(other_hash).then_with(|| names(binding).cmp(&names(other)))
+            bindings.sort_unstable_by(|(hash, range), (other_hash, other)| {
+                let name = |range: &Range<usize>| {
+                    let (id, kind, _) = split_block(block(range));
+                    (id, kind)
+                };
+                hash.cmp(other_hash).then_with(|| name(range).cmp(&name(other)))
             });
-            context.bindings = Trie::from_sorted(&bindings);
+            context.bindings = Trie::from_sorted(&bindings, |range| NameBinding(block(range).into()));
             return Ok(());
         }
-        for (hash, binding) in bindings {
+        for (hash, range) in bindings {
+            let binding = NameBinding(block(&range).into());
             context.bindings.insert(hash, &binding.name(), binding);
         }
         Ok(())

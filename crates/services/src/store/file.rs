@@ -52,10 +52,15 @@ pub struct RecordKind {
     pub format: u64,
 }
 
-/// A store in a file.
+/// A store in a file, with a write-ahead log beside it while the store is open.
 ///
-/// While the store is open, its latest changes are in a log: `names.db.wal` beside the file `names.db`. If the process
-/// is killed, the next process that opens the store needs both files. An orderly end of the process removes the log.
+/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one sync of the disk. The
+/// log has 1 MiB. A checkpoint moves its changes to the file when the log is full, and when the store is opened or
+/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
+/// needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all
+/// records.
+///
+/// A file to which a log belongs has a later format number, so that programs that do not know the log refuse it.
 pub struct FileStore {
     source: StoreSource,
     kind: RecordKind,
@@ -113,11 +118,11 @@ impl Drop for OpenDatabase {
 }
 
 /// Opens the backends of a database and its log.
-type BackendOpener = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
+type OpenBackends = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
 
 enum StoreSource {
     Path(PathBuf),
-    Backends(Box<BackendOpener>),
+    Backends(Box<OpenBackends>),
 }
 
 /// A backend as a type of its own, because redb takes no boxed backends.
@@ -380,10 +385,11 @@ impl Drop for FileStore {
     /// Writes the last checkpoint and removes the log. After an error both files stay as they are.
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        if state.files.is_some() && checkpoint(&self.source, &mut state, None, CLOSED_FORMAT).is_ok() {
-            if let Some(log) = self.source.log_path() {
-                let _ = fs::remove_file(log);
-            }
+        if state.files.is_some()
+            && checkpoint(&self.source, &mut state, None, CLOSED_FORMAT).is_ok()
+            && let Some(log) = self.source.log_path()
+        {
+            let _ = fs::remove_file(log);
         }
     }
 }

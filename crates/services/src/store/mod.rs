@@ -38,7 +38,8 @@ pub enum Durability {
     #[default]
     Synced,
     /// The commit may return before the disk has it. The next [`Store::sync`] or synced commit
-    /// writes it to the disk. If the process ends before that, the commit may be lost.
+    /// writes it to the disk. A power failure or a crash of the kernel before that may lose the
+    /// commit. A [`FileStore`] does not lose it if only the process ends.
     Relaxed,
 }
 

@@ -175,7 +175,7 @@ impl Buffer {
     /// # Panics
     /// If the spare capacity is smaller than `count`.
     #[inline]
-    pub fn advance(&mut self, count: usize) {
+    pub fn mark_filled(&mut self, count: usize) {
         assert!(count <= self.capacity() - self.end, "more bytes than spare capacity");
         self.end += count;
     }
@@ -202,7 +202,7 @@ impl Buffer {
     #[inline]
     pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: WaitMode) -> io::Result<usize> {
         let count = socket::recv(fd, self.spare_capacity(), wait)?;
-        self.advance(count);
+        self.mark_filled(count);
         Ok(count)
     }
 
@@ -247,7 +247,7 @@ impl Buffer {
     }
 
     /// Discards all bytes, and frees the memory if it is more than `octets` bytes.
-    pub fn clear_and_shrink(&mut self, octets: usize) {
+    pub fn clear_and_free_above(&mut self, octets: usize) {
         self.clear();
         if self.capacity() > octets {
             self.memory = BufferStorage::heap(Box::default());
@@ -313,7 +313,7 @@ mod tests {
         buffer.reserve(10).unwrap();
         assert_eq!(buffer.capacity(), MIN_HEAP_BYTES);
         buffer.spare_capacity()[..6].copy_from_slice(b"abcdef");
-        buffer.advance(6);
+        buffer.mark_filled(6);
         buffer.consume(2);
         assert_eq!(&*buffer, b"cdef");
         buffer.reserve(MIN_HEAP_BYTES).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((&*buffer, &*other, other.capacity()), (&b"d"[..], &b"ef"[..], MIN_HEAP_BYTES));
         buffer.consume(1);
         assert_eq!((buffer.start, buffer.end), (0, 0));
-        buffer.clear_and_shrink(MAX_HEAP_BYTES);
+        buffer.clear_and_free_above(MAX_HEAP_BYTES);
         assert_eq!(buffer.capacity(), 0);
         buffer.reserve(usize::MAX).unwrap_err();
         assert_eq!(buffer.capacity(), 0);
@@ -357,6 +357,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "more bytes than spare capacity")]
     fn advance_beyond_capacity_panics() {
-        Buffer::with_capacity(1).unwrap().advance(MIN_HEAP_BYTES + 1);
+        Buffer::with_capacity(1).unwrap().mark_filled(MIN_HEAP_BYTES + 1);
     }
 }

@@ -124,7 +124,7 @@ impl<T> PendingLockGuard<'_, T> {
     /// until a thread [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock.
     #[inline]
     pub fn keep(self) {
-        // Release: pairs with the acquire in `resume`.
+        // Release: pairs with the acquire in `resume` and in `release`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }

@@ -1,9 +1,9 @@
 //! Burst mode of a group of threads: one thread works alone, another supervises it, and the other
 //! threads sleep.
 //!
-//! A thread that would work faster alone calls [`BurstRoles::request`] with the *subject* of the
+//! A thread that would work faster alone calls [`BurstCoordinator::request`] with the *subject* of the
 //! burst, a number that the caller chooses. The next thread that calls
-//! [`sleep_or_supervise`](BurstRoles::sleep_or_supervise) becomes the *supervisor*. The supervisor begins
+//! [`sleep_or_supervise`](BurstCoordinator::sleep_or_supervise) becomes the *supervisor*. The supervisor begins
 //! the burst, checks periodically whether the burst should continue, and ends it. Other threads
 //! that call `sleep_or_supervise` sleep until the end.
 //!
@@ -25,7 +25,7 @@ pub const NO_BURST: u64 = u64::MAX;
 
 /// The roles of a group's threads, as the module describes them.
 #[derive(Debug)]
-pub struct BurstRoles {
+pub struct BurstCoordinator {
     /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
     /// Subject of a requested burst that has no supervisor.
@@ -34,17 +34,17 @@ pub struct BurstRoles {
     burst_over: Condvar,
 }
 
-impl Default for BurstRoles {
+impl Default for BurstCoordinator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl BurstRoles {
+impl BurstCoordinator {
     /// Creates a group without a burst and without a request.
     #[must_use]
     pub fn new() -> Self {
-        BurstRoles {
+        BurstCoordinator {
             subject: AtomicU64::new(NO_BURST),
             requested: AtomicU64::new(NO_BURST),
             has_supervisor: Mutex::new("supervisor of a burst", LockScope::Lane, false),
@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn no_supervisor_without_a_request() {
-        let roles = BurstRoles::new();
+        let roles = BurstCoordinator::new();
         assert_eq!(roles.sleep_or_supervise(Duration::ZERO, || panic!("no burst was requested")), None);
         assert!(!roles.is_active());
     }
 
     #[test]
     fn requested_burst_is_supervised_until_its_check_fails() {
-        let roles = BurstRoles::new();
+        let roles = BurstCoordinator::new();
         assert!(roles.request(7));
         assert!(roles.is_active() && roles.is_requested_for(7) && !roles.is_burst_for(7));
         let (before, mut looks) = (counters::snapshot().bursts, 0);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn shut_down_ends_the_burst() {
-        let roles = BurstRoles::new();
+        let roles = BurstCoordinator::new();
         assert!(roles.request(7));
         std::thread::scope(|scope| {
             let watch = scope.spawn(|| roles.sleep_or_supervise(Duration::from_secs(3600), || true));
@@ -191,7 +191,7 @@ mod models {
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
-            let shared = Arc::new((BurstRoles::new(), AtomicBool::new(false)));
+            let shared = Arc::new((BurstCoordinator::new(), AtomicBool::new(false)));
             assert!(shared.0.request(CONNECTION));
             let other = Arc::clone(&shared);
             let watch = thread::spawn(move || {
@@ -212,7 +212,7 @@ mod models {
     #[test]
     fn group_end_wakes_sleepers_and_admits_one_supervisor() {
         explore(|| {
-            let shared = Arc::new((BurstRoles::new(), AtomicBool::new(false)));
+            let shared = Arc::new((BurstCoordinator::new(), AtomicBool::new(false)));
             assert!(shared.0.request(CONNECTION));
             let threads = [(); 2].map(|()| {
                 let shared = Arc::clone(&shared);
@@ -241,7 +241,7 @@ mod models {
     }
 
     struct Lane {
-        roles: BurstRoles,
+        roles: BurstCoordinator,
         unread: Mutex<u32>,
         listed: AtomicUsize,
         wake_flag: WakeFlag,
@@ -257,7 +257,7 @@ mod models {
     impl Lane {
         fn new() -> Arc<Self> {
             Arc::new(Lane {
-                roles: BurstRoles::new(),
+                roles: BurstCoordinator::new(),
                 unread: Mutex::new(MESSAGES),
                 listed: AtomicUsize::new(0),
                 wake_flag: WakeFlag::new(),

@@ -6,15 +6,15 @@ use super::Kind;
 ///
 /// ```
 /// use corelane_wire::typecode::description::{LONG, member, sequence, structure};
-/// use corelane_wire::typecode::{TypeDescription, TypeCode};
-/// static NODE: TypeDescription = structure("IDL:Node:1.0", "Node", &[
+/// use corelane_wire::typecode::{StaticTypeCode, TypeCode};
+/// static NODE: StaticTypeCode = structure("IDL:Node:1.0", "Node", &[
 ///     member("value", LONG),
 ///     member("next", &sequence(&NODE, 1)),
 /// ]);
 /// assert_eq!(TypeCode::from_description(&NODE).member_name(1).unwrap(), "next");
 /// ```
 #[derive(Debug)]
-pub struct TypeDescription {
+pub struct StaticTypeCode {
     pub(super) kind: Kind,
     pub(super) id: &'static str,
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub struct TypeDescription {
     pub(super) scale: i16,
     pub(super) modifier: i16,
     pub(super) default: i32,
-    pub(super) content: Option<&'static TypeDescription>,
+    pub(super) content: Option<&'static StaticTypeCode>,
     pub(super) members: &'static [MemberDescription],
 }
 
@@ -30,13 +30,13 @@ pub struct TypeDescription {
 #[derive(Debug)]
 pub struct MemberDescription {
     pub(super) name: &'static str,
-    pub(super) ty: &'static TypeDescription,
+    pub(super) ty: &'static StaticTypeCode,
     pub(super) label: i128,
     pub(super) visibility: i16,
 }
 
-const fn basic(kind: Kind) -> TypeDescription {
-    TypeDescription {
+const fn basic(kind: Kind) -> StaticTypeCode {
+    StaticTypeCode {
         kind,
         id: "",
         name: "",
@@ -52,7 +52,7 @@ const fn basic(kind: Kind) -> TypeDescription {
 macro_rules! basics {
     ($($name:ident $kind:ident,)*) => {$(
         #[doc = concat!("`", stringify!($kind), "`.")]
-        pub const $name: &TypeDescription = &basic(Kind::$kind);
+        pub const $name: &StaticTypeCode = &basic(Kind::$kind);
     )*};
 }
 
@@ -78,16 +78,16 @@ basics! {
 }
 
 /// An unbounded `string`.
-pub const STRING: &TypeDescription = &string(0);
+pub const STRING: &StaticTypeCode = &string(0);
 /// An unbounded `wstring`.
-pub const WSTRING: &TypeDescription = &wstring(0);
+pub const WSTRING: &StaticTypeCode = &wstring(0);
 /// `CORBA::Object`.
-pub const OBJECT: &TypeDescription = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
+pub const OBJECT: &StaticTypeCode = &interface("IDL:omg.org/CORBA/Object:1.0", "Object");
 pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
-pub const VALUE_BASE: &TypeDescription = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
+pub const VALUE_BASE: &StaticTypeCode = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
-pub(super) const fn for_kind(kind: Kind) -> &'static TypeDescription {
+pub(super) const fn for_kind(kind: Kind) -> &'static StaticTypeCode {
     match kind {
         Kind::Void => VOID,
         Kind::Short => SHORT,
@@ -112,48 +112,48 @@ pub(super) const fn for_kind(kind: Kind) -> &'static TypeDescription {
 
 /// A string of at most `bound` characters; 0 is unbounded.
 #[must_use]
-pub const fn string(bound: u32) -> TypeDescription {
-    TypeDescription { length: bound, ..basic(Kind::String) }
+pub const fn string(bound: u32) -> StaticTypeCode {
+    StaticTypeCode { length: bound, ..basic(Kind::String) }
 }
 
 /// A wstring of at most `bound` characters; 0 is unbounded.
 #[must_use]
-pub const fn wstring(bound: u32) -> TypeDescription {
-    TypeDescription { length: bound, ..basic(Kind::WString) }
+pub const fn wstring(bound: u32) -> StaticTypeCode {
+    StaticTypeCode { length: bound, ..basic(Kind::WString) }
 }
 
 /// `fixed<digits, scale>`.
 #[must_use]
-pub const fn fixed(digits: u16, scale: i16) -> TypeDescription {
-    TypeDescription { length: digits as u32, scale, ..basic(Kind::Fixed) }
+pub const fn fixed(digits: u16, scale: i16) -> StaticTypeCode {
+    StaticTypeCode { length: digits as u32, scale, ..basic(Kind::Fixed) }
 }
 
 /// A sequence of at most `bound` elements; 0 is unbounded.
 #[must_use]
-pub const fn sequence(element: &'static TypeDescription, bound: u32) -> TypeDescription {
-    TypeDescription { length: bound, content: Some(element), ..basic(Kind::Sequence) }
+pub const fn sequence(element: &'static StaticTypeCode, bound: u32) -> StaticTypeCode {
+    StaticTypeCode { length: bound, content: Some(element), ..basic(Kind::Sequence) }
 }
 
 /// An array of one dimension.
 #[must_use]
-pub const fn array(element: &'static TypeDescription, length: u32) -> TypeDescription {
-    TypeDescription { length, content: Some(element), ..basic(Kind::Array) }
+pub const fn array(element: &'static StaticTypeCode, length: u32) -> StaticTypeCode {
+    StaticTypeCode { length, content: Some(element), ..basic(Kind::Array) }
 }
 
-const fn named(kind: Kind, id: &'static str, name: &'static str) -> TypeDescription {
-    TypeDescription { id, name, ..basic(kind) }
+const fn named(kind: Kind, id: &'static str, name: &'static str) -> StaticTypeCode {
+    StaticTypeCode { id, name, ..basic(kind) }
 }
 
 /// A structure.
 #[must_use]
-pub const fn structure(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> TypeDescription {
-    TypeDescription { members, ..named(Kind::Struct, id, name) }
+pub const fn structure(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> StaticTypeCode {
+    StaticTypeCode { members, ..named(Kind::Struct, id, name) }
 }
 
 /// An exception.
 #[must_use]
-pub const fn exception(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> TypeDescription {
-    TypeDescription { members, ..named(Kind::Except, id, name) }
+pub const fn exception(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> StaticTypeCode {
+    StaticTypeCode { members, ..named(Kind::Except, id, name) }
 }
 
 /// A union; `default` is the index of the default arm, -1 for none.
@@ -161,11 +161,11 @@ pub const fn exception(id: &'static str, name: &'static str, members: &'static [
 pub const fn union(
     id: &'static str,
     name: &'static str,
-    discriminator: &'static TypeDescription,
+    discriminator: &'static StaticTypeCode,
     default: i32,
     arms: &'static [MemberDescription],
-) -> TypeDescription {
-    TypeDescription { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
+) -> StaticTypeCode {
+    StaticTypeCode { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
 }
 
 /// An enumeration.
@@ -174,37 +174,37 @@ pub const fn enumeration(
     id: &'static str,
     name: &'static str,
     enumerators: &'static [MemberDescription],
-) -> TypeDescription {
-    TypeDescription { members: enumerators, ..named(Kind::Enum, id, name) }
+) -> StaticTypeCode {
+    StaticTypeCode { members: enumerators, ..named(Kind::Enum, id, name) }
 }
 
 /// An alias of a type.
 #[must_use]
-pub const fn alias(id: &'static str, name: &'static str, of: &'static TypeDescription) -> TypeDescription {
-    TypeDescription { content: Some(of), ..named(Kind::Alias, id, name) }
+pub const fn alias(id: &'static str, name: &'static str, of: &'static StaticTypeCode) -> StaticTypeCode {
+    StaticTypeCode { content: Some(of), ..named(Kind::Alias, id, name) }
 }
 
 /// An interface.
 #[must_use]
-pub const fn interface(id: &'static str, name: &'static str) -> TypeDescription {
+pub const fn interface(id: &'static str, name: &'static str) -> StaticTypeCode {
     named(Kind::ObjRef, id, name)
 }
 
 /// An abstract interface.
 #[must_use]
-pub const fn abstract_interface(id: &'static str, name: &'static str) -> TypeDescription {
+pub const fn abstract_interface(id: &'static str, name: &'static str) -> StaticTypeCode {
     named(Kind::AbstractInterface, id, name)
 }
 
 /// A local interface.
 #[must_use]
-pub const fn local_interface(id: &'static str, name: &'static str) -> TypeDescription {
+pub const fn local_interface(id: &'static str, name: &'static str) -> StaticTypeCode {
     named(Kind::LocalInterface, id, name)
 }
 
 /// A native type.
 #[must_use]
-pub const fn native(id: &'static str, name: &'static str) -> TypeDescription {
+pub const fn native(id: &'static str, name: &'static str) -> StaticTypeCode {
     named(Kind::Native, id, name)
 }
 
@@ -215,27 +215,27 @@ pub const fn value(
     id: &'static str,
     name: &'static str,
     modifier: i16,
-    base: Option<&'static TypeDescription>,
+    base: Option<&'static StaticTypeCode>,
     members: &'static [MemberDescription],
-) -> TypeDescription {
-    TypeDescription { modifier, content: base, members, ..named(Kind::Value, id, name) }
+) -> StaticTypeCode {
+    StaticTypeCode { modifier, content: base, members, ..named(Kind::Value, id, name) }
 }
 
 /// A boxed value.
 #[must_use]
-pub const fn value_box(id: &'static str, name: &'static str, of: &'static TypeDescription) -> TypeDescription {
-    TypeDescription { content: Some(of), ..named(Kind::ValueBox, id, name) }
+pub const fn value_box(id: &'static str, name: &'static str, of: &'static StaticTypeCode) -> StaticTypeCode {
+    StaticTypeCode { content: Some(of), ..named(Kind::ValueBox, id, name) }
 }
 
 /// A member of a structure or exception, or the default arm of a union.
 #[must_use]
-pub const fn member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+pub const fn member(name: &'static str, ty: &'static StaticTypeCode) -> MemberDescription {
     MemberDescription { name, ty, label: 0, visibility: 0 }
 }
 
 /// An arm of a union with one label. An arm with several labels needs one entry for each label.
 #[must_use]
-pub const fn arm(label: i128, name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+pub const fn arm(label: i128, name: &'static str, ty: &'static StaticTypeCode) -> MemberDescription {
     MemberDescription { name, ty, label, visibility: 0 }
 }
 
@@ -247,12 +247,12 @@ pub const fn enumerator(name: &'static str) -> MemberDescription {
 
 /// A public state member of a value.
 #[must_use]
-pub const fn public_member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+pub const fn public_member(name: &'static str, ty: &'static StaticTypeCode) -> MemberDescription {
     MemberDescription { name, ty, label: 0, visibility: 1 }
 }
 
 /// A private state member of a value.
 #[must_use]
-pub const fn private_member(name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
+pub const fn private_member(name: &'static str, ty: &'static StaticTypeCode) -> MemberDescription {
     MemberDescription { name, ty, label: 0, visibility: 0 }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::description::TypeDescription;
+use super::description::StaticTypeCode;
 use super::{INDIRECTION, Kind, TypeCode, View};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
@@ -18,7 +18,7 @@ impl Cdr for TypeCode {
     }
 }
 
-impl TypeDescription {
+impl StaticTypeCode {
     /// Writes the described type.
     ///
     /// # Errors

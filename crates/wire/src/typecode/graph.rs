@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::description::{self, TypeDescription};
+use super::description::{self, StaticTypeCode};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
@@ -66,7 +66,7 @@ impl Node {
 /// A view of one type, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'t> {
-    Static(&'static TypeDescription),
+    Static(&'static StaticTypeCode),
     Graph(&'t Arc<Graph>, &'t Node, u32),
     Missing,
 }

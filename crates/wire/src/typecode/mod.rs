@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use build::label_fits;
 pub use build::{TypeCodeError, UnionMember, ValueMember};
-pub use description::TypeDescription;
+pub use description::StaticTypeCode;
 pub(crate) use encode::{read_label, write_label};
 use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
@@ -48,7 +48,7 @@ pub struct TypeCode(TypeCodeRepr);
 
 #[derive(Clone)]
 enum TypeCodeRepr {
-    Static(&'static TypeDescription),
+    Static(&'static StaticTypeCode),
     Graph(Arc<Graph>, u32),
     Placeholder(Arc<str>),
 }
@@ -68,7 +68,7 @@ impl TypeCode {
 
     /// Returns the type that a constant describes.
     #[must_use]
-    pub const fn from_description(description: &'static TypeDescription) -> TypeCode {
+    pub const fn from_description(description: &'static StaticTypeCode) -> TypeCode {
         TypeCode(TypeCodeRepr::Static(description))
     }
 
@@ -272,8 +272,8 @@ impl std::hash::Hash for TypeCode {
     }
 }
 
-impl From<&'static TypeDescription> for TypeCode {
-    fn from(description: &'static TypeDescription) -> TypeCode {
+impl From<&'static StaticTypeCode> for TypeCode {
+    fn from(description: &'static StaticTypeCode) -> TypeCode {
         TypeCode::from_description(description)
     }
 }

@@ -6,19 +6,19 @@ use super::*;
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
-static NODE: TypeDescription = structure(
+static NODE: StaticTypeCode = structure(
     "IDL:Node:1.0",
     "Node",
     &[member("value", LONG), member("next", &sequence(&NODE, 0)), member("colour", &COLOUR), member("other", &COLOUR)],
 );
-static COLOUR: TypeDescription = enumeration("IDL:Colour:1.0", "Colour", &[enumerator("red"), enumerator("green")]);
-static NUMBER: TypeDescription =
+static COLOUR: StaticTypeCode = enumeration("IDL:Colour:1.0", "Colour", &[enumerator("red"), enumerator("green")]);
+static NUMBER: StaticTypeCode =
     union("IDL:Number:1.0", "Number", &COLOUR, 2, &[arm(0, "a", SHORT), arm(1, "b", &fixed(5, 2)), member("c", &NODE)]);
-static NAMES: TypeDescription = alias("IDL:Names:1.0", "Names", &sequence(&wstring(7), 3));
-static FAILED: TypeDescription = exception("IDL:Failed:1.0", "Failed", &[member("why", STRING), member("n", &NUMBER)]);
-static ECHO: TypeDescription = interface("IDL:Echo:1.0", "Echo");
-static TABLE: TypeDescription = array(&array(BOOLEAN, 3), 2);
-static ALL: [&TypeDescription; 7] = [&NODE, &COLOUR, &NUMBER, &NAMES, &FAILED, &ECHO, &TABLE];
+static NAMES: StaticTypeCode = alias("IDL:Names:1.0", "Names", &sequence(&wstring(7), 3));
+static FAILED: StaticTypeCode = exception("IDL:Failed:1.0", "Failed", &[member("why", STRING), member("n", &NUMBER)]);
+static ECHO: StaticTypeCode = interface("IDL:Echo:1.0", "Echo");
+static TABLE: StaticTypeCode = array(&array(BOOLEAN, 3), 2);
+static ALL: [&StaticTypeCode; 7] = [&NODE, &COLOUR, &NUMBER, &NAMES, &FAILED, &ECHO, &TABLE];
 
 fn encoded(type_code: &TypeCode, endian: Endian) -> Vec<u8> {
     let mut e = Encoder::new();
@@ -64,7 +64,7 @@ fn an_event_type_is_a_value_type_of_another_kind() {
 
 #[test]
 fn recursive_type_is_written_with_an_indirection() {
-    static LIST: TypeDescription = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
+    static LIST: StaticTypeCode = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
     let octets = encoded(&TypeCode::from_description(&LIST), Endian::Big);
     #[rustfmt::skip]
     let expected: &[u8] = &[
@@ -82,8 +82,8 @@ fn recursive_type_is_written_with_an_indirection() {
 
 #[test]
 fn enumeration_that_occurs_twice_is_written_twice() {
-    static COLOUR: TypeDescription = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
-    static TWICE: TypeDescription = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
+    static COLOUR: StaticTypeCode = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
+    static TWICE: StaticTypeCode = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
     let octets = encoded(&TypeCode::from_description(&TWICE), Endian::Big);
     #[rustfmt::skip]
     let colour: &[u8] = &[
@@ -456,7 +456,7 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
 /// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values.
 #[test]
 fn negative_default_index_means_no_default() {
-    static COMPLETE: TypeDescription =
+    static COMPLETE: StaticTypeCode =
         union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
     let octets = encoded(&TypeCode::from_description(&COMPLETE), Endian::Big);
     let at = octets.windows(8).position(|eight| eight == [0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff]).unwrap();

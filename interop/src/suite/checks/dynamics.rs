@@ -12,7 +12,7 @@ impl Client {
     fn in_any<T: Typed + PartialEq + Debug>(
         &self,
         name: &str,
-        type_code: Option<&'static corelane::mapping::TypeDescription>,
+        type_code: Option<&'static corelane::mapping::StaticTypeCode>,
         value: impl Fn(&mut Random) -> T,
     ) {
         let type_code = type_code.map_or_else(T::type_code, TypeCode::from_description);
@@ -214,7 +214,7 @@ impl Client {
     }
 }
 
-static ALL_TYPES: [&corelane::mapping::TypeDescription; 12] = [
+static ALL_TYPES: [&corelane::mapping::StaticTypeCode; 12] = [
     &COLOUR_TYPE,
     &SHORT_NAME_TYPE,
     &BOUNDED_NESTED_SEQ_TYPE,

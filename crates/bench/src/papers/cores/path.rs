@@ -31,6 +31,7 @@ use crate::launch::{start_echo, start_server_with_lanes};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, object, target};
+use crate::orb::generated::cubit::CountedTargetRef;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement};
 use crate::report::Report;
@@ -101,25 +102,25 @@ fn calls(
         server.ask(&format!("set {} {}", binding(1, served), binding(2, served)), PATIENCE)?;
     }
     let mut variants = Vec::new();
-    let mut add = |config: &str, calls: StubCalls, against: Vec<usize>| {
+    let mut add = |config: &str, subject: Box<dyn MeasuredSubject + Send>, against: Vec<usize>| {
         let label = FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", place, config.to_owned()) };
-        variants.push(Variant { label, subject: Box::new(calls), against });
+        variants.push(Variant { label, subject, against });
     };
     // Each variant has an ORB of its own, so that variants share no connection.
     let orbs = (0..5).map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
     let [for_plain, for_lane, for_bound, for_second, for_borrowed] = &orbs[..] else {
         return Err(Failure::new("there are not enough ORBs"));
     };
-    add(PER_CONNECTION, octets(for_plain, &plain_reference, &plain)?, Vec::new());
-    add(LANE, octets(for_lane, &laned_reference, &laned)?, vec![0]);
-    add(BOUND, octets(for_bound, &bound_references[0], &bound)?, vec![0, 1]);
-    add(HANDED_OVER, second_task(for_second, &bound_references, &bound)?, vec![2]);
-    add(BORROWED, second_task(for_borrowed, &lending_references, &lending)?, vec![2]);
+    add(PER_CONNECTION, Box::new(octets(for_plain, &plain_reference, &plain)?), Vec::new());
+    add(LANE, Box::new(octets(for_lane, &laned_reference, &laned)?), vec![0]);
+    add(BOUND, Box::new(octets(for_bound, &bound_references[0], &bound)?), vec![0, 1]);
+    add(HANDED_OVER, Box::new(SecondTaskCalls::new(for_second, &bound_references, &bound)?), vec![2]);
+    add(BORROWED, Box::new(SecondTaskCalls::new(for_borrowed, &lending_references, &lending)?), vec![2]);
     let title = format!("{BENCH}, {place}: octet calls of a client on core {client} to tasks on core {served}");
     let group = Group { title, compare: ComparedQuantity::Median, variants };
     let placement = Placement { cores: CoreChoice::Shared(client), scheduling: options.placement.scheduling };
     let figures = report.measure(group, &options.run_length, &placement, progress)?;
-    served_as_meant(&mut bound, &mut lending)?;
+    served_as_meant(&mut bound, &mut lending, &figures)?;
     report.add_json_values(&format!("{BENCH}, {place}: goals"), &judged(&figures))
 }
 
@@ -127,23 +128,55 @@ fn octets(orb: &Orb, reference: &str, server: &RunningProgram) -> Result<StubCal
     Ok(StubCalls { target: target(orb, reference)?, operation: MeasuredOperation::Octet, server: server.pid() })
 }
 
-fn second_task(orb: &Orb, references: &[String], server: &RunningProgram) -> Result<StubCalls, Failure> {
-    // Sequential calls share a connection, because both references have the same endpoint.
-    target(orb, &references[0])?.echo_octet(1)?;
-    octets(orb, &references[1], server)
+/// Calls to the second task of a server, on the connection of the first task.
+struct SecondTaskCalls {
+    first: CountedTargetRef,
+    second: StubCalls,
 }
 
-/// Checks the counts of the pools: connections were bound, requests were handed over, and the pool
-/// `lending` borrowed threads.
-fn served_as_meant(bound: &mut RunningProgram, lending: &mut RunningProgram) -> Result<(), Failure> {
-    for (server, borrows) in [(bound, false), (lending, true)] {
+impl SecondTaskCalls {
+    fn new(orb: &Orb, references: &[String], server: &RunningProgram) -> Result<Self, Failure> {
+        let [first, second] = references else {
+            return Err(Failure::new("the server has not printed the references of two tasks"));
+        };
+        Ok(SecondTaskCalls { first: target(orb, first)?, second: octets(orb, second, server)? })
+    }
+}
+
+impl MeasuredSubject for SecondTaskCalls {
+    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
+        // Sequential calls of threads with one priority share a connection, because both references
+        // have the same endpoint. So the thread that measures makes this call.
+        self.first.echo_octet(1)?;
+        self.second.run(warm_up, count, into)
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        self.second.server_pid()
+    }
+}
+
+/// Checks the counts of the pools: connections were bound, each measured call to a second task was
+/// handed over, and the pool `lending` borrowed threads.
+fn served_as_meant(
+    bound: &mut RunningProgram,
+    lending: &mut RunningProgram,
+    figures: &[Figure],
+) -> Result<(), Failure> {
+    for (server, config, borrows) in [(bound, HANDED_OVER, false), (lending, BORROWED, true)] {
+        // A failed variant has no figure, and its failure is reported.
+        let Some(figure) = figures.iter().find(|figure| figure.label.config == config) else { continue };
         let text = server.ask("counts", PATIENCE)?;
         let counts: Vec<u64> = text.split(' ').filter_map(|count| count.parse().ok()).collect();
         let [bound, borrowed, handed_over, not_bound, _] = counts[..] else {
             return Err(Failure::new(format!("not the counts of a pool: {text}")));
         };
-        if bound == 0 || handed_over == 0 || not_bound > 0 || borrows && borrowed == 0 {
-            return Err(Failure::new(format!("the pool has not served as the variants say: {text}")));
+        let calls = u64::try_from(figure.calls).unwrap_or(u64::MAX);
+        if bound == 0 || handed_over < calls || not_bound > 0 || borrows && borrowed < calls {
+            return Err(Failure::new(format!(
+                "{config}: the pool has not served {calls} calls as the variant says: {bound} bound, {borrowed} borrowed, \
+                 {handed_over} handed over, {not_bound} not bound"
+            )));
         }
     }
     Ok(())

@@ -9,7 +9,8 @@ use corelane_services::events::{SetArrival, SetTrigger, TimeoutKind};
 
 use super::file::{ChannelFile, FilePublication, FileSubscription};
 
-/// The work of one consumer for the sets of events that one trigger starts.
+/// The work of one consumer for its sets with the same trigger, as a periodic task. The trigger is
+/// the part of a set that bounds the rate of its arrival.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) subscription: usize,

@@ -167,8 +167,9 @@ impl DynAny {
     /// members.
     ///
     /// # Errors
-    /// [`DynAnyError::InvalidValue`] for another number of members, [`DynAnyError::TypeMismatch`]
-    /// for other names or types.
+    /// [`DynAnyError::InvalidValue`] for another number of members; [`DynAnyError::TypeMismatch`]
+    /// for other names or types, and for an abstract value type; [`DynAnyError::System`] for a
+    /// custom value type.
     pub fn set_members(&mut self, members: &[(&str, DynAny)]) -> Result<(), DynAnyError> {
         let described = self.described_members()?;
         self.check_concrete()?;

@@ -55,7 +55,7 @@ pub enum DynAnyError {
     InvalidValue,
     /// A contained value (IDL `valuetype`) had an unknown type and was truncated.
     MustTruncate,
-    /// A system exception: the type has no values, or the value cannot be encoded.
+    /// A system exception, for example for a type without values.
     System(SystemException),
 }
 
@@ -267,7 +267,7 @@ impl DynAny {
     /// Returns the value as an `any`.
     ///
     /// # Errors
-    /// [`DynAnyError::System`] for text that cannot be encoded.
+    /// [`DynAnyError::System`] if the value cannot be encoded.
     pub fn to_any(&self) -> Result<Any, DynAnyError> {
         Ok(Any::from_wire(AnyValue::from_value(self.type_code(), &self.value()?)?, self.client.clone()))
     }
@@ -321,7 +321,8 @@ impl DynAny {
         }
     }
 
-    /// Sets the value if `T` represents its type; otherwise sets its current component.
+    /// Sets the value if `T` represents its type; otherwise inserts into the current component, by
+    /// the same rule.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type; [`DynAnyError::InvalidValue`] if
@@ -334,7 +335,8 @@ impl DynAny {
         self.current_component()?.ok_or(DynAnyError::InvalidValue)?.insert(value)
     }
 
-    /// Returns the value if `T` represents its type; otherwise returns its current component.
+    /// Returns the value if `T` represents its type; otherwise gets from the current component, by
+    /// the same rule.
     ///
     /// # Errors
     /// The errors of [`insert`](DynAny::insert).

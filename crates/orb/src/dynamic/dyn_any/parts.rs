@@ -65,7 +65,7 @@ impl DynPart {
         self.content = content;
     }
 
-    /// Parts of these kinds can be shared.
+    /// Returns true for the kinds of values that several parents can share.
     pub(super) fn is_value(&self) -> bool {
         matches!(self.type_code.unaliased().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }
@@ -236,7 +236,6 @@ impl PartTable {
         }
     }
 
-    /// If the part is not copied yet, adds it to `open`.
     fn reserve_copy(
         &mut self,
         from: Option<&PartTable>,

@@ -72,7 +72,8 @@ impl DynAny {
     /// content.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] unless the type is a value box and the content has its type.
+    /// [`DynAnyError::TypeMismatch`] unless the type is a value box, and `value` has the type of
+    /// the box's content.
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::ValueBox])?;
         let held = self.type_code().unaliased().content_type().ok_or(DynAnyError::TypeMismatch)?;
@@ -82,7 +83,6 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Fails for an abstract or custom value type, and for `ValueBase`.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {

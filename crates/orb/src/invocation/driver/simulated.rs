@@ -175,7 +175,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// `more` returns true if bytes, or the end of the stream, have arrived.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);
@@ -219,7 +218,6 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         }
     }
 
-    /// Returns `None` if the call does not wait for a reply.
     pub(crate) fn cancel(&mut self) -> Option<BlockedOn<'c>> {
         let (connection, id) = self.waiting.take()?;
         Some(self.on_no_reply(connection, id, ExchangeError::Cancelled))

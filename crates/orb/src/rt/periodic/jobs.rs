@@ -44,7 +44,7 @@ impl PeriodicJob {
     }
 }
 
-/// A job that ended later than the next release, before the task chooses the next job.
+/// A job that ended after the next release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicOverrun {
@@ -52,7 +52,7 @@ pub struct PeriodicOverrun {
     pub job: u64,
     /// Time from the release to the end of the job.
     pub response: Duration,
-    /// Number of later releases whose time has passed.
+    /// Number of later releases that have passed at the end of the job.
     pub missed_releases: u64,
 }
 
@@ -66,8 +66,7 @@ pub struct PeriodicTaskStatistics {
     pub started: u64,
     /// Jobs that returned without an exception.
     pub completed: u64,
-    /// Jobs that returned an exception or panicked. The job whose calls a stop of the task cancels is
-    /// one of them.
+    /// Jobs that returned an exception or panicked.
     pub failed: u64,
     /// Jobs that ended after their deadline.
     pub missed_deadlines: u64,
@@ -75,8 +74,8 @@ pub struct PeriodicTaskStatistics {
     pub overruns: u64,
     /// Releases that got no job, because of the overrun rule.
     pub skipped: u64,
-    /// True if a function of the task panicked, which ended the task. The task reports this with
-    /// [`Event::ThreadFailed`](crate::Event::ThreadFailed), too.
+    /// True if a function of the task panicked, which ended the task.
+    /// [`Event::ThreadFailed`](crate::Event::ThreadFailed) reports the panic.
     pub has_panicked: bool,
     /// Nanoseconds from the release to the end of each job.
     pub response: TimeDistribution,
@@ -84,7 +83,6 @@ pub struct PeriodicTaskStatistics {
     pub start_lateness: TimeDistribution,
 }
 
-/// The clock of a task, in nanoseconds since its origin.
 pub(super) trait TaskClock {
     fn now(&self) -> u64;
 
@@ -97,7 +95,6 @@ pub(super) trait TaskClock {
 pub(super) struct JobPlan {
     pub(super) first_release_at: u64,
     pub(super) period: u64,
-    /// Time from a release to the deadline of its job.
     pub(super) deadline: u64,
     pub(super) max_jobs: u64,
 }
@@ -165,12 +162,11 @@ mod tests {
     const FIRST: u64 = 500;
     const PERIOD: u64 = 100;
 
-    /// A clock that a job advances. A wait ends at its time, or `wake_lateness` later.
+    /// A clock that a job advances. A wait ends `wake_lateness` after its time.
     #[derive(Default)]
     struct VirtualClock {
         now: Cell<u64>,
         wake_lateness: u64,
-        /// Time from which waits tell the task to stop.
         stops_at: Option<u64>,
     }
 
@@ -203,7 +199,6 @@ mod tests {
         let mut job = |job: &PeriodicJob| {
             jobs.push((job.number(), job.skipped()));
             clock.now.set(clock.now.get() + left.next().unwrap());
-            // Jobs with odd numbers fail.
             job.number().is_multiple_of(2)
         };
         run_jobs(&plan(lengths.len() as u64), clock, &statistics, &mut job, overrun_rule);
@@ -231,7 +226,6 @@ mod tests {
                         assert_eq!((overrun.missed_releases, overrun.response.as_nanos()), (missed, response.into()));
                     }
                     let releases = jobs.last().unwrap().0 + 1;
-                    // The second job may overrun, too, because of a late wake-up.
                     let after_last = statistics.skipped - skipped;
                     assert_eq!(statistics.started + skipped, releases);
                     assert_eq!(statistics.completed + statistics.failed, 2);
@@ -253,7 +247,8 @@ mod tests {
         let mut rules = [catch_up, catch_up, OverrunRule::SkipMissed].into_iter();
         let (statistics, jobs) = run(&VirtualClock::default(), &[250, 10, 10, 250, 0], &mut |_| rules.next().unwrap());
         assert_eq!(jobs, [(0, 0), (1, 0), (2, 0), (3, 0), (6, 2)]);
-        // In times from the first release: job 1 was released at 100 and ended at 260, job 2 at 200 and 270.
+        // Relative to the first release, job 1 was released at 100 and ended at 260; job 2 was
+        // released at 200 and ended at 270.
         assert_eq!((statistics.overruns, statistics.skipped, statistics.missed_deadlines), (3, 2, 3));
     }
 

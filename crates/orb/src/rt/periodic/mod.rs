@@ -1,7 +1,4 @@
 //! Periodic tasks of clients: a thread that runs a job at each release.
-//!
-//! [`PeriodicTaskBuilder`] has the options, and [`PeriodicTask`] is the running task. `jobs` has the
-//! loop without threads and clocks.
 
 mod jobs;
 
@@ -28,7 +25,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::Reference;
 use crate::orb_context::panic_text;
 
-/// The smallest stack of a task's thread. The thread may touch the first 128 KiB in advance.
+/// Minimum stack size in bytes of a task's thread.
 const MIN_STACK_SIZE: usize = 256 * 1024;
 
 type OverrunHandler = Box<dyn FnMut(&PeriodicOverrun) -> OverrunRule + Send>;
@@ -101,7 +98,7 @@ impl PeriodicTaskBuilder {
     }
 
     /// Sets the time from a release to the deadline of its job, which may exceed the period. The
-    /// statistics count later jobs. Default: the period.
+    /// statistics count the jobs that end later. Default: the period.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
@@ -211,7 +208,6 @@ impl PeriodicTaskBuilder {
         let body = move || {
             // Waits of threads in the ordinary class end at their time, instead of up to 50 us later.
             poll::minimize_timer_slack();
-            // The calls of the jobs report failures.
             let _ = object.validate_connection();
             let first_release_at = own.now().saturating_add(delay);
             let plan = JobPlan { first_release_at, period, deadline, max_jobs };
@@ -243,14 +239,10 @@ fn refused(error: &io::Error) -> SystemException {
     SystemException::new(kind, 0, Completion::No).because(format!("the thread of the task: {error}"))
 }
 
-/// The state that a task shares with its thread.
 struct SharedTask {
-    /// Set once, when the program stops the task.
     must_stop: AtomicBool,
-    /// Notified when `must_stop` is set.
     stop: EventCount,
     statistics: PiMutex<PeriodicTaskStatistics>,
-    /// Ends the task's calls when it stops.
     canceller: Canceller,
 }
 
@@ -273,13 +265,11 @@ impl TaskClock for SharedTask {
 /// A running periodic task: a thread that calls an object once a period.
 ///
 /// Release times are absolute times of the monotonic clock, at multiples of the period after the
-/// first release, so delays do not add up. A thread at a real-time priority is woken at the release;
-/// a thread in the ordinary class may have to wait for the core.
+/// first release, so delays do not add up.
 ///
 /// Dropping the task [stops](Self::stop) it.
 pub struct PeriodicTask {
     shared: Arc<SharedTask>,
-    /// `None` after the thread has been joined.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -307,8 +297,8 @@ impl PeriodicTask {
     /// Stops the task, waits for the end of its thread, and returns the statistics.
     ///
     /// A thread that waits for a release ends at once. The calls of a running job raise TRANSIENT 3
-    /// at once, as after [`Canceller::cancel`]; only a call that connects ends at its time-out. The
-    /// other work of a running job goes on until the job returns.
+    /// at once, but a call that connects ends at its time-out. Other work of a running job
+    /// continues until the job returns.
     pub fn stop(mut self) -> PeriodicTaskStatistics {
         self.request_stop();
         self.join()

@@ -29,7 +29,6 @@ pub(crate) struct CloseTerms {
 pub(crate) struct LateRequest(WaitingRequest);
 
 impl WaitingRequest {
-    /// Called before the request stops counting as waiting, so that the connection cannot end in between.
     #[cold]
     pub(crate) fn begin_late(&self) -> LateRequest {
         let connection = Arc::clone(&self.connection);
@@ -81,7 +80,6 @@ impl Connection {
         self.state.is_vacated()
     }
 
-    /// Returns true if closing the connection frees its descriptor.
     #[cold]
     pub(crate) fn is_unused(&self) -> bool {
         self.is_vacated() && self.waits_only_for_peer()
@@ -90,11 +88,11 @@ impl Connection {
     fn waits_only_for_peer(&self) -> bool {
         let alone =
             |writing: &mut WriteState| self.waiting_requests.load(Ordering::SeqCst) as usize == writing.deferred.len();
-        // The thread that holds the lock uses the connection.
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// Ends the counting of a connection that has ended, unless a request keeps its descriptor open.
+    /// Frees the connection's place in `max_connections`, unless a request keeps its descriptor
+    /// open.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {
         if self.waits_only_for_peer() {
@@ -107,15 +105,16 @@ impl Connection {
         self.output.with(|writing| !writing.queue.is_empty())
     }
 
-    /// [`advance_drain`](Self::advance_drain) sends the message and ends the connection, at the latest `time` after
-    /// `now`.
+    /// Queues the last message, unless the close has begun. [`advance_drain`](Self::advance_drain)
+    /// sends the message and ends the connection, at the latest `time` after `now`.
     #[cold]
     pub(crate) fn queue_last_message(&self, last_message: &[u8], now: Monotonic, time: Duration) {
         self.queue_last_message_and_discard(last_message, 0, now, time);
     }
 
-    /// The drain discards the rest of the peer's message if it is at most
-    /// [`MAX_MESSAGE_REST`](super::graceful_close::MAX_MESSAGE_REST) bytes.
+    /// The drain may discard `rest` bytes of input more than
+    /// [`MAX_DISCARDED`](super::graceful_close::MAX_DISCARDED), unless `rest` exceeds
+    /// [`MAX_MESSAGE_REST`](super::graceful_close::MAX_MESSAGE_REST).
     #[cold]
     pub(crate) fn queue_last_message_and_discard(
         &self,
@@ -146,8 +145,8 @@ impl Connection {
         self.output.with(|writing| writing.closing.is_some())
     }
 
-    /// Drains a retired connection without waiting, unless a thread uses the connection. A peer that has closed its
-    /// sending direction may read, so the drain waits for the replies.
+    /// Advances the drain of a retired connection without blocking; does nothing while a thread
+    /// uses the connection.
     #[cold]
     pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
         if !self.is_vacated() {
@@ -174,7 +173,6 @@ impl Connection {
 
     fn advance_drain_locked(&self, writing: &mut WriteState, now: Monotonic) -> DrainProgress {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.next_action(now)) else {
-            // The replies of waiting requests are dropped.
             if self.waiting_requests.load(Ordering::SeqCst) > 0 {
                 self.close();
             }
@@ -247,7 +245,7 @@ impl Connection {
     #[cold]
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
-        // Deferred requests count as waiting.
+        // Deferred requests are in the count of waiting requests, so it does not change.
         let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };

@@ -2,7 +2,6 @@
 
 /// Value of `last_message_at` for a connection on which no complete message has arrived.
 pub(crate) const NO_MESSAGE: u32 = 0;
-/// Idle time after which a connection that has sent messages may be evicted.
 const MIN_IDLE_SECONDS: u32 = 10;
 /// Classes that are declared first are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,23 +1,20 @@
-//! The graceful close of a connection: if a TCP connection were closed with unread input, its peer could lose the last
-//! message.
-//!
-//! [`GracefulClose`] and [`retired_stage`] are pure: they get times as arguments.
+//! The graceful close of a connection: if a TCP connection were closed with unread input, its peer
+//! could lose the last message.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of bytes that a close discards; more than the kernels of both machines buffer.
+/// Maximum number of bytes of input that a close discards, in addition to the rest of a message.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum rest of a peer's message that a close discards, because the peer may read nothing before it has sent the
-/// message.
+/// Maximum size in bytes of the rest of a peer's message that a close discards. The peer may read
+/// nothing before it has sent the message.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetiredStage {
     AwaitingReplies,
-    /// Nothing but the last message may follow.
     Closing,
     Closed,
 }
@@ -39,7 +36,6 @@ pub(crate) enum CloseAction {
     EndWriting,
     Read,
     Wait,
-    /// Shut the stream down in both directions.
     Abort,
     Done,
 }
@@ -48,7 +44,6 @@ pub(crate) enum CloseAction {
 pub(crate) enum CloseOutcome {
     Sent,
     Full,
-    /// The peer has read a part of the queue, at the time in the field.
     PeerRead(Monotonic),
     WritingEnded,
     Read(usize),
@@ -60,7 +55,7 @@ pub(crate) enum CloseOutcome {
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// Time by which the deadline moves when the peer reads bytes of the queue.
+    /// Time from a read by the peer to the new deadline; `None` if reads do not move the deadline.
     renewed_timeout: Option<Duration>,
     sent: bool,
     peer_half_closed: bool,
@@ -69,7 +64,6 @@ pub(crate) struct GracefulClose {
 }
 
 impl GracefulClose {
-    /// The peer must have read the output and closed its side within `time`.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
         GracefulClose {
@@ -82,8 +76,7 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close whose deadline is `time` after the last moment at which the peer has read bytes; `now` counts as
-    /// the first.
+    /// The deadline is `time` after `now`, and moves to `time` after each read by the peer.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }

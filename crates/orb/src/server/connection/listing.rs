@@ -1,5 +1,5 @@
-//! A connection is a task on its lane's ready list at most once; otherwise a connection with endless input would fill
-//! the list.
+//! The entry of a connection on its lane's ready list. A connection that is not retired has at most
+//! one entry, because a connection with endless input would otherwise fill the list.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,7 +10,6 @@ pub(in crate::server) enum ReadCause {
 }
 
 const LISTED: u8 = 1;
-/// Bit that is set for the cause [`ReadCause::Readiness`].
 const READINESS: u8 = 2;
 
 /// `begin` releases and `take` acquires: the thread that takes the listing sees what the listing threads wrote before.

@@ -1,6 +1,5 @@
-//! A connection of a lane. Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until
-//! one request is complete. Replies are written under the output lock. While replies wait, the lane reads nothing from
-//! the connection and begins none of its waiting requests.
+//! A connection of a lane. Reading and writing have separate locks. While replies wait for the
+//! peer, the lane reads nothing from the connection and begins none of its waiting requests.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -52,14 +51,12 @@ pub(crate) struct Connection {
     state: StateWord,
     /// Number of requests that have been read and wait to run, plus the number of running late requests.
     waiting_requests: AtomicU32,
-    /// Number of running requests that started after the connection was retired.
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Number of the connection's list in the lane's queue, which stores this field, or [`NO_LIST`].
+    /// Index of the connection's list in the lane's fair queue, which writes it, or [`NO_LIST`].
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
-    /// The announced code sets as bits; 0 before the announcement.
     code_sets: AtomicU64,
     pub(crate) lane: Weak<dyn ConnectionLane>,
     pub(crate) handle: (u32, u32),
@@ -148,7 +145,6 @@ impl Connection {
         if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
-    /// Makes no system call if `priority` was set last.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -176,18 +172,15 @@ impl Connection {
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 
-    /// The lane reads nothing from a congested connection.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.state.has(Flag::Congested, Ordering::Acquire)
     }
 
-    /// Called by the thread that has read the request.
     pub(crate) fn record_hand_over(&self) {
         self.state.set_relaxed(Flag::HandedOver);
     }
 
-    /// Called by the thread that reads.
     #[inline]
     pub(crate) fn has_handed_over(&self) -> bool {
         self.state.has(Flag::HandedOver, Ordering::Relaxed)
@@ -198,7 +191,6 @@ impl Connection {
         self.state.is_shut_down()
     }
 
-    /// Returns true if the stream was not shut down before.
     pub(crate) fn close(&self) -> bool {
         let first = self.state.apply(Transition::ShutDown);
         self.stream.shutdown(ShutdownMode::Both);
@@ -209,18 +201,16 @@ impl Connection {
         self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
     }
 
-    /// Unread bytes may be in the stream before its end.
     pub(crate) fn record_hang_up(&self) {
         self.state.set(Flag::HungUp);
     }
 
-    /// If true, a thread must read the stream to its end, even if a read does not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Returns false if a thread has yet to handle an earlier call of the readiness callback.
+    /// Returns false if an earlier report has not been handled.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
@@ -236,7 +226,6 @@ impl Connection {
         }
     }
 
-    /// Returns `None` if the connection must not be evicted.
     #[cold]
     pub(crate) fn eviction_rank(&self, now: u32) -> Option<EvictionRank> {
         if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
@@ -250,8 +239,8 @@ impl Connection {
         )
     }
 
-    /// Returns the time since the last complete message in whole seconds; if none has arrived, the exact time since the
-    /// connection was accepted.
+    /// Returns the time since the last complete message in whole seconds or, if none has arrived,
+    /// the exact time since the connection was accepted.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -264,7 +253,8 @@ impl Connection {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
-    /// Returns false if the connection is retired or another thread retires it.
+    /// Returns false if an idle close has begun, or if the connection is retired and no thread uses
+    /// it.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
@@ -281,7 +271,6 @@ impl Connection {
         &self.memory_use
     }
 
-    /// Makes a thread of the lane close connections if they hold more memory than the budget.
     fn shed_if_over_budget(&self) {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()
@@ -290,13 +279,11 @@ impl Connection {
         }
     }
 
-    /// Returns true if the caller must put the connection on the lane's ready list.
     #[cold]
     pub(in crate::server) fn begin_listing(&self, cause: ReadCause) -> bool {
         self.listing.begin(cause)
     }
 
-    /// Returns the cause of reading, or `None` if the connection was not on the list.
     #[cold]
     pub(in crate::server) fn take_listing(&self) -> Option<ReadCause> {
         self.listing.take()

@@ -1,4 +1,5 @@
-//! The output of a connection.
+//! The output of a connection: the send queue, its lock, and the requests that must not begin
+//! before the queue is empty.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -53,7 +54,6 @@ impl OutputLock {
         }
     }
 
-    /// Returns `None` without calling `work` if another thread holds the lock.
     #[cold]
     pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut WriteState) -> R) -> Option<R> {
         match self {
@@ -68,11 +68,9 @@ pub(super) struct WriteState {
     pub(super) queue: SendQueue,
     /// The time at which the peer last read, or at which the first bytes of the queue were queued.
     pub(super) progress_at: Monotonic,
-    /// Requests that run when the queue is empty.
+    /// Requests that must not begin before the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
-    /// `None` until the last message is queued or output is drained to the peer.
     pub(super) closing: Option<GracefulClose>,
-    /// True while `deferred` has a request that waits for memory of the lane.
     #[cfg(feature = "replies-first")]
     pub(super) waits_for_memory: bool,
 }
@@ -102,14 +100,13 @@ pub(crate) enum SendResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     ConnectionLost,
-    /// Nothing may follow the last message.
     Closing,
     WriteTimedOut,
 }
 
 impl Connection {
-    /// Blocks until the peer reads if `wait` permits it, or otherwise queues the bytes that the transport does not
-    /// accept.
+    /// Sends a message. If the transport has no room, blocks as `wait` permits, or queues the
+    /// remaining bytes.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -140,7 +137,6 @@ impl Connection {
         self.origin.sends_in_slices && octets > SLICE
     }
 
-    /// For bytes that must be queued, `share` returns handles that share the memory of the slices.
     #[inline(never)]
     pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
         match &self.output {
@@ -181,7 +177,6 @@ impl Connection {
         }
     }
 
-    /// If the transport has no room, sends or queues the message as a remainder.
     #[cold]
     fn send_failed(
         &self,
@@ -198,9 +193,11 @@ impl Connection {
         }
     }
 
-    /// Sends the bytes of a message behind the first `sent` bytes, which the transport has accepted.
+    /// Sends the bytes after the first `sent`. Without room in the transport, blocks as `wait`
+    /// permits, or queues the bytes.
     ///
-    /// [`Flag::Congested`] is set before the last attempt, because epoll may report room to write directly after it.
+    /// [`Flag::Congested`] is set before the last attempt, because epoll may report room to write
+    /// directly after it.
     #[cold]
     fn send_remainder(
         &self,
@@ -242,7 +239,6 @@ impl Connection {
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The memory of this queue has been subtracted from the lane's memory use.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {
@@ -256,15 +252,15 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Ends the wait of requests for memory of the lane. The next [`flush`](Self::flush) lets them run.
     #[cfg(feature = "replies-first")]
     #[cold]
     pub(crate) fn end_memory_wait(&self) {
         self.output.with(|writing| writing.waits_for_memory = false);
     }
 
-    /// Returns true if the queue is empty and the connection may be read. Does nothing after the graceful close has
-    /// begun: [`advance_drain`](Self::advance_drain) then sends the queue.
+    /// Sends queued bytes without blocking. Returns true if this ended the congestion. Does nothing
+    /// after the graceful close has begun: [`advance_drain`](Self::advance_drain) then sends the
+    /// queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -287,7 +283,6 @@ impl Connection {
         })
     }
 
-    /// Returns true if the queue is empty.
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
@@ -299,13 +294,13 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns 0 if no replies wait, or if the graceful close has begun.
+    /// Returns the time since the peer last read; 0 if no reply waits, if another thread is
+    /// sending, or if the graceful close has begun.
     pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
         let waits = |writing: &mut WriteState| {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();
             waits.then(|| now.since(writing.progress_at))
         };
-        // The holder of the lock is sending, so the peer counts as reading.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 }

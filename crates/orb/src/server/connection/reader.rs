@@ -11,14 +11,13 @@ use super::Connection;
 use crate::clock;
 use crate::receive::ReceiveBuffer;
 
-/// The thread that holds the read lock uses this state.
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
     /// `None` while the reading thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that epoll will report new input. A read that does not fill the buffer
-    /// counts as taking all input; urgent data and descriptors, which ORBs do not send, end a read early.
+    /// True if the last read took all input, so that epoll will report new input. A read that does
+    /// not fill the buffer counts as taking all input.
     pub(crate) is_drained: bool,
     pub(crate) is_over: bool,
 }
@@ -29,9 +28,9 @@ impl Connection {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the number and the size
-    /// in bytes of the oldest message whose fragments are incomplete. `held` is the memory in bytes that all incomplete
-    /// messages hold.
+    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the
+    /// number and the size in bytes of the oldest message whose fragments are incomplete. `held` is
+    /// the memory in bytes that all incomplete messages use.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();
@@ -42,8 +41,6 @@ impl Connection {
         self.shed_if_over_budget();
     }
 
-    /// Unread input counts as progress if no thread has read since the last call, because the peer is not the cause of
-    /// the delay.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         if !self.has_partial_message() {
             return Duration::ZERO;
@@ -53,7 +50,6 @@ impl Connection {
         stall_detector.stalled_for(now)
     }
 
-    /// A peer whose bytes no thread has read does not count as idle.
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {
         let at_once = Some(Monotonic::from_nanos(0));

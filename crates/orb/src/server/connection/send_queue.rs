@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// Returns a handle to the memory of the slice, which may outlive the message.
+/// Returns octets with the content of the slice. They may share the memory of the slice.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
 const MAX_CHUNKS: usize = 8;
@@ -22,7 +22,6 @@ pub(crate) struct SendQueue {
     sent: usize,
     unsent_bytes: usize,
     held_bytes: usize,
-    /// The memory blocks of shared pieces, by address.
     shared: HashMap<usize, SharedAllocation>,
 }
 
@@ -56,8 +55,9 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the memory in bytes that the queue holds. A chunk of copied bytes counts with its capacity until its last
-    /// byte has been sent. A memory block that several chunks share counts once, with its whole size.
+    /// Returns the memory in bytes that the queue holds. A chunk of copied bytes counts with its
+    /// capacity until its last byte has been sent. A memory block that several chunks share counts
+    /// once, with its whole size.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -108,7 +108,8 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes the bytes that it has sent.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes as many
+    /// bytes as it returns.
     pub(crate) fn send<E>(
         &mut self,
         max_bytes: usize,
@@ -154,7 +155,6 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Each call of `send` offers at most `max_bytes` and sends at most `each` bytes.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {

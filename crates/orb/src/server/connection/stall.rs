@@ -19,20 +19,18 @@ pub(crate) struct StallDetector {
 struct ReceiveProgress {
     number: u64,
     bytes: usize,
-    /// `None` if no message is incomplete.
     progressed_at: Option<Monotonic>,
 }
 
 impl StallDetector {
-    /// `message` is the number of bytes that have arrived of the current message. `oldest` is the number and the size
-    /// in bytes of the oldest message whose fragments are incomplete.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// If there is unread input and no thread has read since the last call, the delay counts as the server's.
+    /// Restarts the times if there is unread input and no thread has read since the last call,
+    /// because the server causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
@@ -47,7 +45,6 @@ impl StallDetector {
         self.message.progressed_at.is_some() || self.fragments.progressed_at.is_some()
     }
 
-    /// Returns 0 if no message is incomplete.
     #[must_use]
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         [self.message.progressed_at, self.fragments.progressed_at]

@@ -17,13 +17,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open = 0,
-    /// The stream is shut down. The connection is not retired, and threads may use it.
     ShutDown = 1,
     Draining = 2,
     Closed = 3,
-    /// If another thread uses the connection, the state becomes `Open` again.
     IdleClosing = 4,
-    /// The peer was sent CloseConnection, which says that unanswered requests did not run.
     IdleClosed = 5,
 }
 
@@ -64,12 +61,10 @@ impl ConnectionState {
     }
 }
 
-/// The bits of the [`ConnectionState`].
 const STATE: u32 = 7;
 const SHUT_DOWN: u32 = 1;
 const VACATED: u32 = 2;
-/// Set in the states of a connection that is retired because its peer is idle. `Vacate` clears this bit if the last
-/// message was queued before.
+/// Bit of the states of a connection that is closed because its peer is idle. `Vacate` clears it.
 const IDLE: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,16 +73,14 @@ pub(super) enum Flag {
     Congested = 1 << 3,
     /// A thread must read the stream to its end, even if a read does not fill the buffer.
     HungUp = 1 << 4,
-    /// The peer has closed its sending direction.
     PeerHalfClosed = 1 << 5,
-    /// A thread of another lane will send the reply. Set by the reading thread.
+    /// A request was handed to a thread of another lane, which sends the reply.
     HandedOver = 1 << 6,
     ReportPending = 1 << 7,
 }
 
-/// Rare events write the word by sequentially consistent operations. A thread that sees a change therefore sees all
-/// that its writer wrote before. Changes of the word and of the counts of waiting requests have one total order.
-/// [`set_relaxed`](Self::set_relaxed) gives neither guarantee.
+/// Apart from [`set_relaxed`](Self::set_relaxed), all writes are sequentially consistent. Changes
+/// of the word and of the counts of waiting requests therefore have one total order.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
@@ -96,7 +89,6 @@ impl StateWord {
         StateWord(AtomicU32::new(ConnectionState::Open as u32))
     }
 
-    /// Returns true if it changed the state.
     #[cold]
     pub(super) fn apply(&self, transition: Transition) -> bool {
         let next = |word| {
@@ -106,7 +98,6 @@ impl StateWord {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// The load is `Acquire`: the caller sees what the thread wrote before it shut the stream down.
     #[inline]
     pub(super) fn is_shut_down(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
@@ -127,7 +118,6 @@ impl StateWord {
         self.0.load(ordering) & flag as u32 != 0
     }
 
-    /// Returns true if the flag was clear before.
     #[cold]
     pub(super) fn set(&self, flag: Flag) -> bool {
         self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
@@ -140,7 +130,6 @@ impl StateWord {
         }
     }
 
-    /// Returns true if the flag was set before.
     #[cold]
     pub(super) fn clear(&self, flag: Flag) -> bool {
         self.0.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0

@@ -1,4 +1,4 @@
-//! Requests that have been read and do not run yet, and the limits on them.
+//! Requests that have been read and have not begun, and the limits on them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,8 @@ pub(crate) struct WaitingRequest {
 }
 
 impl Connection {
-    /// True if replies wait for the peer, too many requests wait, or the share of the lane's queue is full.
+    /// True if the connection is congested, too many of its requests wait, or its share of the
+    /// lane's queue is full.
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);
@@ -44,7 +45,6 @@ impl Connection {
             || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
     }
 
-    /// `waited` is the time since the request was read.
     #[cold]
     pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
         self.waiting_request(waited, None)
@@ -64,7 +64,8 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Defers the request while replies wait for the peer; otherwise returns it, so that the caller can run it.
+    /// Defers the request if the connection is congested. Returns it if it may run, or if the
+    /// connection closes.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }
@@ -85,8 +86,9 @@ impl WaitingRequest {
         given_back.map(|message| (self, message))
     }
 
-    /// Defers the request until [`Connection::end_memory_wait`]. Until then the connection counts as congested, so that the
-    /// lane reads nothing from it. Returns the request if the connection closes.
+    /// Defers the request until [`Connection::end_memory_wait`]. Until then the connection counts
+    /// as congested, so that the lane reads nothing from it. Returns the request if the connection
+    /// closes.
     #[cfg(feature = "replies-first")]
     #[cold]
     pub(in crate::server) fn defer_for_memory(self, message: Message) -> Option<(WaitingRequest, Message)> {
@@ -109,7 +111,6 @@ impl WaitingRequest {
         clock::now().since(self.read_at)
     }
 
-    /// Returns the connection, and the time since the request was read.
     pub(crate) fn stop_waiting(self) -> (Arc<Connection>, Duration) {
         (Arc::clone(&self.connection), clock::now().since(self.read_at))
     }
@@ -125,8 +126,8 @@ impl std::ops::Deref for WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        // The pausing thread checks the limit again after it has released the read lock, so the fall below the limit
-        // cannot escape both threads.
+        // The thread that pauses reading checks the limits again after it has released the read
+        // lock. So one of the two threads notices the fall below a limit.
         let connection = &self.connection;
         let mut goes_on = false;
         if let Some(octets) = self.queued_bytes {

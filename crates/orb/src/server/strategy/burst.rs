@@ -1,16 +1,15 @@
-//! Burst mode: during a flood of short messages on one connection, one thread, the *runner*, does all work of the lane,
-//! and arriving messages wake no other thread.
+//! Burst mode: during a flood of messages on one connection, one thread, the *runner*, does all
+//! work of the lane, and arriving messages wake no other thread.
 //!
-//! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if the runner stays in
-//! one upcall or is too slow. So a request waits at most three ticks for the upcall of another request. The other
-//! threads sleep outside of epoll. Lanes of real-time pools have no burst mode.
+//! A second thread, the *supervisor*, checks every [`TICK`] if the burst is useful, and ends it if
+//! not. All other threads of the lane sleep outside of epoll when they have no request to run.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane_sys::burst::BurstRoles;
+use corelane_sys::burst::BurstCoordinator;
 
 use crate::server::architecture::Architecture;
 use crate::server::burst_role::BurstRole;
@@ -25,20 +24,21 @@ const MIN_MESSAGES_PER_TICK: u32 = 200;
 const MAX_IDLE_TICKS: u32 = 10;
 const MIN_THRESHOLD: u32 = 64;
 const MAX_THRESHOLD: u32 = 1 << 16;
-/// Growth of [`BurstMode::threshold`] when a burst was not useful.
+/// Factor by which [`BurstMode::threshold`] grows after a burst of at most [`MAX_IDLE_TICKS`]
+/// ticks.
 const THRESHOLD_FACTOR: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    /// The token of its connection identifies a burst.
-    roles: BurstRoles,
+    roles: BurstCoordinator,
     /// Number of messages that runners have read, wrapping; stored by the runner.
     served: AtomicU32,
-    /// Number of the messages in `served` from other connections than the burst's; stored by the runner.
+    /// Number of messages in `served` that did not arrive on the burst's connection; stored by the
+    /// runner.
     served_for_others: AtomicU32,
     /// True while the runner waits for an event; stored by the runner.
     is_runner_idle: AtomicBool,
-    /// Number of messages with a next message behind them after which a thread requests a burst; stored by the
+    /// Value of [`BurstRole::backlogged_reads`] at which a thread requests a burst; stored by the
     /// supervisor.
     threshold: AtomicU32,
 }
@@ -46,7 +46,7 @@ pub(super) struct BurstMode {
 impl BurstMode {
     pub(super) fn new() -> Self {
         BurstMode {
-            roles: BurstRoles::new(),
+            roles: BurstCoordinator::new(),
             served: AtomicU32::new(0),
             served_for_others: AtomicU32::new(0),
             is_runner_idle: AtomicBool::new(false),
@@ -59,8 +59,8 @@ impl BurstMode {
         self.roles.shut_down();
     }
 
-    /// If a burst is requested and has no supervisor, supervises it to its end. Returns the token of the burst that the
-    /// calling thread has supervised.
+    /// Sleeps until the present burst ends, then supervises a requested burst, if there is one, and
+    /// returns its token.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.sleep_or_supervise(TICK, || {
@@ -87,12 +87,12 @@ struct BurstStatistics {
     ticks: u32,
     idle_ticks: u32,
     slow_ticks: u32,
-    /// True if more than an eighth of the messages in the last tick arrived on other connections.
+    /// True if more than an eighth of the messages in the last tick did not arrive on the burst's
+    /// connection.
     has_other_connections: bool,
 }
 
 impl BurstStatistics {
-    /// The arguments are the present values of the fields of [`BurstMode`].
     fn record_tick(&mut self, served: u32, others: u32, is_runner_idle: bool) {
         let (new, foreign) = (served.wrapping_sub(self.served), others.wrapping_sub(self.others));
         let first = self.ticks == 0;
@@ -146,7 +146,8 @@ impl BurstMode {
         self.roles.is_active()
     }
 
-    /// If another thread runs or has requested a burst, supervises it or sleeps until its end.
+    /// Runs the burst if the calling thread is its runner and the burst has begun. All other
+    /// threads supervise a burst, or sleep until its end.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -232,8 +233,9 @@ mod tests {
         assert!(!statistics_after(&[(800, 200, false)]).is_worthwhile());
     }
 
-    /// While a reply waits for its peer, tasks and messages of other connections arrive at the runner. The peer reads
-    /// in each task, and before the next one the runner sends more of the reply.
+    /// While a reply waits for its peer, tasks and messages of other connections arrive at the
+    /// runner. The peer reads in each task, and the runner must send more of the reply before the
+    /// next task.
     #[cfg(feature = "replies-first")]
     #[test]
     fn runner_sends_begun_replies_before_it_takes_new_work() {
@@ -272,7 +274,6 @@ mod tests {
             let read = move |_| {
                 let mut octets = vec![0; 256 << 10];
                 let mut received = reads.lock()[number - 1];
-                // The kernel may deliver octets and acknowledgements a little later.
                 for _ in 0..2 {
                     received += std::iter::from_fn(|| reader.recv(&mut octets, Wait::Now).ok()).sum::<usize>();
                     std::thread::sleep(Duration::from_millis(2));

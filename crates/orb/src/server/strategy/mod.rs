@@ -1,7 +1,5 @@
-//! The dispatch architectures, which decide the threads that read, run and answer the requests of a lane.
-//!
-//! The trait [`Architecture`] has the operations in which architectures differ. A new architecture needs a file in this
-//! folder, a variant of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
+//! The dispatch architectures, which decide the threads that read, run and answer the requests of a
+//! lane.
 
 pub(super) mod burst;
 #[cfg(feature = "core-pool")]
@@ -53,7 +51,6 @@ pub(crate) enum Strategy {
     CorePool(CorePoolThreads),
 }
 
-/// Calls a function of the architecture in the variant of a [`Strategy`].
 macro_rules! delegate {
     ($strategy:ident.$function:ident($($argument:expr),*)) => {
         match $strategy {
@@ -98,7 +95,6 @@ impl Strategy {
         })
     }
 
-    /// Tests take requests from the queue, in place of the lane's threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -213,7 +209,6 @@ impl Lane {
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
     }
 
-    /// Continues a request that was parked.
     pub(crate) fn resume(&self, waiting: WaitingRequest, message: Message) {
         #[cfg(feature = "core-pool")]
         if let Strategy::CorePool(threads) = &self.strategy {

@@ -1,9 +1,6 @@
-//! Leader/followers with an overload thread. This thread reads while every other thread of the lane is busy, and never
-//! runs a servant. For each request it starts a dynamic thread, borrows a thread from a lane with a lower priority,
-//! buffers the request, or rejects the request.
-//!
-//! A borrowed thread is raised to the lane's priority before it wakes, so that no thread in between delays the request.
-//! A lane without dynamic threads, borrowing and buffering has no overload thread.
+//! Leader/followers with an overload thread. This thread reads while every other thread of the lane
+//! is busy, and never runs a servant. For each request it starts a dynamic thread, borrows a thread
+//! from a lane with a lower priority, buffers the request, or rejects the request.
 
 use std::any::Any;
 use std::io;
@@ -33,19 +30,18 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// Sleep of the overload thread in which a thread of a lower lane can mark itself idle.
+/// Time for which the overload thread sleeps, so that a thread of a lower lane can mark itself
+/// idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
-    /// Notified when the last idle thread becomes busy, when a thread becomes idle, and when the lane stops.
     wake: EventFd,
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
     /// While this number is smaller than the number of static threads, the overload thread does not read.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads that were ever started, for their names.
     dynamic_started: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The lanes whose threads this lane may borrow, the highest priority first.
@@ -103,7 +99,6 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         })
     }
 
-    /// Called once, before the lanes have threads.
     pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane<S>>>, upper: Vec<Weak<Lane<S>>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
     }
@@ -123,8 +118,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// Tells overload threads that the calling thread has marked itself idle: those of the lanes that may borrow it and
-    /// have no idle thread, and with `own` the overload thread of this lane.
+    /// The calling thread has marked itself idle. Notifies the overload threads of the lanes that
+    /// may borrow it and have no idle thread, and with `own` the overload thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -261,7 +256,6 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
-            // A thread that added a task before this thread marked itself idle woke no thread.
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
@@ -305,7 +299,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // The loop checks again for the loan, which the lane sets soon after the claim.
+            // The lane that has claimed the thread sets the loan soon after the claim.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -342,7 +336,6 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// Finds a thread for a request on the ready list, or reads a connection.
     fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -465,7 +458,6 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Returns false if no lower lane has an idle thread.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))

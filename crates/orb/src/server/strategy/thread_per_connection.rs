@@ -37,7 +37,6 @@ impl ThreadPerConnection {
         }
     }
 
-    /// Returns false if the maximum is reached, or if the thread cannot be started.
     fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -64,7 +63,6 @@ impl ThreadPerConnection {
         let run = move || {
             thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
             run(&lane, &handler, &connection);
-            // The drop of the last pointer frees a descriptor.
             drop(connection);
             lane.accept_again();
         };
@@ -99,7 +97,6 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     fn stop(&self) -> Vec<JoinHandle<()>> {
         let threads = std::mem::take(&mut *self.threads.lock());
         let stopped = threads.into_iter().map(|(thread, connection)| {
-            // The end of the stream ends the thread's wait.
             if let Some(connection) = connection.upgrade() {
                 connection.close();
             }

@@ -18,7 +18,7 @@ pub struct FilterLimits {
     /// occupy the channel. 0 counts as 1.
     pub min_period: Nanos,
     /// The longest delay or period of a timeout, in nanoseconds.
-    pub max_delay: Nanos,
+    pub max_timeout_delay: Nanos,
 }
 
 impl FilterLimits {
@@ -36,7 +36,7 @@ impl Default for FilterLimits {
             max_depth: 32,
             max_timeouts: 64,
             min_period: 100_000,
-            max_delay: 366 * 24 * 3_600 * SECOND,
+            max_timeout_delay: 366 * 24 * 3_600 * SECOND,
         }
     }
 }
@@ -112,7 +112,7 @@ pub enum FilterError {
         /// The limit in nanoseconds.
         min: Nanos,
     },
-    /// The delay or period of a timeout is above [`FilterLimits::max_delay`].
+    /// The delay or period of a timeout is above [`FilterLimits::max_timeout_delay`].
     DelayTooLong {
         /// The timeout.
         at: usize,

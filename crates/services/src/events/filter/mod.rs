@@ -128,7 +128,7 @@ impl EventFilter {
                 NodeKind::MaskedType { type_mask, source_mask, event_type, source } => {
                     set.masked_type(source_mask, type_mask, source, event_type)
                 }
-                NodeKind::Null => set.null(),
+                NodeKind::Null => set.every_event(),
                 NodeKind::Timeout { kind, delay } => set.timeout(kind, delay / TIME_UNIT),
                 NodeKind::Conjunction { .. } => set.conjunction(children),
                 NodeKind::Disjunction => set.disjunction(children),

@@ -190,7 +190,7 @@ impl Parser<'_> {
             return Err(FilterError::TooManyTimeouts { at, max: self.limits.max_timeouts });
         }
         self.timeouts += 1;
-        let max = self.limits.max_delay;
+        let max = self.limits.max_timeout_delay;
         let delay = units.checked_mul(TIME_UNIT).filter(|delay| *delay <= max);
         let delay = delay.ok_or(FilterError::DelayTooLong { at, max })?;
         let min = self.limits.min_period.max(1);

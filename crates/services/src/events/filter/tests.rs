@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
         (BOTH, set().event(EventType::ACT, ANY), &[(2, 3)], &[(1, 3), (3, 3)]),
         (BOTH, set().event(EventType::GAP, ANY), &[(3, 3)], &[(1, 3), (2, 3)]),
         (BOTH, set().event(EventType(-7), ANY), &[(-7, 3)], &[(7, 3)]),
-        (BOTH, set().null(), &[(16, 1), (0, 0), (14, 0)], &[]),
+        (BOTH, set().every_event(), &[(16, 1), (0, 0), (14, 0)], &[]),
         (BOTH, set(), &[], &[(16, 1), (0, 0)]),
         // Timeouts accept no event of a supplier, whatever its type.
         (BOTH, set().timeout(Once, 0), &[], &[(4, 0), (0, 0)]),
@@ -58,7 +58,7 @@ fn cases() -> Vec<Case> {
             &[(16, 1)],
             &[(16, 2), (17, 1)],
         ),
-        (BOTH, set().logical_and(1).null(), &[(16, 1)], &[]),
+        (BOTH, set().logical_and(1).every_event(), &[(16, 1)], &[]),
         (BOTH, set().global(), &[], &[(16, 1), (7, 0)]),
         (BOTH, set().global().event(A, ANY), &[(16, 1)], &[(17, 1)]),
         (BOTH, set().global().event(A, ANY).event(B, ANY), &[(16, 1), (17, 1)], &[(18, 1)]),
@@ -66,19 +66,19 @@ fn cases() -> Vec<Case> {
         // Negation.
         (BOTH, set().negation().event(A, ANY), &[(17, 1), (17, 0)], &[(16, 1), (16, 0), (0, 0)]),
         (BOTH, set().negation().negation().event(A, ANY), &[(16, 1)], &[(17, 1)]),
-        (BOTH, set().negation().null(), &[], &[(16, 1), (0, 0)]),
+        (BOTH, set().negation().every_event(), &[], &[(16, 1), (0, 0)]),
         (BOTH, set().negation().timeout(Once, 1), &[(16, 1), (0, 0)], &[]),
         (BOTH, set().negation().disjunction(2).event(A, ANY).event(B, ANY), &[(18, 1)], &[(16, 1), (17, 1)]),
         (BOTH, set().disjunction(2).negation().event(A, ANY).event(A, EventSource(1)), &[(17, 1), (16, 1)], &[(16, 2)]),
         (BOTH, set().negation().conjunction(2).event(A, ANY).event(B, ANY), &[(18, 1)], &[(16, 1), (17, 1)]),
         // Bit masks: the event shares a bit with both masks.
-        (BOTH, set().bitmask(1, 16).null(), &[(16, 1), (17, 3)], &[(16, 2), (32, 1), (0, 1), (16, 0)]),
+        (BOTH, set().bitmask(1, 16).every_event(), &[(16, 1), (17, 3)], &[(16, 2), (32, 1), (0, 1), (16, 0)]),
         (BOTH, set().bitmask(-1, -1).event(A, ANY), &[(16, 1)], &[(17, 1), (16, 0)]),
-        (BOTH, set().bitmask(0, -1).null(), &[], &[(16, 1)]),
+        (BOTH, set().bitmask(0, -1).every_event(), &[], &[(16, 1)]),
         (BOTH, set().disjunction(2).bitmask(1, -1).event(A, ANY).event(B, ANY), &[(16, 1), (17, 2)], &[(16, 2)]),
         (BOTH, set().negation().bitmask(1, -1).event(A, ANY), &[(16, 2), (17, 1)], &[(16, 1)]),
         // The masks have the value of a designator.
-        (BOTH, set().bitmask(8, 8).null(), &[(8, 8), (24, 9)], &[(16, 8)]),
+        (BOTH, set().bitmask(8, 8).every_event(), &[(8, 8), (24, 9)], &[(16, 8)]),
         // Masked types.
         (BOTH, set().masked_type(0, -1, 0, 16), &[(16, 1), (16, 0)], &[(17, 1), (0, 1)]),
         (BOTH, set().masked_type(1, 3, 1, 2), &[(18, 1), (2, 3)], &[(16, 1), (18, 2)]),
@@ -107,7 +107,7 @@ fn cases() -> Vec<Case> {
                 .event(A, ANY)
                 .negation()
                 .logical_and(2)
-                .null()
+                .every_event()
                 .event(B, ANY)
                 .event(EventType::ANY, EventSource(1)),
             &[(16, 1), (18, 1)],
@@ -143,7 +143,7 @@ fn filters_accept_what_their_designators_say() {
 #[test]
 fn sets_that_are_no_filters_are_refused() {
     use TimeoutKind::{Deadline, Interval, Once};
-    let FilterLimits { min_period: min, max_delay, .. } = FilterLimits::default();
+    let FilterLimits { min_period: min, max_timeout_delay, .. } = FilterLimits::default();
     let day = 24 * 3_600 * 10_000_000;
     let cases: Vec<(&[FilterBuilder], DependencySet, FilterError)> = vec![
         // Sets that end too early.
@@ -172,9 +172,9 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().timeout(Interval, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Deadline, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Interval, 999), FilterError::PeriodTooShort { at: 0, min }),
-        (BOTH, set().timeout(Interval, 300 * 365 * day), FilterError::DelayTooLong { at: 0, max: max_delay }),
-        (BOTH, set().timeout(Once, u64::MAX), FilterError::DelayTooLong { at: 0, max: max_delay }),
-        (BOTH, set().timeout(Once, u64::MAX / 100 + 1), FilterError::DelayTooLong { at: 0, max: max_delay }),
+        (BOTH, set().timeout(Interval, 300 * 365 * day), FilterError::DelayTooLong { at: 0, max: max_timeout_delay }),
+        (BOTH, set().timeout(Once, u64::MAX), FilterError::DelayTooLong { at: 0, max: max_timeout_delay }),
+        (BOTH, set().timeout(Once, u64::MAX / 100 + 1), FilterError::DelayTooLong { at: 0, max: max_timeout_delay }),
     ];
     for (number, (builders, set, error)) in cases.into_iter().enumerate() {
         for builder in builders {
@@ -198,10 +198,16 @@ fn every_set_of_the_tables_is_cut_without_a_panic() {
 fn limits_are_kept_to_the_last_dependency() {
     let limits = FilterLimits { max_dependencies: 4, max_depth: 3, max_timeouts: 2, ..FilterLimits::default() };
     let build = |set: DependencySet| EventFilter::build(Basic, set.headers(), &limits).err();
-    assert_eq!(build(set().null().null().null().null()), None);
-    assert_eq!(build(set().null().null().null().null().null()), Some(FilterError::TooLong { length: 5, max: 4 }));
-    assert_eq!(build(set().negation().negation().null()), None);
-    assert_eq!(build(set().negation().negation().negation().null()), Some(FilterError::TooDeep { at: 3, max: 3 }));
+    assert_eq!(build(set().every_event().every_event().every_event().every_event()), None);
+    assert_eq!(
+        build(set().every_event().every_event().every_event().every_event().every_event()),
+        Some(FilterError::TooLong { length: 5, max: 4 })
+    );
+    assert_eq!(build(set().negation().negation().every_event()), None);
+    assert_eq!(
+        build(set().negation().negation().negation().every_event()),
+        Some(FilterError::TooDeep { at: 3, max: 3 })
+    );
     let timeouts = set().timeout(TimeoutKind::Once, 1).timeout(TimeoutKind::Interval, 1_000);
     assert_eq!(build(timeouts.clone()), None);
     let error = FilterError::TooManyTimeouts { at: 2, max: 2 };
@@ -254,7 +260,7 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
         (BOTH, set().disjunction(2).event(A, ANY).event(GAP, ANY)),
         (BOTH, set().global().event(A, ANY).event(GAP, ANY)),
         (BOTH, set().conjunction(1).event(GAP, ANY)),
-        (BOTH, set().logical_and(2).event(GAP, ANY).null()),
+        (BOTH, set().logical_and(2).event(GAP, ANY).every_event()),
         (BOTH, set().masked_type(0, -1, 0, GAP.0)),
         (&[Basic], set().conjunction(2).event(A, ANY).event(B, ANY).disjunction(1).event(GAP, ANY)),
         (&[Prefix], set().disjunction(2).conjunction(2).event(A, ANY).event(B, ANY).disjunction(1).event(GAP, ANY)),
@@ -264,7 +270,7 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
         // A filter of every type, or of a source alone, does not ask for gap events.
         (BOTH, set().event(EventType::ANY, ANY)),
         (BOTH, set().event(EventType::ANY, EventSource(7))),
-        (BOTH, set().null()),
+        (BOTH, set().every_event()),
         (BOTH, set().masked_type(0, 0, 0, 0)),
         (BOTH, set().masked_type(0, 0xf, 0, GAP.0)),
         (BOTH, set().event(GAP, EventSource(7))),
@@ -277,7 +283,7 @@ fn gap_events_are_asked_for_by_a_filter_that_names_their_type_and_would_deliver_
         (&[Prefix], set().conjunction(2).event(A, ANY).disjunction(2).event(B, ANY).event(GAP, ANY)),
         (BOTH, set().logical_and(2).event(GAP, ANY).event(A, ANY)),
         (BOTH, set().logical_and(2).event(GAP, ANY).negation().event(GAP, ANY)),
-        (BOTH, set().logical_and(2).null().negation().event(GAP, ANY)),
+        (BOTH, set().logical_and(2).every_event().negation().event(GAP, ANY)),
     ];
     for (cases, expected) in [(&yes[..], true), (&no[..], false)] {
         for (builders, set) in cases {

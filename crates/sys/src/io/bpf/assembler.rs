@@ -188,40 +188,40 @@ pub mod opcode {
     /// Mask of the instruction class.
     pub const CLASS_MASK: u8 = 0x07;
     /// Class: load of a constant of 64 bits (two instructions).
-    pub const LOAD_IMMEDIATE: u8 = 0x00;
+    pub const CLASS_LOAD_IMMEDIATE: u8 = 0x00;
     /// Class: load from memory into a register.
-    pub const LOAD: u8 = 0x01;
+    pub const CLASS_LOAD: u8 = 0x01;
     /// Class: store of a constant into memory.
-    pub const STORE_IMMEDIATE: u8 = 0x02;
+    pub const CLASS_STORE_IMMEDIATE: u8 = 0x02;
     /// Class: store of a register into memory.
-    pub const STORE: u8 = 0x03;
+    pub const CLASS_STORE: u8 = 0x03;
     /// Class: arithmetic on 32 bits, byte swaps included.
-    pub const ARITHMETIC_32: u8 = 0x04;
+    pub const CLASS_ARITHMETIC_32: u8 = 0x04;
     /// Class: jumps, calls and exit; comparisons on 64 bits.
-    pub const JUMP: u8 = 0x05;
+    pub const CLASS_JUMP: u8 = 0x05;
     /// Class: arithmetic on 64 bits.
-    pub const ARITHMETIC: u8 = 0x07;
+    pub const CLASS_ARITHMETIC: u8 = 0x07;
     /// Bit: the second operand is a register.
-    pub const REGISTER: u8 = 0x08;
+    pub const SOURCE_REGISTER: u8 = 0x08;
     /// Mask of the width of a memory access.
     pub const WIDTH_MASK: u8 = 0x18;
     /// Mask of the addressing mode of a memory access.
     pub const MODE_MASK: u8 = 0xe0;
     /// Mode: register and offset.
-    pub const MEMORY: u8 = 0x60;
+    pub const MODE_MEMORY: u8 = 0x60;
     /// Mask of the operation of arithmetic and jumps.
     pub const OPERATION_MASK: u8 = 0xf0;
     /// Arithmetic operation: copy.
-    pub const MOVE: u8 = 0xb0;
+    pub const ARITHMETIC_MOVE: u8 = 0xb0;
     /// Arithmetic operation: byte swap.
-    pub const SWAP: u8 = 0xd0;
+    pub const ARITHMETIC_SWAP: u8 = 0xd0;
     /// Jump operation: always.
-    pub const ALWAYS: u8 = 0x00;
+    pub const JUMP_ALWAYS: u8 = 0x00;
     /// Jump operation: call of a helper.
-    pub const CALL: u8 = 0x80;
+    pub const JUMP_CALL: u8 = 0x80;
     /// Jump operation: end of the program.
-    pub const EXIT: u8 = 0x90;
-    /// Source of a [`LOAD_IMMEDIATE`] whose constant is the descriptor of a map.
+    pub const JUMP_EXIT: u8 = 0x90;
+    /// Source of a [`CLASS_LOAD_IMMEDIATE`] whose constant is the descriptor of a map.
     pub const MAP_DESCRIPTOR: u8 = 1;
 }
 
@@ -361,40 +361,42 @@ impl Assembler {
 
     /// Copies a register or a sign-extended constant into `destination`.
     pub fn set(&mut self, destination: Register, value: impl Into<Operand>) -> &mut Self {
-        self.binary(opcode::ARITHMETIC | opcode::MOVE, destination, value.into(), 0)
+        self.binary(opcode::CLASS_ARITHMETIC | opcode::ARITHMETIC_MOVE, destination, value.into(), 0)
     }
 
     /// Applies `operation` to `destination` and `value`, and stores the result in `destination`.
     pub fn compute(&mut self, operation: Arithmetic, destination: Register, value: impl Into<Operand>) -> &mut Self {
-        self.binary(opcode::ARITHMETIC | operation as u8, destination, value.into(), 0)
+        self.binary(opcode::CLASS_ARITHMETIC | operation as u8, destination, value.into(), 0)
     }
 
     /// Converts the low 16 bits of `register` between network order and the machine's order, and
     /// clears the other bits.
     pub fn swap_network_order_16(&mut self, register: Register) -> &mut Self {
-        let code = opcode::ARITHMETIC_32 | opcode::SWAP | opcode::REGISTER;
+        let code = opcode::CLASS_ARITHMETIC_32 | opcode::ARITHMETIC_SWAP | opcode::SOURCE_REGISTER;
         self.push(code, register as u8, 0, 0, 16)
     }
 
     /// Loads `width` bytes at address `base + offset`, zero-extended.
     pub fn load(&mut self, width: Width, destination: Register, base: Register, offset: i16) -> &mut Self {
-        let code = opcode::LOAD | opcode::MEMORY | width.code();
+        let code = opcode::CLASS_LOAD | opcode::MODE_MEMORY | width.code();
         self.push(code, destination as u8, base as u8, offset, 0)
     }
 
     /// Stores the low `width` bytes of a register, or a constant, at address `base + offset`.
     pub fn store(&mut self, width: Width, base: Register, offset: i16, value: impl Into<Operand>) -> &mut Self {
-        let mode = opcode::MEMORY | width.code();
+        let mode = opcode::MODE_MEMORY | width.code();
         match value.into() {
-            Operand::Register(source) => self.push(opcode::STORE | mode, base as u8, source as u8, offset, 0),
-            Operand::Immediate(constant) => self.push(opcode::STORE_IMMEDIATE | mode, base as u8, 0, offset, constant),
+            Operand::Register(source) => self.push(opcode::CLASS_STORE | mode, base as u8, source as u8, offset, 0),
+            Operand::Immediate(constant) => {
+                self.push(opcode::CLASS_STORE_IMMEDIATE | mode, base as u8, 0, offset, constant)
+            }
         }
     }
 
     /// Loads the address of a map, as an argument of a later [`call`](Self::call).
     pub fn load_map(&mut self, destination: Register, map: MapSymbol) -> &mut Self {
         self.program.maps.push((self.program.instructions.len(), map));
-        let code = opcode::LOAD_IMMEDIATE | Width::Double.code();
+        let code = opcode::CLASS_LOAD_IMMEDIATE | Width::Double.code();
         self.push(code, destination as u8, opcode::MAP_DESCRIPTOR, 0, 0);
         self.push(0, 0, 0, 0, 0)
     }
@@ -402,23 +404,23 @@ impl Assembler {
     /// Jumps to `to` if `left` and `right` satisfy `condition`.
     pub fn jump_if(&mut self, condition: Condition, left: Register, right: impl Into<Operand>, to: Label) -> &mut Self {
         self.jumps.push((self.program.instructions.len(), to));
-        self.binary(opcode::JUMP | condition as u8, left, right.into(), 0)
+        self.binary(opcode::CLASS_JUMP | condition as u8, left, right.into(), 0)
     }
 
     /// Jumps to `to` in every case.
     pub fn jump(&mut self, to: Label) -> &mut Self {
         self.jumps.push((self.program.instructions.len(), to));
-        self.push(opcode::JUMP | opcode::ALWAYS, 0, 0, 0, 0)
+        self.push(opcode::CLASS_JUMP | opcode::JUMP_ALWAYS, 0, 0, 0, 0)
     }
 
     /// Calls a function of the kernel. The call destroys R1 to R5 and leaves its result in R0.
     pub fn call(&mut self, helper: Helper) -> &mut Self {
-        self.push(opcode::JUMP | opcode::CALL, 0, 0, 0, helper as i32)
+        self.push(opcode::CLASS_JUMP | opcode::JUMP_CALL, 0, 0, 0, helper as i32)
     }
 
     /// Ends the program with R0 as its result.
     pub fn exit(&mut self) -> &mut Self {
-        self.push(opcode::JUMP | opcode::EXIT, 0, 0, 0, 0)
+        self.push(opcode::CLASS_JUMP | opcode::JUMP_EXIT, 0, 0, 0, 0)
     }
 
     /// Resolves the labels and returns the program.
@@ -443,7 +445,9 @@ impl Assembler {
 
     fn binary(&mut self, code: u8, destination: Register, value: Operand, offset: i16) -> &mut Self {
         match value {
-            Operand::Register(source) => self.push(code | opcode::REGISTER, destination as u8, source as u8, offset, 0),
+            Operand::Register(source) => {
+                self.push(code | opcode::SOURCE_REGISTER, destination as u8, source as u8, offset, 0)
+            }
             Operand::Immediate(constant) => self.push(code, destination as u8, 0, offset, constant),
         }
     }

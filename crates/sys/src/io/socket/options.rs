@@ -421,6 +421,19 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     }
 }
 
+/// Returns the user of the peer of a Unix connection, even if the peer's process is outside of this
+/// process's PID namespace.
+///
+/// # Errors
+/// `Unsupported` if the socket is not a Unix socket.
+pub fn peer_user(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    match option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?.uid {
+        u32::MAX => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets have credentials of their peer")),
+        user => Ok(user),
+    }
+}
+
 /// Returns the number of bytes that have arrived and that no call has read.
 ///
 /// # Errors

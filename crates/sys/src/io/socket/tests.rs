@@ -73,6 +73,7 @@ fn unix_by_path_and_by_abstract_name() {
     let _ = std::fs::remove_file(&path);
     let (client, server) = connected(&Address::Unix(path.clone()));
     let peer = peer_credentials(server.as_fd()).unwrap();
+    assert_eq!(peer_user(server.as_fd()).unwrap(), peer.uid);
     assert_eq!(peer.pid, std::process::id());
     exchange(&client, &server);
     assert_eq!(peer_address(client.as_fd()).unwrap(), Address::Unix(path.clone()));
@@ -153,6 +154,7 @@ fn options_reach_the_kernel() {
     assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
     assert!(take_error(listener.as_fd()).unwrap().is_none());
     peer_credentials(listener.as_fd()).unwrap_err();
+    peer_user(listener.as_fd()).unwrap_err();
 }
 
 #[test]

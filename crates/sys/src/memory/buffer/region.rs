@@ -43,9 +43,9 @@ pub fn mapping_count() -> usize {
     MAPPINGS.load(Ordering::Relaxed)
 }
 
-/// A cache of address ranges for large messages. By default its ranges have at most 64 MiB and 64
-/// KiB of committed memory, enough for one message of the default maximum size. Clones share the
-/// cache.
+/// A cache of address ranges for large messages. By default the cached ranges together have at most
+/// 64 MiB + 64 KiB of committed memory, enough for one message of the default maximum size. Clones
+/// share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 

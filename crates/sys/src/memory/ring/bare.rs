@@ -63,27 +63,26 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. `request` and `reply` are the message sizes
-    /// in bytes. The server must open its end with the same sizes and an equal `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. The server must open its end with the same sizes and an equal `wait`.
     ///
     /// # Errors
     /// `InvalidInput` if the sizes are too large. Another error if the process is out of descriptors, memory or
     /// addresses.
-    pub fn create(request: usize, reply: usize, wait: BareWait) -> io::Result<(Self, OwnedFd)> {
-        let (fd, mapping) = mapping::create_mapped(memory(request, reply)?)?;
-        let [there, back] = ways(request, reply);
+    pub fn create_client_end(request_bytes: usize, reply_bytes: usize, wait: BareWait) -> io::Result<(Self, OwnedFd)> {
+        let (fd, mapping) = mapping::create_mapped(memory(request_bytes, reply_bytes)?)?;
+        let [there, back] = ways(request_bytes, reply_bytes);
         Ok((BareRing { mapping, wait, incoming: back, outgoing: there }, fd))
     }
 
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `request` and `reply`. `InvalidInput` if the
+    /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and `reply_bytes`. `InvalidInput` if the
     /// sizes are too large. Another error if the process is out of addresses.
-    pub fn open(fd: BorrowedFd<'_>, request: usize, reply: usize, wait: BareWait) -> io::Result<Self> {
-        let length = memory(request, reply)?;
+    pub fn open(fd: BorrowedFd<'_>, request_bytes: usize, reply_bytes: usize, wait: BareWait) -> io::Result<Self> {
+        let length = memory(request_bytes, reply_bytes)?;
         mapping::check(fd, length)?;
-        let [there, back] = ways(request, reply);
+        let [there, back] = ways(request_bytes, reply_bytes);
         Ok(BareRing { mapping: SharedMapping::new(fd, length)?, wait, incoming: there, outgoing: back })
     }
 
@@ -208,7 +207,7 @@ mod tests {
     fn messages_go_both_ways_until_one_end_closes() {
         for wait in [BareWait::Asleep, BareWait::Spinning(Duration::from_micros(1)), BareWait::Spinning(Duration::ZERO)]
         {
-            let (mut client, memory) = BareRing::create(300, 5, wait).unwrap();
+            let (mut client, memory) = BareRing::create_client_end(300, 5, wait).unwrap();
             let mut server = BareRing::open(memory.as_fd(), 300, 5, wait).unwrap();
             assert!(BareRing::open(memory.as_fd(), 3000, 5, wait).is_err());
             let serving = std::thread::spawn(move || {
@@ -232,7 +231,7 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        assert!(BareRing::create(usize::MAX, 1, BareWait::Asleep).is_err());
-        assert!(BareRing::create(usize::MAX - 300, 1 << 20, BareWait::Asleep).is_err());
+        assert!(BareRing::create_client_end(usize::MAX, 1, BareWait::Asleep).is_err());
+        assert!(BareRing::create_client_end(usize::MAX - 300, 1 << 20, BareWait::Asleep).is_err());
     }
 }

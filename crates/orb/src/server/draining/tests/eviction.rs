@@ -1,4 +1,4 @@
-//! Tests of connections that end before their drain is finished.
+//! Tests of evictions, time-outs and aborts during a drain.
 
 use std::time::Duration;
 
@@ -14,12 +14,10 @@ fn connection_with_pending_reply_is_not_evicted() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let places = || (lane.evict_oldest_draining(orb.core().adapter()), lane.memory_budget.connections());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
-    // One request runs and one waits; both run; one runs.
     for event in [Begin(0), End, Begin(1), Answer(0), Out(0)] {
         run.happen(event);
         assert_eq!(places(), (false, 1), "{event:?}");
     }
-    // No request runs or waits, and the drain waits for the peer to read.
     run.happen(Out(1));
     assert_eq!(places(), (true, 0));
     assert_eq!((lane.draining.len(), orb.event_counts().draining_connections_evicted), (0, 1));
@@ -31,7 +29,6 @@ fn connection_with_queued_request_is_not_evicted() {
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
     run.happen(End);
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
-    // The queued request starts after its connection was retired.
     run.happen(Begin(0));
     assert!(!lane.evict_oldest_draining(orb.core().adapter()));
     [Answer(0), Out(0)].into_iter().for_each(|event| run.happen(event));
@@ -62,7 +59,6 @@ fn write_timeout_is_reported_once_while_a_request_runs() {
         lane.sweep_draining(orb.core().adapter(), clock::now() + Duration::from_secs(hours * 3600));
         assert_eq!(orb.event_counts().writes_timed_out, 1);
     }
-    // The connection is closed, so a further reply fails, and uses no memory.
     let before = held();
     assert_eq!((run.answer(0), held()), (Some(SendResult::Failed(SendError::ConnectionLost)), before));
     [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));
@@ -110,7 +106,8 @@ fn peer_with_unread_replies_is_reported_when_the_lane_stops() {
     assert!(lane.abort_draining().is_empty() && !lane.poll_all_draining(orb.core().adapter()));
 }
 
-/// After each 1 MiB, the thread must put the connection on the ready list, so that others are read in between.
+/// After each 1 MiB, the thread must put the connection on the ready list, so that it can read
+/// other connections.
 #[test]
 fn rest_of_a_large_message_is_discarded_in_turns() {
     let (orb, lane) = (Orb::new().unwrap(), lane());

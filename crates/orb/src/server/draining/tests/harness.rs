@@ -20,11 +20,11 @@ use crate::server::worker::Worker;
 
 const ROOM: usize = 40;
 const REPLY: usize = 100;
-/// A GIOP 1.2 request: a message header and 4 bytes.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
-/// An event of a drain; a number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
-/// the thread leaves the request. `Hold` parks the request, and `Again` continues it.
+/// A number is the index of a request. In `End`, the peer closes its sending direction. In `Out`,
+/// the thread that ran the request releases the connection. `Hold` parks the request, and `Again`
+/// continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
     End,
@@ -181,7 +181,6 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Returns `None` if the request does not run.
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
         Some(connection.send(&reply_to(request), Wait::Now))
@@ -243,7 +242,8 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Lets the remaining events happen, and asserts that the peer got each reply or CloseConnection.
+    /// Runs the queued requests, and asserts that the drain ends and that the peer gets each reply
+    /// or CloseConnection.
     pub(super) fn end(&mut self, requests: usize) {
         self.happen(Read);
         while let Some(next) = self.lane.strategy.request_queue().and_then(|queue| queue.try_pop()) {

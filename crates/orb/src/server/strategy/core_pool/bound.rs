@@ -1,4 +1,4 @@
-//! A thread of a core pool that is the only reader of a connection.
+//! The work of a core-pool thread that serves the connection of a task, as its only reader.
 
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -62,8 +62,8 @@ pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
         }
         duty.check(lane, context);
         if !duty.keeps || connection.is_read_paused() || lane.is_closing() {
-            // The thread is free before the lane's threads read the connection, so they can bind
-            // the connection to it again.
+            // The thread is marked free before the lane's threads read the connection, so that they
+            // can bind the connection to it again.
             pool.finish(number);
             return bound.give_back();
         }
@@ -71,28 +71,24 @@ pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
     }
 }
 
-/// The duty of a bound thread, as the thread last read it.
 struct DutyWatch<'p> {
     pool: &'p Arc<SharedPool>,
     mailbox: &'p Arc<Mailbox>,
     number: ThreadNumber,
-    /// The number of changes that the thread has read.
+    /// Value of [`Mailbox::changes`] when the thread last read its duty.
     seen: u32,
-    /// False if the thread must give its connection up.
+    /// False if the thread must return its connection to the lane.
     keeps: bool,
-    /// The task whose connection the thread serves.
     task: Option<ServedTask>,
-    /// True after a wait of at least [`CHECK_INTERVAL`]. The thread then waits for the connection
-    /// and for its mailbox, which costs one more system call for each message, and no wake-up while
-    /// the client is silent. Otherwise it waits for the connection alone, and at most for this
-    /// interval.
+    /// True after a wait of at least [`CHECK_INTERVAL`]. The thread then polls its connection and
+    /// its mailbox without a time-out. This costs a system call for each message, but saves
+    /// wake-ups while the client is silent.
     waits_in_poll: bool,
     /// True if a complete message may be in a buffer, so that the descriptor does not report it.
     may_have_input: bool,
 }
 
 impl DutyWatch<'_> {
-    /// Reads the duty again if it has changed.
     #[inline]
     fn check<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         let changes = self.mailbox.changes.load(Ordering::Acquire);
@@ -106,28 +102,24 @@ impl DutyWatch<'_> {
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         self.task = self.pool.take_duty(lane, context, self.number);
         self.keeps &= self.task.is_some();
-        // A change of the tasks reports no refusal itself, because its caller may hold locks.
+        // A change of the tasks does not report refusals, because its caller may hold locks.
         self.pool.report_refusal(context, &lane.config.name);
     }
 }
 
-/// The outcome of a step of a thread with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The connection can be read again.
     GoesOn,
-    /// The connection has ended, and the thread retires it.
+    /// The connection has ended, and the caller must retire it.
     Failed,
     /// The connection has ended and is retired.
     Ended,
 }
 
-/// The connection that a thread serves, with the hook of the thread's nested calls.
 pub(super) struct BoundConnection<S, H> {
     pub(super) lane: Arc<Lane<S>>,
     pub(super) handler: Arc<H>,
     pub(super) connection: Arc<Connection>,
-    /// The object key of the task.
     pub(super) key: Box<[u8]>,
 }
 
@@ -145,7 +137,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             nested_wait::release_dedicated_connection();
             duty.pool.wait_for_turn(&self.lane, duty.mailbox, wait);
             duty.check(&self.lane, self.handler.context());
-            // Otherwise the thread tries again after the job.
+            // If `reclaim` fails, `serve` calls it again after the job.
             if duty.keeps && self.reclaim() {
                 nested_wait::install_dedicated(Rc::<Self>::clone(self));
                 duty.may_have_input = true;
@@ -203,10 +195,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
             _ => false,
         };
-        // The task may have changed while the thread waited for the message.
         duty.check(lane, context);
         if is_job && duty.task.is_none() {
-            // The task has ended, so a thread without a task runs the message.
             let (waiting, message) = self.detached(worker, message);
             lane.push(LaneTask::Dispatch(waiting, message));
             return Step::GoesOn;
@@ -240,22 +230,20 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Registers a waiting request for a message, and returns both. The message is in `message`, or
-    /// else in the buffer of `worker`.
+    /// Registers a waiting request for a message, and returns both. The message is in `message` or,
+    /// if this is `None`, in the buffer of `worker`.
     #[cold]
     fn detached(&self, worker: &mut Worker, message: Option<Message>) -> (WaitingRequest, Message) {
         let message = message.unwrap_or_else(|| worker.detach());
         (self.connection.add_waiting_request(Duration::ZERO), message)
     }
 
-    /// Reads a message. The first result is `None` if the message is in the buffer of `worker`. The
-    /// second is true if more input may have arrived. Returns `Ok(None)` if no message has arrived
-    /// within the time for waiting, and `Err` if the connection has ended.
     #[inline(always)]
     fn read(&self, worker: &mut Worker, wait: Wait) -> Result<Option<(Option<Message>, bool)>, Step> {
         let BoundConnection { lane, handler, connection, .. } = self;
         let context = handler.context();
-        // The lock is kept for this thread until it gives the connection back.
+        // This thread holds the read lock between messages, until it returns the connection to the
+        // lane.
         let Some(mut turn) = connection.read_state.resume() else { return Err(Step::Ended) };
         let read = match turn.with(|reading| worker.read(reading, connection, context, wait)) {
             ReadResult::InPlace { more } => (None, more),
@@ -300,8 +288,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         input
     }
 
-    /// Passes a request that does not belong to the connection's task to a thread of its own task, or
-    /// to the lane's threads.
+    /// Passes a request of a task that the connection is not bound to, or of no task, to a thread
+    /// that may run it, or refuses it.
     #[cold]
     fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
         let BoundConnection { lane, handler, connection, .. } = self;
@@ -319,7 +307,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
                 pool.assign(&mailbox, Assignment { waiting, message, key: None, wait });
             }
-            // No thread is free at which the request could wait.
+            // The pool has no thread at which the request could wait.
             _ if wait.is_some() => pool.refuse_elsewhere(lane, handler, (waiting, message), task),
             found => {
                 if matches!(found, TaskThread::Exhausted) {
@@ -330,11 +318,11 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         }
     }
 
-    /// Takes the connection back from the lane's threads after a nested call or a wait. Returns false
-    /// if one of them reads it now, or if it is retired.
+    /// Takes the connection back from the lane's threads after a nested call or a wait. Returns
+    /// false if one of them reads it now, or if it is retired.
     fn reclaim(&self) -> bool {
-        // A draining connection needs its events. The connection cannot begin to drain before the
-        // guard is dropped.
+        // A draining connection must keep its events. The connection cannot begin to drain while
+        // the guard exists.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
         turn.keep();
@@ -342,11 +330,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         true
     }
 
-    /// Gives the connection back to the lane's threads.
     fn give_back(&self) {
         self.connection.read_state.release();
-        // A draining connection needs other events. The connection cannot begin to drain before the
-        // guard is dropped.
         if let Some(_served) = self.lane.guard_connection(&self.connection) {
             self.lane.watch_connection(self.handler.context(), &self.connection);
         }

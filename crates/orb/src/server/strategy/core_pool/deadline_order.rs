@@ -1,29 +1,25 @@
-//! The order of the running jobs of each core by their deadlines (EDF). Pure: deadlines are
-//! arguments.
+//! The order of the running jobs of each core by their deadlines (EDF).
 //!
 //! A job gets a priority level between the jobs with the nearest deadlines. If no level is left
 //! between them, all jobs of the core get new levels with equal distances.
 //!
-//! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level, and of
-//! two jobs with one deadline the job that began earlier. If a core has more jobs than levels, the jobs
-//! with the latest deadlines share the lowest level.
+//! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level; if
+//! their deadlines are equal, the job that began earlier. If a core has more jobs than levels, the
+//! jobs with the latest deadlines share the lowest level.
 
 use super::roster::ThreadNumber;
 
 /// The lowest level of a job. Sleeping threads have the level below it.
 const LEAST_LEVEL: u8 = 2;
 
-/// A running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrderedJob {
     core: usize,
-    /// Nanoseconds since an instant that the caller chose.
     deadline: u64,
     thread: ThreadNumber,
     level: u8,
 }
 
-/// The running jobs of all cores that have deadlines.
 #[derive(Clone, Debug)]
 pub(super) struct DeadlineOrder {
     /// By core, and then in the order of their deadlines.
@@ -32,18 +28,17 @@ pub(super) struct DeadlineOrder {
 }
 
 impl DeadlineOrder {
-    /// Creates an order without jobs. Jobs get the levels [`LEAST_LEVEL`] to `most_level`.
+    /// Jobs get the levels [`LEAST_LEVEL`] to `most_level`.
     pub(super) fn new(most_level: u8) -> Self {
         DeadlineOrder { jobs: Vec::new(), most_level: most_level.max(LEAST_LEVEL) }
     }
 
-    /// Adds the job that a thread begins on a core. Appends the threads whose levels have changed, this
-    /// one included, to `changed`.
+    /// Adds a job of `thread` on `core`, in place of the job that the thread has. Appends the
+    /// threads whose levels have changed, including `thread`, to `changed`.
     pub(super) fn begin(&mut self, core: usize, deadline: u64, thread: ThreadNumber, changed: &mut Vec<ThreadNumber>) {
         self.end(thread, changed);
         let at = self.jobs.partition_point(|job| (job.core, job.deadline) <= (core, deadline));
         let of_core = |job: &&OrderedJob| job.core == core;
-        // The levels of the neighbours, or the levels next to the permitted range.
         let above = at.checked_sub(1).and_then(|before| self.jobs.get(before)).filter(of_core);
         let below = self.jobs.get(at).filter(of_core);
         let high = above.map_or(self.most_level + 1, |job| job.level);
@@ -56,7 +51,6 @@ impl DeadlineOrder {
         }
     }
 
-    /// Gives the jobs of a core levels with equal distances.
     fn spread(&mut self, core: usize, changed: &mut Vec<ThreadNumber>) {
         let levels = self.levels();
         let count = self.jobs.iter().filter(|job| job.core == core).count();
@@ -100,7 +94,6 @@ impl DeadlineOrder {
         }
     }
 
-    /// Returns the level of the job that a thread runs.
     pub(super) fn level_of(&self, thread: ThreadNumber) -> Option<u8> {
         self.jobs.iter().find(|job| job.thread == thread).map(|job| job.level)
     }
@@ -116,8 +109,8 @@ mod tests {
         }
     }
 
-    /// Checks the invariant for each pair of jobs that have a core in common. `begun` has the jobs in
-    /// the order in which they began.
+    /// Checks the invariant for each pair of jobs of one core. `begun` has the jobs in the order in
+    /// which they began.
     fn check(order: &DeadlineOrder, begun: &[(usize, u64, ThreadNumber)], levels: usize) {
         for (first, &(core, deadline, thread)) in begun.iter().enumerate() {
             let (of, level) = order.job_of(thread).expect("a running job");
@@ -135,8 +128,8 @@ mod tests {
         assert_eq!(order.jobs.len(), begun.len());
     }
 
-    /// Tries all orders of jobs that begin with four deadlines on two cores, and that end, with fewer
-    /// levels than jobs.
+    /// Tries orders of up to seven begins, moves and ends of jobs on two cores, with fewer levels
+    /// than jobs.
     #[test]
     fn levels_follow_the_deadlines_in_all_orders() {
         const LEVELS: u8 = 3;
@@ -151,7 +144,6 @@ mod tests {
                 let mut next = order.clone();
                 let mut changed = Vec::new();
                 next.begin(core, deadline, free, &mut changed);
-                // Each change is reported, and nothing else.
                 for thread in 0..=begun.len() {
                     let is_changed = next.job_of(thread) != order.job_of(thread);
                     assert!(!is_changed || changed.contains(&thread), "{thread}: {order:?} {next:?}");

@@ -1,8 +1,5 @@
-//! Measurements of the jobs of tasks: sums for each task, and on request a record of each job.
-//!
-//! A job is a request of a task. The sums are always on. They cost two readings of the clock and a
-//! few atomic additions. The records go to a ring of fixed size, which is allocated when records are
-//! first asked for; a new record replaces the oldest one.
+//! Measurements of jobs, which are requests of tasks: sums for each task, and on request a record
+//! of each job in a ring.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,15 +19,14 @@ const RECORDS_PER_LOCK: usize = 64;
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
     /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first request.
-    /// Written with the lock of the ring held. A thread that sees an old value records or leaves out
-    /// one job, so relaxed ordering is enough.
+    /// Written with the lock of the ring held. Relaxed ordering is enough, because it does no harm
+    /// if a job near the end is recorded or not.
     record_until: AtomicU64,
     ring: PiMutex<JobRing>,
 }
 
-/// The sums of the times of one task's jobs, in nanoseconds. Each thread that serves the task adds to them, with relaxed ordering: a
-/// reader may see a job in some sums only. A histogram as in the statistics of periodic tasks would
-/// need a lock for each job.
+/// Number, sum, minimum and maximum of the times of one task's jobs, in nanoseconds. Threads add
+/// jobs with relaxed ordering, so a reader may see a job in some of the fields and not in others.
 #[derive(Debug)]
 pub(super) struct TaskMeter {
     task: u64,
@@ -40,11 +36,9 @@ pub(super) struct TaskMeter {
     longest: AtomicU64,
 }
 
-/// The meters of all tasks of the pool.
 #[derive(Debug, Default)]
 pub(super) struct TaskMeters(BTreeMap<u64, Arc<TaskMeter>>);
 
-/// The start of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobStart {
     at: Monotonic,
@@ -52,13 +46,11 @@ pub(super) struct JobStart {
     recorded: Option<(usize, Duration)>,
 }
 
-/// The last records, in a buffer that never grows.
 #[derive(Debug, Default)]
 struct JobRing {
     capacity: usize,
     /// The record with the number `n` is at `n` modulo the capacity.
     records: Vec<CoreJob>,
-    /// Number of the next record.
     next: u64,
 }
 
@@ -82,7 +74,6 @@ impl JobRing {
         usize::try_from(number.checked_rem(u64::try_from(self.capacity).ok()?)?).ok()
     }
 
-    /// Returns the number of the oldest record.
     fn oldest(&self) -> u64 {
         self.next - self.records.len() as u64
     }
@@ -99,14 +90,12 @@ impl JobRing {
 }
 
 impl JobLog {
-    /// Creates a log that records nothing, and later up to `capacity` jobs.
     pub(super) fn new(capacity: usize) -> Self {
         let ring = JobRing { capacity, ..JobRing::default() };
         JobLog { record_until: AtomicU64::new(0), ring: PiMutex::new("job records", LockScope::Lane, ring) }
     }
 
-    /// Records the jobs that begin before `until`, or before an earlier caller's end if this is
-    /// later.
+    /// Records the jobs that begin before `until`, or before a later end that another call has set.
     pub(super) fn record_until(&self, until: Monotonic) {
         // The memory is allocated outside of the lock, for which threads of tasks may wait.
         let mut memory = Vec::new();
@@ -120,11 +109,9 @@ impl JobLog {
             std::mem::swap(&mut ring.records, &mut memory);
         }
         self.record_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
-        // If another caller was first, this caller's memory is freed without the lock.
         drop(ring);
     }
 
-    /// Returns records from the number `from` on, at most `most`.
     pub(super) fn recorded(&self, from: u64, most: usize) -> JobBatch {
         let most = most.min(self.ring.lock().records.len());
         let mut jobs = Vec::with_capacity(most);
@@ -197,7 +184,7 @@ impl TaskMeter {
 }
 
 impl TaskMeters {
-    /// Keeps the meters of these tasks, creates missing ones, and drops the meters of all other tasks.
+    /// Creates the missing meters of these tasks, and drops the meters of all other tasks.
     pub(super) fn set_tasks(&mut self, tasks: impl Iterator<Item = u64>) {
         let mut kept = BTreeMap::new();
         for task in tasks {
@@ -211,7 +198,6 @@ impl TaskMeters {
         self.0.get(&task).cloned()
     }
 
-    /// Returns the measurements in the order of the tasks' numbers.
     pub(super) fn measurements(&self) -> Vec<TaskMeasurement> {
         self.0.values().map(|meter| meter.measurement()).collect()
     }
@@ -262,7 +248,6 @@ mod tests {
         log.end(&meter, log.begin());
         assert_eq!(log.recorded(0, 100), JobBatch { jobs: Vec::new(), next: 0 });
         log.record_until(Monotonic::FAR_FUTURE);
-        // A shorter request does not end the longer one.
         log.record_until(Monotonic::from_nanos(1));
         (0..3).for_each(|_| log.end(&meter, log.begin()));
         let batch = log.recorded(0, 2);

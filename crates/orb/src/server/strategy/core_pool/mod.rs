@@ -1,25 +1,12 @@
 //! Core pool: leader/followers for requests without a task, and for each core sleeping threads that
 //! serve the connections of tasks.
 //!
-//! A thread of the lane that reads the first message of a task keeps the connection's read lock and
-//! passes message and connection to a sleeping thread of the task's core. The woken thread takes
-//! the task's core and priority and becomes the only, blocking reader of the connection. The connection
-//! stays in the lane's table. At a message boundary the thread gives the connection back, if the
-//! task ends or replies wait for the peer. While a servant waits for a nested call, the lane's
-//! threads read the connection, because a callback may arrive on it. A request of a task on a
-//! connection that has another thread is handed over to a thread of its task's core.
+//! A thread of the lane that reads the first message of a task passes the message and its
+//! connection to a sleeping thread of the task's core. This thread takes the task's core and
+//! priority, and reads the connection until the task ends or replies wait for the peer.
 //!
-//! A request of a task is a *job*: the rate, the budget and the measurement of its task apply to it,
-//! and to no other message. A LocateRequest only binds a connection that has no thread; threads
-//! without a task answer all further ones.
-//!
-//! [`Roster`] decides which thread serves which connection, and [`TaskRate`] which requests of a
-//! task wait or are refused. A request waits for its turn in one place, the mailbox of the thread
-//! that runs it ([`SharedPool::wait_for_turn`]). Meanwhile the lane's threads read its connection and
-//! refuse further requests, so a flood of them takes no time from tasks.
-//!
-//! The threads of tasks with deadlines wait at the priority of their tasks. A job takes the level that
-//! its deadline has among the running jobs of its core ([`DeadlineOrder`]), until it ends.
+//! A request of a task is a *job*: the rate, the budget and the measurement of its task apply to
+//! it, and to no other message.
 //!
 //! Invariant: the read lock of a connection belongs to one thread at any time, so each message is
 //! read once, and in the order of its arrival.
@@ -79,14 +66,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Native priority of sleeping threads: the lowest fixed priority.
 const RESTING_PRIORITY: u8 = 1;
 
-/// Native priority of the job with the earliest deadline. The threads of tasks with deadlines wait
-/// above it.
+/// Highest native priority of a job with a deadline.
 pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
-/// The settings of a core pool's threads.
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
-    /// The cores that have sleeping threads from the start.
     pub(crate) cores: Vec<usize>,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
@@ -96,7 +80,6 @@ pub(crate) struct CorePoolSettings {
     pub(crate) limits: Limits,
 }
 
-/// The threads of a core pool.
 pub(crate) struct CorePoolThreads(Arc<SharedPool>);
 
 impl std::fmt::Debug for CorePoolThreads {
@@ -105,13 +88,12 @@ impl std::fmt::Debug for CorePoolThreads {
     }
 }
 
-/// The state that the threads of a pool share.
 struct SharedPool {
     settings: CorePoolSettings,
     binder: Arc<dyn TaskBinder>,
     /// The budgets of jobs that can be demoted; `None` if the threads have no priorities.
     budgets: Option<CpuBudgets>,
-    /// The instant from which the times of rates are counted.
+    /// The instant from which the times of rates and deadlines are counted.
     started_at: Monotonic,
     state: PiMutex<PoolState>,
     jobs: JobLog,
@@ -120,38 +102,31 @@ struct SharedPool {
 struct PoolState {
     roster: Roster,
     meters: TaskMeters,
-    /// The threads in the order of their numbers.
     seats: Vec<Seat>,
     handles: Vec<JoinHandle<()>>,
     /// The cores on which the kernel lets no thread run at present.
     lost_cores: BTreeSet<usize>,
-    /// The rates of the tasks that have one, by task.
     rates: BTreeMap<u64, Arc<TaskRate>>,
-    /// The running jobs that have deadlines.
     order: DeadlineOrder,
-    /// Memory for the threads whose levels have changed.
     changed_levels: Vec<ThreadNumber>,
-    /// The reason why promises are advisory, once the kernel has refused a core or a priority.
+    /// The reason why promises are advisory; `None` if there is no reason.
     refusal: Option<String>,
     is_refusal_reported: bool,
 }
 
-/// A thread as the other threads of its pool see it.
 struct Seat {
     mailbox: Arc<Mailbox>,
     /// The kernel's id of the thread; `None` until the thread runs.
     tid: Option<Tid>,
-    /// The core and the scheduling that the thread has; `None` if the core is not set.
+    /// `None` if the thread's core is not set.
     core: Option<usize>,
     scheduling: Scheduling,
-    /// The connection that the thread serves.
     connection: Weak<Connection>,
 }
 
-/// The way by which other threads reach a thread of the pool.
 struct Mailbox {
-    /// Notified for each assignment, for a change of the thread's duty, and for a change of the rate
-    /// for which the thread waits.
+    /// Notified for each assignment, for a change of the thread's duty or of the rate for which it
+    /// waits, and when the lane stops.
     wake: EventFd,
     assignment: PiMutex<Option<Assignment>>,
     /// Number of changes of the thread's duty, wrapping. The thread reads it at each message
@@ -159,41 +134,34 @@ struct Mailbox {
     changes: AtomicU32,
 }
 
-/// A message for a thread, and perhaps its connection.
 struct Assignment {
     waiting: WaitingRequest,
     message: Message,
     /// The object key of the task if the thread serves the connection from now on; `None` if it
     /// serves the message alone.
     key: Option<Box<[u8]>>,
-    /// Present if the message waits for its turn.
     wait: Option<RateWait>,
 }
 
-/// The task whose messages a thread serves.
 struct ServedTask {
-    /// The thread that serves the task.
     number: ThreadNumber,
     binding: TaskBinding,
     rate: Option<Arc<TaskRate>>,
     meter: Option<Arc<TaskMeter>>,
 }
 
-/// The thread that runs a message of a task.
 enum TaskThread {
     /// This thread runs the message, and serves the connection from now on.
     Connection(Arc<Mailbox>),
-    /// This thread runs the message.
     Message(Arc<Mailbox>),
-    /// A thread without a task runs the message, because the pool has no free thread.
+    /// A thread without a task runs the message, because no thread is free for the task.
     Exhausted,
-    /// A thread without a task runs the message, because the task is not in the pool's set, or because
-    /// the message is no job and is not the first one of its connection.
+    /// A thread without a task runs the message: the task is not in the pool's set, or the message
+    /// is no job and its connection cannot be bound.
     None,
 }
 
 impl Mailbox {
-    /// Passes a message, and perhaps its connection, to the thread, which sleeps.
     fn assign(&self, assignment: Assignment) {
         *self.assignment.lock() = Some(assignment);
         counters::count_handoff();
@@ -221,9 +189,9 @@ impl CorePoolThreads {
         CorePoolThreads(Arc::new(SharedPool { settings, binder, budgets, started_at: Monotonic::now(), state, jobs }))
     }
 
-    /// Replaces the set of tasks. Bound threads take their new cores and priorities at once. Threads
-    /// whose task is not in the set give their connections back. The `demoted` tasks only keep their
-    /// measurements and the times of their last requests.
+    /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
+    /// Threads whose task is not in the set return their connections to the lane. Of the `demoted`
+    /// tasks, the measurements and the times of the last requests remain.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let mut state = pool.state.lock();
@@ -283,12 +251,10 @@ impl CorePoolThreads {
         self.0.jobs.recorded(from, most)
     }
 
-    /// Returns the reason why promises are advisory; `None` if the kernel has refused nothing.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.0.state.lock().refusal.clone()
     }
 
-    /// Reports the first refusal of the kernel.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }
@@ -341,7 +307,6 @@ impl SharedPool {
         }
     }
 
-    /// Changes the order of the running jobs with deadlines, and gives the changed jobs their levels.
     fn change_order<R>(
         &self,
         state: &mut PoolState,
@@ -356,8 +321,6 @@ impl SharedPool {
         result
     }
 
-    /// Runs a job of the calling thread at the level that its deadline has among the running jobs of
-    /// the core.
     #[cold]
     fn run_by_deadline<R>(
         &self,
@@ -373,8 +336,8 @@ impl SharedPool {
         result
     }
 
-    /// Orders the job that the calling thread begins, by core and deadline, or ends. Records the
-    /// thread's scheduling in its context.
+    /// Adds the job that the calling thread begins to the order, or removes the job if `begins` is
+    /// `None`. Records the thread's scheduling in its context.
     fn reorder(&self, context: &OrbContext, number: ThreadNumber, begins: Option<(usize, u64)>) {
         let mut state = self.state.lock();
         match begins {
@@ -386,7 +349,6 @@ impl SharedPool {
             }
             None => {
                 self.change_order(&mut state, |order, changed| order.end(number, changed));
-                // The thread waits for its next job at the priority of the task.
                 self.place(&mut state, number);
             }
         }
@@ -406,7 +368,6 @@ impl SharedPool {
         }
     }
 
-    /// Starts a thread that has a place in the roster.
     fn start_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         state: &mut PoolState,
@@ -490,7 +451,6 @@ impl SharedPool {
         }
     }
 
-    /// Records that a request of a task runs without its core and priority.
     #[cold]
     fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
         self.state.lock().roster.count_not_bound();
@@ -498,8 +458,9 @@ impl SharedPool {
         context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it was
-    /// read. `None` if no thread sleeps, which is counted, or if the task is not in the set.
+    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
+    /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
+    /// task is not in the set.
     fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -518,13 +479,11 @@ impl SharedPool {
         None
     }
 
-    /// Decides whether the rate of a task permits a request that arrives now.
     fn admit(&self, task: u64) -> RateAdmission {
         let rate = self.state.lock().rates.get(&task).cloned();
         rate.map_or(RateAdmission::Runs, |rate| rate.arrive(self.started_at.elapsed()))
     }
 
-    /// Passes a message to the thread with this mailbox, which sleeps.
     fn assign(&self, mailbox: &Mailbox, assignment: Assignment) {
         if assignment.wait.is_some() {
             self.state.lock().roster.count_delayed();
@@ -599,8 +558,8 @@ impl SharedPool {
         MessagePlacement::Elsewhere { reads_on: false }
     }
 
-    /// Runs a job of a task on the calling thread, within the task's budget, and measures it. A
-    /// request that is parked has not run, so it is not measured.
+    /// Runs a message on the calling thread. If `task` is present, the message is a job: the budget
+    /// and the deadline of the task apply, and the job is measured unless its request is parked.
     #[inline]
     fn run_job<R>(&self, context: &OrbContext, task: Option<&ServedTask>, run: impl FnOnce() -> R) -> R {
         let meter = task.and_then(|task| task.meter.as_deref());
@@ -631,7 +590,7 @@ impl SharedPool {
     }
 
     /// Runs a message that waited for the calling thread. The message is a job if `task` is present
-    /// and the message is a request that runs now. Returns false if the connection has ended.
+    /// and the message is a request that runs now. Returns false if the connection must be retired.
     fn run_waiting<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -668,7 +627,6 @@ impl SharedPool {
         result
     }
 
-    /// Records that a thread runs, and gives the thread its core.
     fn enter(&self, number: ThreadNumber) {
         let scheduling = thread_context::current_scheduling().unwrap_or(Scheduling::Other);
         let mut state = self.state.lock();
@@ -679,7 +637,6 @@ impl SharedPool {
         self.place(&mut state, number);
     }
 
-    /// Ends the binding of a thread, and moves the thread back to its home core.
     fn finish(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
@@ -690,7 +647,8 @@ impl SharedPool {
     }
 
     /// Returns the task that the calling thread serves, and records its priority in the thread's
-    /// context. Returns `None` if the thread must give its connection up.
+    /// context. Returns `None` if the thread must return its connection to the lane, or must not
+    /// run its message.
     fn take_duty<S: Architecture<S>>(
         &self,
         lane: &Lane<S>,
@@ -777,7 +735,6 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             return MessagePlacement::Elsewhere { reads_on: false };
         }
         if matches!(thread, TaskThread::None | TaskThread::Exhausted) && wait.is_some() {
-            // No thread is free at which the request could wait.
             let message = detached.take().unwrap_or_else(|| worker.detach());
             return self.0.refuse_here(lane, handler, worker, connection, &message, task);
         }
@@ -797,8 +754,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a task;
-    /// the lane's threads run other messages, and requests for which no thread sleeps.
+    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a
+    /// task if one is free for the task; the lane's threads run all other messages.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         let (header, octets) = message.parts();
         let key = object_key(header, octets, &self.0.settings.limits);
@@ -809,7 +766,6 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         }
     }
 
-    /// A task's requests have a rate, and a budget for their replies.
     #[cfg(feature = "replies-first")]
     fn may_defer_requests(&self) -> bool {
         false
@@ -829,16 +785,12 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     }
 }
 
-/// Removes a connection from the lane's epoll, because one thread reads it from now on.
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
     if let Some(readiness) = connection.stream.readiness() {
-        // An error means that the descriptor is not watched.
         let _ = lane.epoll.remove(readiness);
     }
 }
 
-/// Runs a thread of the pool, which sleeps until it is assigned a connection or a single message, and
-/// serves it.
 fn run_thread<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     lane: &Arc<Lane<S>>,
@@ -854,7 +806,6 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     while !lane.is_stopping() {
         let assignment = mailbox.assignment.lock().take();
         let Some(Assignment { waiting, message, key, wait }) = assignment else {
-            // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
             mailbox.wake.drain();
             continue;
@@ -881,7 +832,6 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
         let bound = Rc::new(bound);
         serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, wait));
         nested_wait::uninstall();
-        // The drop of the last handle frees the descriptor.
         drop(bound);
         lane.accept_again();
     }

@@ -1,15 +1,12 @@
 //! The rate of a task's requests: one request above the rate waits, and further ones are refused.
-//! Time is an argument.
 //!
-//! A request is due `distance` after the request before it, and may run up to the task's jitter
-//! earlier. An earlier request waits until then, which is its turn. While it waits, all further
-//! requests that arrive early are refused.
+//! A request is due `distance` after the due time of the previous request, or after its arrival if
+//! this was later. The request may run up to the task's jitter before its due time; this time is
+//! its turn. A request that arrives before its turn waits. While it waits, all requests that arrive
+//! before their turns are refused.
 //!
-//! [`Rate`] decides. [`TaskRate`] shares it between threads: a change moves or ends the wait of a
-//! request at any thread. [`RateWait`] is the right to wait.
-//!
-//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin, also across
-//! changes of the rate. At most one request of a task waits.
+//! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
+//! request of a task waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +17,10 @@ use corelane_sys::lock::{LockScope, PiMutex};
 use super::Mailbox;
 use crate::rt::core_config::{TaskBinding, TaskRules};
 
-/// The decision about a request of a task with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateVerdict {
-    /// The request runs now.
     Run,
-    /// The request waits for its turn ([`Rate::turn`]).
     Wait,
-    /// Another request waits, so this request is refused.
     Refuse,
 }
 
@@ -48,7 +41,6 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Rate {
-    /// Decides about a request that arrives at the time `now`.
     fn arrive(&mut self, now: u64) -> RateVerdict {
         let (Some((distance, jitter)), Some(before)) = (self.bounds, self.waiting.max(self.last)) else {
             self.last = Some(now);
@@ -86,25 +78,21 @@ impl Rate {
         self.last = self.last.max(self.waiting.take());
     }
 
-    /// Ends the wait of the request, which does not run. The next request may arrive at its time.
+    /// Ends the wait of the request, which does not run. The next request may take its turn.
     fn cancel_wait(&mut self) {
         self.waiting = None;
     }
 }
 
-/// The rate of one task, which all threads that serve the task share.
 #[derive(Debug)]
 pub(super) struct TaskRate(PiMutex<SharedRate>);
 
 struct SharedRate {
     rate: Rate,
-    /// The thread at which a request waits for its turn.
     waiter: Option<Arc<Mailbox>>,
 }
 
-/// The decision whether the rate of a task permits a request.
 pub(super) enum RateAdmission {
-    /// The request runs now.
     Runs,
     /// The request runs when [`RateWait::turn`] has passed.
     Waits(RateWait),
@@ -124,13 +112,11 @@ impl std::fmt::Debug for SharedRate {
 }
 
 impl TaskRate {
-    /// Creates the rate of a task that has begun no request.
     pub(super) fn new() -> Arc<Self> {
         let rate = Rate { bounds: None, last: None, waiting: None };
         Arc::new(TaskRate(PiMutex::new("task rate", LockScope::Lane, SharedRate { rate, waiter: None })))
     }
 
-    /// Decides about a request that arrives at the time `now`.
     pub(super) fn arrive(self: &Arc<Self>, now: Duration) -> RateAdmission {
         let verdict = self.0.lock().rate.arrive(nanos(now));
         match verdict {
@@ -181,7 +167,6 @@ impl RateWait {
         shared.rate.turn().map(Duration::from_nanos)
     }
 
-    /// Ends the wait. The request runs now.
     pub(super) fn end(mut self) {
         self.finish(Rate::end_wait);
     }
@@ -193,7 +178,7 @@ impl RateWait {
             end(&mut shared.rate);
             shared.waiter.take()
         };
-        // The last handle frees a descriptor, without the lock.
+        // The drop of the last handle frees a descriptor, and must not happen under the lock.
         drop(waiter);
     }
 }
@@ -227,12 +212,10 @@ mod tests {
         assert_eq!(rate.arrive(104), RateVerdict::Refuse);
         assert_eq!(rate.arrive(109), RateVerdict::Refuse);
         rate.end_wait();
-        // The request that waited was due at 110.
         assert_eq!((rate.arrive(111), rate.turn()), (RateVerdict::Wait, Some(120)));
         rate.end_wait();
         assert_eq!(rate.arrive(130), RateVerdict::Run);
         assert_eq!(rate.arrive(140), RateVerdict::Run);
-        // Unused arrivals are not saved up.
         assert_eq!(rate.arrive(500), RateVerdict::Run);
         assert_eq!((rate.arrive(500), rate.turn()), (RateVerdict::Wait, Some(510)));
     }
@@ -289,12 +272,10 @@ mod tests {
         update(&mut rates, &with_rate, &[]);
         assert_eq!(rates.keys().copied().collect::<Vec<_>>(), [7]);
         assert!(matches!(rates[&7].arrive(nanos(1_000)), RateAdmission::Runs));
-        // The task is demoted, then it has no rate, and then its rate returns.
         update(&mut rates, &[], &[7]);
         update(&mut rates, &[binding(7, None)], &[]);
         update(&mut rates, &with_rate, &[]);
         assert!(matches!(rates[&7].arrive(nanos(1_099)), RateAdmission::Waits(_)));
-        // The rate ends with the task.
         update(&mut rates, &[], &[8]);
         assert!(rates.is_empty());
     }
@@ -314,7 +295,6 @@ mod tests {
         rate.change(Some((nanos(10), nanos(0))));
         assert!(matches!(rate.arrive(nanos(100)), RateAdmission::Runs));
         let RateAdmission::Waits(wait) = rate.arrive(nanos(101)) else { panic!("the request is early") };
-        // A change has an effect even before the thread begins to wait.
         rate.change(Some((nanos(20), nanos(0))));
         assert_eq!((wait.turn(&mailbox), is_woken()), (Some(nanos(120)), false));
         rate.change(Some((nanos(20), nanos(0))));

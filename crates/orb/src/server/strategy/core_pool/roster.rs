@@ -1,5 +1,4 @@
-//! The decisions of a core pool: which thread serves which connection on which core. Pure: the
-//! roster knows neither clocks, nor sockets, nor threads.
+//! The decisions of a core pool: which thread serves which connection on which core.
 //!
 //! ```text
 //!              bind                     finish
@@ -18,22 +17,18 @@
 use crate::job_budget::JobOverrun;
 use crate::rt::core_config::{CorePoolCounts, TaskBinding};
 
-/// The number of a thread in its pool.
 pub(super) type ThreadNumber = usize;
 
-/// The present duty of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duty {
-    /// The thread sleeps on its home core.
     Sleep,
     /// The thread serves a connection or a message, at the core and priority of this task.
     Serve(TaskBinding),
-    /// The task of the thread's connection or message has ended. The thread gives the connection up at
-    /// the next message boundary, or does not run the message.
+    /// The task of the thread's connection or message has ended. The thread must return the
+    /// connection to the lane, or must not run the message.
     GiveUp,
 }
 
-/// The decision about a connection whose next message belongs to a task, or about a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BindDecision {
     /// This sleeping thread serves. It may be a thread of another core.
@@ -44,9 +39,11 @@ pub(super) enum BindDecision {
     /// The connection has a thread already, so the message needs a thread of its own
     /// ([`lend`](Roster::lend)).
     Occupied,
-    /// No thread is free, so a thread without a task runs the request.
+    /// A thread without a task runs the request: no thread is free, or the free threads are
+    /// reserved for tasks without a thread.
     Exhausted,
-    /// The task is not in the set of tasks, so a thread without a task runs the request.
+    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
+    /// the request.
     NoTask,
 }
 
@@ -66,13 +63,11 @@ enum Place {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The core on which the thread sleeps.
     home: usize,
     place: Place,
 }
 
 impl Entry {
-    /// Returns the task that the thread serves.
     fn task(&self) -> Option<u64> {
         match self.place {
             Place::Bound { binding, .. } => Some(binding.task),
@@ -81,7 +76,6 @@ impl Entry {
     }
 }
 
-/// The threads of a core pool, and the set of its tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Roster {
     threads: Vec<Entry>,
@@ -103,7 +97,6 @@ impl Roster {
         }
     }
 
-    /// Adds a sleeping thread of the core `home`. Returns `None` at the maximum number of threads.
     pub(super) fn add(&mut self, home: usize) -> Option<ThreadNumber> {
         let number = self.vacant()?;
         self.set(number, Entry { home, place: Place::Sleeping });
@@ -122,7 +115,6 @@ impl Roster {
         }
     }
 
-    /// Decides about the connection with this id, whose next message belongs to a task.
     pub(super) fn bind(&mut self, task: u64, connection: u64) -> BindDecision {
         let of_connection =
             |entry: &Entry| matches!(entry.place, Place::Bound { connection: Some(of), .. } if of == connection);
@@ -192,7 +184,6 @@ impl Roster {
         own.or_else(most).map(|(number, _)| number)
     }
 
-    /// Takes back [`BindDecision::Start`], because the thread could not be started.
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
@@ -202,7 +193,6 @@ impl Roster {
         }
     }
 
-    /// Ends the binding of a thread, which sleeps from now on.
     pub(super) fn finish(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
@@ -211,7 +201,6 @@ impl Roster {
         entry.place = Place::Sleeping;
     }
 
-    /// Replaces the set of tasks. Returns the threads whose duty has changed.
     pub(super) fn set_tasks(&mut self, tasks: &[TaskBinding]) -> Vec<ThreadNumber> {
         self.tasks = tasks.to_vec();
         self.tasks.sort_unstable();
@@ -235,12 +224,10 @@ impl Roster {
         changed
     }
 
-    /// Ends all binding: from now on no connection is bound.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Returns the present duty of a thread.
     pub(super) fn duty(&self, number: ThreadNumber) -> Duty {
         match self.threads.get(number).map(|entry| entry.place) {
             Some(Place::Bound { binding, ends: false, .. }) => Duty::Serve(binding),
@@ -249,33 +236,27 @@ impl Roster {
         }
     }
 
-    /// Returns the core on which a thread sleeps.
     pub(super) fn home(&self, number: ThreadNumber) -> usize {
         self.threads.get(number).map_or(0, |entry| entry.home)
     }
 
-    /// Counts a request of a task for which there is no thread.
     pub(super) fn count_not_bound(&mut self) {
         self.counts.not_bound += 1;
     }
 
-    /// Counts a request that arrived on a task's connection without belonging to the task.
     pub(super) fn count_foreign(&mut self) {
         self.counts.foreign += 1;
     }
 
-    /// Counts a request that arrived too early and waits.
     pub(super) fn count_delayed(&mut self) {
         self.counts.delayed += 1;
     }
 
-    /// Counts a request above the rate of its task.
     pub(super) fn count_refused(&mut self, is_oneway: bool) {
         let count = if is_oneway { &mut self.counts.dropped } else { &mut self.counts.refused };
         *count += 1;
     }
 
-    /// Counts a job that used more than its budget.
     pub(super) fn count_overrun(&mut self, overrun: JobOverrun) {
         self.counts.over_budget += 1;
         self.counts.demoted += u64::from(overrun.is_demoted);
@@ -294,19 +275,16 @@ mod tests {
     use super::*;
 
     const MAX_THREADS: usize = 3;
-    /// Three events can fill the pool, and two more can end and begin bindings.
     const DEPTH: usize = 6;
 
     fn binding(task: u64, core: usize) -> TaskBinding {
         TaskBinding::new(task, core, 10)
     }
 
-    /// The sets of tasks between which the pool changes.
     fn sets() -> [Vec<TaskBinding>; 3] {
         [vec![], vec![binding(1, 1), binding(2, 1)], vec![binding(2, 0), binding(1, 1)]]
     }
 
-    /// The state of the pool as the test knows it without looking into the roster.
     #[derive(Clone)]
     struct Observed {
         roster: Roster,
@@ -371,7 +349,6 @@ mod tests {
             assert_eq!(changed, (0..before.len()).filter(differs).collect::<Vec<_>>());
         }
 
-        /// Checks every thread's duty against the connections and the tasks.
         fn check(&self) {
             for (number, serving) in self.serving.iter().enumerate() {
                 let expected = match serving {
@@ -387,9 +364,8 @@ mod tests {
         }
     }
 
-    /// Tries all orders of events up to a depth: bindings of three connections and single messages
-    /// for two tasks, with threads that start and threads that do not, ends of bindings, and changes
-    /// of the tasks.
+    /// Tries all orders of events up to a depth: bindings, single messages, threads that cannot be
+    /// started, ends of bindings, and changes of the tasks.
     #[test]
     fn duties_follow_connections_and_tasks_in_all_orders() {
         fn explore(seen: &Observed, depth: usize, orders: &mut u64) {

@@ -12,7 +12,6 @@ pub(in crate::server) trait QueueItem {
     fn bytes(&self) -> usize;
 }
 
-/// Number of items for which an empty list keeps memory.
 const KEPT_CAPACITY: usize = 16;
 
 #[derive(Debug)]
@@ -175,7 +174,6 @@ mod tests {
         assert_eq!((turns.len(), turns.bytes()), (7, 7));
         assert_eq!(rest(&mut turns), "abcabaa");
         assert_eq!((turns.len(), turns.bytes()), (0, 0));
-        // The items of one owner must leave in order.
         (0..4).for_each(|at| turns.push(Item(Rc::clone(&a), at)));
         assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }

@@ -39,7 +39,6 @@ impl HalfSync {
         &self.queue
     }
 
-    /// Rejects the message if the queue is full, and the requests that it displaces.
     fn enqueue<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,

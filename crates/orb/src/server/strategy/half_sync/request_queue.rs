@@ -29,7 +29,6 @@ pub(crate) struct RequestQueue {
 #[derive(Debug, Default)]
 struct State {
     requests: FairQueue<QueuedRequest>,
-    /// No thread takes requests after the lane has stopped.
     stopped: bool,
 }
 

@@ -1,0 +1,124 @@
+//! The frames of a stream: its entry in the steering tables, with those of its port and its
+//! connections.
+//!
+//! A stream can be open before the tables exist, for example while the link of the interface is
+//! down. [`StreamSteering::attach`] then adds the stream with its port and connections.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corelane_sys::lock::{LockScope, PiMutex};
+use corelane_sys::process;
+use corelane_sys::thread::Scheduling;
+
+use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream};
+use crate::steering::StreamCounts;
+
+pub(crate) struct StreamSteering {
+    core: u32,
+    scheduling: Option<Scheduling>,
+    queue_frames: u32,
+    state: PiMutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` until the tables exist and have an entry for the stream.
+    stream: Option<SteeredStream>,
+    lack: Option<String>,
+    members: BTreeMap<u64, Member>,
+    last_number: u64,
+}
+
+/// A port or a connection of the stream; `entry` is `None` while the tables have no entry for it.
+enum Member {
+    Port { port: u16, entry: Option<SteeredPort> },
+    Connection { remote: SocketAddr, local: SocketAddr, entry: Option<SteeredConnection> },
+}
+
+impl Member {
+    /// Adds the missing entry. If the tables refuse it, for example because they are full, the
+    /// frames stay best effort.
+    fn attach(&mut self, stream: &SteeredStream) {
+        match self {
+            Self::Port { port, entry: entry @ None } => *entry = stream.steering().open_port(*port).ok(),
+            Self::Connection { remote, local, entry: entry @ None } => {
+                *entry = stream.add_connection(*remote, *local).unwrap_or(None);
+            }
+            Self::Port { .. } | Self::Connection { .. } => {}
+        }
+    }
+}
+
+impl StreamSteering {
+    pub(crate) fn new(core: u32, scheduling: Option<Scheduling>, queue_frames: u32) -> Arc<Self> {
+        let state = PiMutex::new("steering of a stream", LockScope::Orb, State::default());
+        Arc::new(Self { core, scheduling, queue_frames, state })
+    }
+
+    /// Adds the entries that the tables lack. Has no effect if they are complete.
+    pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>) {
+        let mut state = self.state.lock();
+        if state.stream.is_none() {
+            match steering.open_stream(self.core, self.scheduling, self.queue_frames) {
+                Ok((stream, refusal)) => (state.stream, state.lack) = (Some(stream), refusal),
+                Err(error) => state.lack = Some(format!("frames of the stream are not sorted: {error}")),
+            }
+        }
+        let State { stream, members, .. } = &mut *state;
+        stream.iter().for_each(|stream| members.values_mut().for_each(|member| member.attach(stream)));
+    }
+
+    pub(crate) fn add_port(self: &Arc<Self>, port: u16) -> SteeringMember {
+        self.add(Member::Port { port, entry: None })
+    }
+
+    pub(crate) fn add_connection(self: &Arc<Self>, remote: SocketAddr, local: SocketAddr) -> SteeringMember {
+        self.add(Member::Connection { remote, local, entry: None })
+    }
+
+    fn add(self: &Arc<Self>, mut member: Member) -> SteeringMember {
+        let mut state = self.state.lock();
+        state.stream.iter().for_each(|stream| member.attach(stream));
+        state.last_number += 1;
+        let number = state.last_number;
+        state.members.insert(number, member);
+        SteeringMember { steering: Arc::clone(self), number, process: process::id() }
+    }
+
+    pub(crate) fn counts(&self) -> Option<StreamCounts> {
+        self.state.lock().stream.as_ref()?.counts().ok()
+    }
+
+    pub(crate) fn thread_name(&self) -> Option<String> {
+        self.state.lock().stream.as_ref()?.thread_name()
+    }
+
+    pub(crate) fn lack(&self) -> Option<String> {
+        self.state.lock().lack.clone()
+    }
+}
+
+/// A port or a connection of a stream until the value is dropped.
+pub(crate) struct SteeringMember {
+    steering: Arc<StreamSteering>,
+    number: u64,
+    process: u32,
+}
+
+impl Drop for SteeringMember {
+    fn drop(&mut self) {
+        // In a forked child, a thread that does not exist may hold the lock.
+        if self.process == process::id() {
+            let member = self.steering.state.lock().members.remove(&self.number);
+            drop(member);
+        }
+    }
+}
+
+impl std::fmt::Debug for SteeringMember {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SteeringMember({})", self.number)
+    }
+}
