@@ -51,10 +51,28 @@ const CORES: &[Crash] = &[Crash {
     variable: KILLS,
 }];
 
+const EVENTS: &[Crash] = &[
+    Crash {
+        title: "power failures under a durable event channel",
+        package: "corelane-services",
+        file: "store",
+        test: "power_events::acknowledged_events_survive_power_failures_in_order",
+        variable: CUTS,
+    },
+    Crash {
+        title: "kill -9 of a server of durable event channels beside four suppliers",
+        package: "corelane-cli",
+        file: "events_durable",
+        test: "acknowledged_events_survive_kill_9",
+        variable: KILLS,
+    },
+];
+
 fn tests_of(service: &str) -> Option<&'static [Crash]> {
     match service {
         "naming" => Some(NAMING),
         "cores" => Some(CORES),
+        "events" => Some(EVENTS),
         _ => None,
     }
 }
@@ -117,7 +135,8 @@ mod tests {
         assert_eq!(numbers("naming"), Some((NAMING.len(), USUAL, USUAL)));
         assert_eq!(numbers("naming --cycles 30 --cuts 7"), Some((NAMING.len(), 30, 7)));
         assert_eq!(numbers("cores --cycles 30"), Some((CORES.len(), 30, USUAL)));
-        for line in ["", "events", "naming --cycles", "naming --cycles 0", "naming --cycles x", "naming --kills 3"] {
+        assert_eq!(numbers("events --cycles 30"), Some((EVENTS.len(), 30, USUAL)));
+        for line in ["", "event", "naming --cycles", "naming --cycles 0", "naming --cycles x", "naming --kills 3"] {
             assert!(parse(line).is_none(), "{line}");
         }
     }
@@ -125,7 +144,7 @@ mod tests {
     #[test]
     fn each_named_test_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for crash in NAMING.iter().chain(CORES) {
+        for crash in NAMING.iter().chain(CORES).chain(EVENTS) {
             let folder = crash.package.strip_prefix("corelane-").unwrap();
             let tests = root.join(format!("crates/{folder}/tests"));
             let (path, test) = match crash.test.split_once("::") {

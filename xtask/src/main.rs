@@ -50,6 +50,7 @@ cargo xtask <command>
   crash naming     kills a name server 1,000 times, and simulates 1,000 power failures under its store; takes minutes
        --cycles N  N kills; --cuts N: N power failures
   crash cores      kills a server of admissions and its clients 1,000 times
+  crash events     kills a server of durable event channels 1,000 times, and simulates 1,000 power failures
   miri [FILTER...] tests of unsafe code under Miri, by hand: needs a nightly toolchain with miri and rust-src
   tsan [FILTER...] tests of shared data under ThreadSanitizer, by hand: needs a nightly toolchain with rust-src
   cross            the crates for 64-bit ARM; rustup installs the target if it is missing

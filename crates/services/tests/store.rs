@@ -22,6 +22,7 @@ use disk::{Disk, Random};
 
 const KIND: RecordKind = RecordKind { service: "test", format: 3 };
 
+type Record = (Vec<u8>, Vec<u8>);
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Folder(PathBuf);
@@ -60,7 +61,7 @@ fn read(store: &dyn Store) -> (Revision, Records) {
 }
 
 /// Returns the first `count` records from the key `from` on.
-fn read_from(store: &dyn Store, from: &[u8], count: usize) -> (Revision, Vec<(Vec<u8>, Vec<u8>)>) {
+fn read_from(store: &dyn Store, from: &[u8], count: usize) -> (Revision, Vec<Record>) {
     let mut records = Vec::new();
     let revision = store
         .visit_from(from, &mut |key, value| {

@@ -1,6 +1,7 @@
 //! Event channels of TAO's Real-time Event Service and of CORBA's Event Service.
 
 use corelane::{ObjectRef, Orb};
+use corelane_services::events::corelane_events::DurableChannelRef;
 use corelane_services::events::{
     cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin, rtec_event_comm::Event,
 };
@@ -26,6 +27,20 @@ pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
         return Ok(Channel::Cos(cos_admin::EventChannelRef::unchecked_narrow(&object)));
     }
     Err("the object is not an event channel".to_owned())
+}
+
+/// Finds a durable channel by its name, by the reference of CORBA's Event Service, or by a `corbaloc` URL of TAO's.
+pub(super) fn durable_channel(orb: &Orb, word: &str) -> Result<DurableChannelRef, String> {
+    let is_name = word != "-" && !word.contains([':', '@']);
+    let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}");
+    let word = if is_name { &url } else { word };
+    let word = word.strip_suffix(".rtec").filter(|_| word.starts_with("corbaloc:")).unwrap_or(word);
+    let object: ObjectRef = naming::object_of_word(orb, word)?.ok_or("the reference is nil")?;
+    match object.is_a(DurableChannelRef::REPOSITORY_ID) {
+        Ok(true) => Ok(DurableChannelRef::unchecked_narrow(&object)),
+        Ok(false) => Err("the channel is not durable".to_owned()),
+        Err(exception) => Err(format!("the channel cannot be used: {exception}")),
+    }
 }
 
 pub(super) fn typed(event_type: i32, source: i32) -> Event {

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use corelane::{Any, Orb, SystemExceptionKind};
-use corelane_services::events::corelane_events::ControlRef;
 use corelane_services::events::corelane_events::control::DestroyChannelError;
+use corelane_services::events::corelane_events::{ControlRef, DurableChannelRef};
 use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
 use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use corelane_services::events::lifecycle::cos_naming::NameComponent;
@@ -22,14 +22,26 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
     let factory = EventChannelFactoryRef::unchecked_narrow(&object.ok_or("the reference is nil")?);
     let key = [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }];
     let value = Any::new(&arguments.channel).map_err(message)?;
-    let created = factory.create_object(&key, &[NameValuePair { name: "InsName".to_owned(), value }]);
+    let mut criteria = vec![NameValuePair { name: "InsName".to_owned(), value }];
+    if arguments.is_durable {
+        let value = Any::new(&true).map_err(message)?;
+        criteria.push(NameValuePair { name: "CorelaneDurable".to_owned(), value });
+    }
+    let created = factory.create_object(&key, &criteria);
     let channel = created.map_err(|error| match error {
         CreateObjectError::InvalidCriteria(_) => {
             format!("the name `{}` is in use or not permitted", excerpt(&arguments.channel))
         }
+        CreateObjectError::CannotMeetCriteria(_) if arguments.is_durable => {
+            "the server has no store for durable channels (`serve --store FILE`)".to_owned()
+        }
         other => printable(&other.to_string()),
     })?;
     let channel = channel.ok_or("the factory returned nil")?;
+    // A factory of another ORB ignores the criterion.
+    if arguments.is_durable && !channel.is_a(DurableChannelRef::REPOSITORY_ID).map_err(message)? {
+        return Err("the server made a channel that is not durable".to_owned());
+    }
     let _ = writeln!(out, "{channel}");
     Ok(())
 }

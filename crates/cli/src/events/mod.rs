@@ -6,6 +6,7 @@ mod http;
 mod manage;
 mod options;
 mod push;
+mod replay;
 mod serve;
 mod stat;
 mod tail;
@@ -26,14 +27,15 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
-                             [--destroy-by-clients] [--http ADDRESS] [--orb-config FILE]
+                             [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--orb-config FILE]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
-       corelane events push [--type N] [--source N] CHANNEL TEXT...
+       corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
+       corelane events push [--type N] [--source N] [--acknowledged] CHANNEL TEXT...
        corelane events list [--at REFERENCE] [--json]
        corelane events stat [--at REFERENCE] [--json] [NAME]
        corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
-       corelane events create [--at REFERENCE] NAME
+       corelane events create [--at REFERENCE] [--durable] NAME
        corelane events destroy --control PATH NAME
        corelane events destroy CHANNEL
        corelane events check [--json] FILE
@@ -44,6 +46,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   serve             serve channels until SIGTERM or SIGINT; prints two references of each channel; the plain key
                     omniEvents reaches a factory of channels, with the interface of omniEvents
   tail              print the events of a channel as they come
+  replay            print the events that a durable channel keeps
   push              push an event with each TEXT as its value, a string
   list              print the channels of a server
   stat              print the counts of all channels of a server, or of one channel and of each of its consumers
@@ -58,6 +61,12 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --orb-config FILE the ORB's options, whose pool is `events` (docs/configuration.md)
   --channel NAME    a channel of this name (EventChannel); the plain key NAME reaches CORBA's Event Service,
                     NAME.rtec TAO's
+  --store FILE      keep the events of the channels in a file; also serve the channels that are in the file
+  --durable         a channel that keeps its events
+  --acknowledged    push to a durable channel, and print the number of each event when it is on the disk
+  --from N          the number of the first event (1)
+  --consumer NAME   begin behind the last event that a consumer of this name printed
+  --follow          wait for further events
   --type N          the type of the events; several of `tail`: events of any of them (tail: all; push: 16)
   --source N        the source of the events (tail: all; push: 1)
   --filter EXPRESSION
@@ -92,6 +101,7 @@ const INTERVAL: &str = "an interval is a number of seconds";
 enum EventsCommand {
     Serve,
     Tail,
+    Replay,
     Push,
     List,
     Stat,
@@ -112,6 +122,7 @@ pub(crate) fn command() -> Command {
         option("overflow", "POLICY"),
         option("filter-builder", "NAME"),
         option("http", "ADDRESS"),
+        option("store", "FILE"),
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
@@ -121,7 +132,10 @@ pub(crate) fn command() -> Command {
     let tail = tail.arg(option("filter", "EXPRESSION"));
     let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
     let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
-    let push = push.args([arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
+    let push = push.args([flag("acknowledged"), arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
+    let replay = arguments::command("replay", USAGE).arg(arguments::positional("CHANNEL"));
+    let replay = replay.args([option("from", "N"), option("consumer", "NAME"), option("count", "N")]);
+    let replay = replay.args([flag("follow"), flag("json")]);
     let on_server = |name| arguments::command(name, USAGE).arg(option("at", "REFERENCE"));
     let named = |name| on_server(name).arg(arguments::positional("NAME"));
     let list = on_server("list").arg(flag("json"));
@@ -129,7 +143,8 @@ pub(crate) fn command() -> Command {
     let top = on_server("top").args([option("interval", "SECONDS"), option("count", "N")]);
     let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
     let check = arguments::command("check", USAGE).args([flag("json"), arguments::positional("FILE")]);
-    let all = [serve, tail, push, list, stat, top, named("create"), destroy, check];
+    let create = named("create").arg(flag("durable"));
+    let all = [serve, tail, replay, push, list, stat, top, create, destroy, check];
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
@@ -141,7 +156,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
     let outcome = match action {
         EventsCommand::Serve => serve::run(&arguments, out).map(|()| true),
         EventsCommand::Tail => tail::run(&arguments, out).map(|()| true),
-        EventsCommand::Push => push::run(&arguments).map(|()| true),
+        EventsCommand::Replay => replay::run(&arguments, out).map(|()| true),
+        EventsCommand::Push => push::run(&arguments, out).map(|()| true),
         EventsCommand::List => stat::list(&arguments, out).map(|()| true),
         EventsCommand::Stat => stat::stat(&arguments, out).map(|()| true),
         EventsCommand::Top => stat::top(&arguments, out).map(|()| true),
@@ -168,6 +184,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let action = match command {
         "serve" => EventsCommand::Serve,
         "tail" => EventsCommand::Tail,
+        "replay" => EventsCommand::Replay,
         "list" => EventsCommand::List,
         "stat" => EventsCommand::Stat,
         "top" => EventsCommand::Top,
@@ -204,6 +221,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        store: texts("store").pop().map(PathBuf::from),
+        is_durable: is_set("durable"),
+        is_acknowledged: is_set("acknowledged"),
+        is_followed: is_set("follow"),
+        consumer: texts("consumer").pop(),
+        from: texts("from").pop().map(|text| first_number(&text)).transpose()?,
         http: texts("http").pop().map(|text| http::address(&text)).transpose()?,
         at: texts("at").pop(),
         interval: texts("interval").pop().map(|text| arguments::seconds(&text, 0.01, INTERVAL)).transpose()?,
@@ -215,7 +238,11 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         texts: texts("TEXT"),
     };
     match action {
-        EventsCommand::Tail | EventsCommand::Push | EventsCommand::Create | EventsCommand::Destroy
+        EventsCommand::Tail
+        | EventsCommand::Replay
+        | EventsCommand::Push
+        | EventsCommand::Create
+        | EventsCommand::Destroy
             if arguments.channel.is_empty() =>
         {
             Err("no channel is given".to_owned())
@@ -229,10 +256,18 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         EventsCommand::Serve if arguments.allow_control.is_empty() != arguments.control.is_none() => {
             Err("`--allow-control` and `--control` need each other".to_owned())
         }
+        EventsCommand::Replay if arguments.from.is_some() && arguments.consumer.is_some() => {
+            Err("`--consumer` takes the place of `--from`".to_owned())
+        }
         EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
         EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
         _ => Ok((action, arguments)),
     }
+}
+
+fn first_number(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("`--from` needs the number of an event, from 1, not `{}`", excerpt(text)))
 }
 
 fn lane(text: &str) -> Result<EventLane, String> {

@@ -1,17 +1,22 @@
 //! The command `push`: events with texts as their values.
 
+use std::io::Write;
+
 use corelane::{Any, Orb};
 use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQOS};
 
-use super::channel::{Channel, channel, message, typed};
+use super::channel::{Channel, channel, durable_channel, message, typed};
 use super::options::EventsArguments;
 
 const DEFAULT_TYPE: i32 = 16;
 const DEFAULT_SOURCE: i32 = 1;
 
-pub(super) fn run(arguments: &EventsArguments) -> Result<(), String> {
+pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
     let values = arguments.texts.iter().map(Any::new).collect::<Result<Vec<Any>, _>>().map_err(message)?;
+    if arguments.is_acknowledged {
+        return push_acknowledged(&orb, arguments, values, out);
+    }
     match channel(&orb, &arguments.channel)? {
         Channel::Cos(channel) => {
             let admin = channel.for_suppliers().map_err(message)?.ok_or("the channel has no suppliers")?;
@@ -40,4 +45,28 @@ pub(super) fn run(arguments: &EventsArguments) -> Result<(), String> {
             proxy.disconnect_push_consumer().map_err(message)
         }
     }
+}
+
+/// Pushes to a durable channel, and prints the number of each event after its commit.
+fn push_acknowledged(
+    orb: &Orb,
+    arguments: &EventsArguments,
+    values: Vec<Any>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let channel = durable_channel(orb, &arguments.channel)?;
+    let is_typed = !arguments.types.is_empty() || arguments.source.is_some();
+    for value in values {
+        let number = if is_typed {
+            let event_type = arguments.types.first().copied().unwrap_or(DEFAULT_TYPE);
+            let mut event = typed(event_type, arguments.source.unwrap_or(DEFAULT_SOURCE));
+            event.data.any_value = value;
+            channel.publish_event(&event)
+        } else {
+            channel.publish(&value)
+        };
+        let number = number.map_err(message)?;
+        let _ = writeln!(out, "{number}").and_then(|()| out.flush());
+    }
+    Ok(())
 }

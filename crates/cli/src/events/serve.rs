@@ -2,10 +2,14 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use corelane::{Dispatch, PoolConfig};
-use corelane_services::events::{EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor};
+use corelane_services::events::{
+    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, Retention, STORED_EVENTS,
+};
+use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
 
 use super::channel::message;
@@ -15,12 +19,19 @@ use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
+/// Maximum number of connections that have a thread, in a server with a store.
+const MAX_THREADS: usize = 256;
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
     // has a thread, and `pull` raises TRANSIENT at once if there is no event.
-    let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
+    // Suppliers of durable channels wait for the disk, each in the thread of its connection.
+    let dispatch = match arguments.store {
+        Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
+        None => Dispatch::Reactive,
+    };
+    let pool = PoolConfig::default().name("events").dispatch(dispatch);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
         listen: &arguments.listen,
@@ -29,18 +40,30 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     };
     let orb = Arc::new(options.builder(pool)?.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
-    let names = if arguments.channels.is_empty() { &default } else { &arguments.channels[..] };
+    let store = arguments.store.as_deref().map(open).transpose()?;
+    let mut names = if arguments.channels.is_empty() { default.to_vec() } else { arguments.channels.clone() };
+    let stored = store.as_ref().map(EventStore::channels).unwrap_or_default();
+    if arguments.channels.is_empty() && !stored.is_empty() {
+        names.clear();
+    }
+    names.extend(stored.into_iter().filter(|name| !arguments.channels.contains(name)));
     let monitor = EventMonitor::new();
     let mut lines = String::new();
-    for name in names {
-        let channel = channel_builder(arguments).name(name);
+    for name in &names {
+        let mut channel = channel_builder(arguments).name(name);
+        if let Some(store) = &store {
+            channel = channel.durable(store, store.retention(name).unwrap_or_default());
+        }
         let channel = channel.serve(&orb).map_err(|exception| format!("channel `{name}`: {exception}"))?;
         monitor.add(&channel);
         for url in corbaloc_urls(&orb, name) {
             lines += &format!("{url}\n{url}.rtec\n");
         }
     }
-    let factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
+    let mut factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
+    if let Some(store) = &store {
+        factory = factory.durable(store, Retention::default());
+    }
     factory.serve(&orb).map_err(message)?;
     monitor.serve(&orb).map_err(message)?;
     let controlled = match &arguments.control {
@@ -61,8 +84,13 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     orb.shutdown(true).map_err(message)
 }
 
+fn open(path: &Path) -> Result<EventStore, String> {
+    FileStore::open(path, STORED_EVENTS).and_then(EventStore::open).map_err(message)
+}
+
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
-    let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
+    let max_waiting = if arguments.store.is_some() { MAX_THREADS / 2 } else { 0 };
+    let builder = EventChannel::builder().max_waiting_pulls(max_waiting).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
     builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

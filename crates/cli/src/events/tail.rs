@@ -189,18 +189,22 @@ fn dependencies(arguments: &EventsArguments) -> Result<Vec<Dependency>, String> 
 fn as_json(line: &Line) -> Json {
     match line {
         Line::Value(value) => json!({ "schema": 1, "value": any_to_json(value) }),
-        Line::Typed(Event { header, data }) => json!({
-            "schema": 1,
-            "type": header.r#type,
-            "source": header.source,
-            "ttl": header.ttl,
-            "created": header.creation_time,
-            "received": header.ec_recv_time,
-            "sent": header.ec_send_time,
-            "payload": hexadecimal(&data.payload),
-            "value": any_to_json(&data.any_value),
-        }),
+        Line::Typed(event) => event_json(event),
     }
+}
+
+pub(super) fn event_json(Event { header, data }: &Event) -> Json {
+    json!({
+        "schema": 1,
+        "type": header.r#type,
+        "source": header.source,
+        "ttl": header.ttl,
+        "created": header.creation_time,
+        "received": header.ec_recv_time,
+        "sent": header.ec_send_time,
+        "payload": hexadecimal(&data.payload),
+        "value": any_to_json(&data.any_value),
+    })
 }
 
 fn as_text(line: &Line) -> String {

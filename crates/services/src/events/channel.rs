@@ -24,6 +24,7 @@ use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, thread};
 
 use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
+use super::durable::DurablePart;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::header::EventHeader;
 use super::health::MissPolicy;
@@ -39,7 +40,6 @@ use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
-pub(super) use self::durable::{DurablePart, PublishFailure};
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;

@@ -140,6 +140,7 @@ impl Drop for OpenDatabase {
     }
 }
 
+/// Opens the backends of a database and its log.
 type OpenBackends = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
 
 enum StoreSource {

@@ -7,8 +7,8 @@ use corelane::poa::{Poa, PoaPolicies};
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
-use super::{ChannelConfig, ChannelEnd, DurablePart, EventChannel, SharedChannel};
-use crate::events::durable::{EventStore, Retention};
+use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
+use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;

@@ -3,42 +3,16 @@
 //! The store never delays the delivery of an event. Only a supplier that gets an acknowledgement waits for the disk.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane::{SystemException, SystemExceptionKind as Kind};
 
 use super::{ROUTED, SharedChannel, system};
-use crate::events::durable::DurableStream;
+use crate::events::durable::{DurablePart, PublishFailure};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 
 /// Maximum size of an event in a store, in bytes.
 const MAX_STORED_BYTES: usize = 4 << 20;
-
-/// The store of a durable channel.
-#[derive(Debug)]
-pub(in crate::events) struct DurablePart {
-    pub(in crate::events) stream: DurableStream,
-    /// Events without acknowledgement that are not in the store. A count for reports, so its ordering is `Relaxed`.
-    unstored: AtomicU64,
-}
-
-impl DurablePart {
-    pub(super) const fn new(stream: DurableStream) -> Self {
-        Self { stream, unstored: AtomicU64::new(0) }
-    }
-
-    pub(in crate::events) fn unstored(&self) -> u64 {
-        self.unstored.load(Ordering::Relaxed)
-    }
-}
-
-/// The reason why an acknowledged event was refused.
-#[derive(Debug)]
-pub(in crate::events) enum PublishFailure {
-    Push(PushRefusal),
-    System(SystemException),
-}
 
 fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
     let octets = event.to_octets().map_err(|error| system(Kind::Marshal, error.to_string()))?;
@@ -63,7 +37,9 @@ impl SharedChannel {
             match self.route_one(Some(supplier), event) {
                 Ok(true) => {
                     let is_stored = octets.is_ok_and(|octets| durable.stream.offer(octets));
-                    durable.unstored.fetch_add(u64::from(!is_stored), Ordering::Relaxed);
+                    if !is_stored {
+                        durable.count_unstored();
+                    }
                 }
                 Ok(false) => {}
                 Err(refusal) => result = result.and(Err(refusal)),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::ledger::{ChannelNumber, KeptEvent, Ledger, LedgerRefusal, LedgerRequest, MAX_DELETIONS};
-use super::records::{self, EventRecord, RecordWrite};
+use super::records::{self, EventRecord, StoredWrite};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
 /// Number of events whose sizes are read at a time, to delete the oldest ones.
@@ -15,13 +15,13 @@ const MAX_ATTEMPTS: usize = 8;
 
 /// The reason why a request was not done.
 #[derive(Clone, Debug)]
-pub(in crate::events) enum RequestError {
+pub(in crate::events) enum LedgerError {
     Refused(LedgerRefusal),
     /// The store failed. The changes may be in the store.
     Store(Arc<StoreError>),
 }
 
-pub(super) type RequestResult = Result<u64, RequestError>;
+pub(super) type LedgerResult = Result<u64, LedgerError>;
 
 pub(super) struct Committer {
     store: Arc<dyn Store>,
@@ -46,7 +46,7 @@ impl Committer {
         &mut self,
         requests: impl Iterator<Item = &'r LedgerRequest> + Clone,
         now: u64,
-    ) -> Vec<RequestResult> {
+    ) -> Vec<LedgerResult> {
         let mut last = StoreError::Conflict;
         for _ in 0..MAX_ATTEMPTS {
             match self.attempt(requests.clone(), now) {
@@ -61,14 +61,14 @@ impl Committer {
             }
         }
         let error = Arc::new(last);
-        requests.map(|_| Err(RequestError::Store(Arc::clone(&error)))).collect()
+        requests.map(|_| Err(LedgerError::Store(Arc::clone(&error)))).collect()
     }
 
     fn attempt<'r>(
         &mut self,
         requests: impl Iterator<Item = &'r LedgerRequest>,
         now: u64,
-    ) -> Result<Vec<RequestResult>, StoreError> {
+    ) -> Result<Vec<LedgerResult>, StoreError> {
         let (ledger, revision) = match self.head.take() {
             Some(head) => head,
             None => load(&*self.store)?,
@@ -79,7 +79,7 @@ impl Committer {
         let results = requests
             .map(|request| {
                 is_relaxed &= matches!(request, LedgerRequest::Acknowledge(..));
-                next.apply(request, now, &mut writes, &mut touched).map_err(RequestError::Refused)
+                next.apply(request, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
         for channel in touched {
@@ -93,7 +93,7 @@ impl Committer {
         let revision = if writes.is_empty() {
             revision
         } else {
-            let changes: Vec<RecordChange<'_>> = writes.iter().map(RecordWrite::change).collect();
+            let changes: Vec<RecordChange<'_>> = writes.iter().map(StoredWrite::change).collect();
             // An acknowledgement that a power failure loses repeats events, which consumers expect.
             let durability = if is_relaxed { Durability::Relaxed } else { Durability::Synced };
             self.store.commit(revision, &changes, durability)?
@@ -103,7 +103,7 @@ impl Committer {
     }
 
     /// Deletes some events of removed channels.
-    fn delete_removed(&self, ledger: &mut Ledger, writes: &mut Vec<RecordWrite>) -> Result<(), StoreError> {
+    fn delete_removed(&self, ledger: &mut Ledger, writes: &mut Vec<StoredWrite>) -> Result<(), StoreError> {
         let Some(channel) = ledger.removed.first().copied() else { return Ok(()) };
         let mut found = 0;
         self.store.visit_from(&records::event_key(channel, 0), &mut |key, value| {
@@ -111,7 +111,7 @@ impl Committer {
                 return Ok(ControlFlow::Break(()));
             }
             found += 1;
-            writes.push(RecordWrite::delete(key.to_vec()));
+            writes.push(StoredWrite::delete(key.to_vec()));
             Ok(ControlFlow::Continue(()))
         })?;
         if found < MAX_DELETIONS {

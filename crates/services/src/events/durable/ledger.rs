@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::names::is_name;
-use super::records::{self, HeadRecord, RecordWrite};
+use super::records::{self, HeadRecord, StoredWrite};
 use crate::store::StoreError;
 
 const MAX_CHANNELS: usize = 64;
@@ -120,7 +120,7 @@ impl Book {
         committed: u64,
         now: u64,
         read: impl Fn(u64) -> Result<Vec<KeptEvent>, StoreError>,
-        writes: &mut Vec<RecordWrite>,
+        writes: &mut Vec<StoredWrite>,
     ) -> Result<(), StoreError> {
         for _ in 0..MAX_DELETIONS {
             if self.first > committed {
@@ -134,7 +134,7 @@ impl Book {
                 break;
             }
             self.oldest.pop_front();
-            writes.push(RecordWrite::delete(records::event_key(channel, self.first)));
+            writes.push(StoredWrite::delete(records::event_key(channel, self.first)));
             self.first += 1;
             self.bytes = self.bytes.saturating_sub(oldest.bytes);
         }
@@ -226,7 +226,7 @@ impl Ledger {
         &mut self,
         request: &LedgerRequest,
         now: u64,
-        writes: &mut Vec<RecordWrite>,
+        writes: &mut Vec<StoredWrite>,
         touched: &mut BTreeSet<ChannelNumber>,
     ) -> Result<u64, LedgerRefusal> {
         match request {

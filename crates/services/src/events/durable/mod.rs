@@ -7,11 +7,13 @@
 mod committer;
 mod ledger;
 mod names;
+mod part;
 mod records;
 #[cfg(test)]
 mod simulation;
 mod store;
 
 pub use self::ledger::Retention;
-pub(super) use self::store::{DurableError, DurableStream, StoredOctets};
+pub(super) use self::part::{DurablePart, PublishFailure};
+pub(super) use self::store::{DurableError, StoredOctets};
 pub use self::store::{EventStore, STORED_EVENTS};

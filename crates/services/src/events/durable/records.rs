@@ -21,12 +21,12 @@ const REMOVED: u8 = 3;
 const EVENT: u8 = 4;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct RecordWrite {
+pub(super) struct StoredWrite {
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
 }
 
-impl RecordWrite {
+impl StoredWrite {
     pub(super) fn change(&self) -> RecordChange<'_> {
         match &self.value {
             Some(value) => RecordChange::Put(&self.key, value),
@@ -55,38 +55,38 @@ fn key(tag: u8, channel: ChannelNumber) -> Vec<u8> {
     [&[tag][..], &channel.0.to_be_bytes()].concat()
 }
 
-pub(super) fn put_channel(channel: ChannelNumber, book: &Book) -> RecordWrite {
+pub(super) fn put_channel(channel: ChannelNumber, book: &Book) -> StoredWrite {
     let Retention { max_events, max_bytes, .. } = book.retention;
     let mut value = Vec::with_capacity(48 + book.name.len());
     for number in [book.first, book.last, book.bytes, max_events, max_bytes, book.retention.max_age_ms()] {
         value.extend(number.to_be_bytes());
     }
     value.extend(book.name.as_bytes());
-    RecordWrite::put(key(CHANNEL, channel), value)
+    StoredWrite::put(key(CHANNEL, channel), value)
 }
 
-pub(super) fn delete_channel(channel: ChannelNumber) -> RecordWrite {
-    RecordWrite::delete(key(CHANNEL, channel))
+pub(super) fn delete_channel(channel: ChannelNumber) -> StoredWrite {
+    StoredWrite::delete(key(CHANNEL, channel))
 }
 
-pub(super) fn put_consumer(channel: ChannelNumber, name: &str, position: u64) -> RecordWrite {
-    RecordWrite::put([&key(CONSUMER, channel), name.as_bytes()].concat(), position.to_be_bytes().to_vec())
+pub(super) fn put_consumer(channel: ChannelNumber, name: &str, position: u64) -> StoredWrite {
+    StoredWrite::put([&key(CONSUMER, channel), name.as_bytes()].concat(), position.to_be_bytes().to_vec())
 }
 
-pub(super) fn delete_consumer(channel: ChannelNumber, name: &str) -> RecordWrite {
-    RecordWrite::delete([&key(CONSUMER, channel), name.as_bytes()].concat())
+pub(super) fn delete_consumer(channel: ChannelNumber, name: &str) -> StoredWrite {
+    StoredWrite::delete([&key(CONSUMER, channel), name.as_bytes()].concat())
 }
 
-pub(super) fn put_removed(channel: ChannelNumber) -> RecordWrite {
-    RecordWrite::put(key(REMOVED, channel), Vec::new())
+pub(super) fn put_removed(channel: ChannelNumber) -> StoredWrite {
+    StoredWrite::put(key(REMOVED, channel), Vec::new())
 }
 
-pub(super) fn delete_removed(channel: ChannelNumber) -> RecordWrite {
-    RecordWrite::delete(key(REMOVED, channel))
+pub(super) fn delete_removed(channel: ChannelNumber) -> StoredWrite {
+    StoredWrite::delete(key(REMOVED, channel))
 }
 
-pub(super) fn put_event(channel: ChannelNumber, number: u64, stored_at: u64, event: &[u8]) -> RecordWrite {
-    RecordWrite::put(event_key(channel, number), [&stored_at.to_be_bytes()[..], event].concat())
+pub(super) fn put_event(channel: ChannelNumber, number: u64, stored_at: u64, event: &[u8]) -> StoredWrite {
+    StoredWrite::put(event_key(channel, number), [&stored_at.to_be_bytes()[..], event].concat())
 }
 
 pub(super) fn event_key(channel: ChannelNumber, number: u64) -> Vec<u8> {
@@ -171,7 +171,7 @@ mod tests {
             (put_consumer(CHANNEL_7, "log", 12), HeadRecord::Consumer(CHANNEL_7, "log".to_owned(), 12)),
             (put_removed(CHANNEL_7), HeadRecord::Removed(CHANNEL_7)),
         ];
-        for (RecordWrite { key, value }, expected) in records {
+        for (StoredWrite { key, value }, expected) in records {
             let value = value.unwrap();
             assert_eq!(decode_head(&key, &value).unwrap(), Some(expected));
             for length in 0..5 {
@@ -181,7 +181,7 @@ mod tests {
                 assert!(decode_head(&key, &value[..length]).is_err());
             }
         }
-        let RecordWrite { key, value } = put_event(CHANNEL_7, 2, 77, b"event");
+        let StoredWrite { key, value } = put_event(CHANNEL_7, 2, 77, b"event");
         let value = value.unwrap();
         assert_eq!(decode_head(&key, &value).unwrap(), None);
         let found = EventRecord { number: 2, stored_at: 77, event: b"event" };

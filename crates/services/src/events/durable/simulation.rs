@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::committer::{Committer, RequestError, visit_events};
+use super::committer::{Committer, LedgerError, visit_events};
 use super::ledger::{ChannelNumber, KeptEvent, LedgerRequest, Retention};
 use super::records;
 use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
@@ -258,7 +258,7 @@ fn simulate(steps: &[Step]) {
                     tested.failure.store(*failure, Ordering::Relaxed);
                     let results = tested.committer.run(requests.iter(), now);
                     tested.failure.store(0, Ordering::Relaxed);
-                    let has_failed = matches!(results[0], Err(RequestError::Store(_)));
+                    let has_failed = matches!(results[0], Err(LedgerError::Store(_)));
                     if !has_failed {
                         for (action, (result, expected)) in group.iter().zip(results.iter().zip(&expected)) {
                             match action {

@@ -12,7 +12,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::committer::{Committer, RequestError, RequestResult, visit_events};
+use super::committer::{Committer, LedgerError, LedgerResult, visit_events};
 use super::ledger::{Book, ChannelNumber, Ledger, LedgerRefusal, LedgerRequest, Retention};
 use super::records;
 use crate::store::{RecordKind, Store, StoreError};
@@ -127,7 +127,7 @@ impl Drop for Writer {
 /// The reason why a request was not done.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum DurableError {
-    Request(RequestError),
+    Request(LedgerError),
     /// The store has not committed in time. It may still commit.
     Slow,
     /// The store ends, or its thread has ended.
@@ -136,30 +136,30 @@ pub(in crate::events) enum DurableError {
 
 impl DurableError {
     pub(in crate::events) fn is_unknown_consumer(&self) -> bool {
-        matches!(self, Self::Request(RequestError::Refused(LedgerRefusal::NoConsumer)))
+        matches!(self, Self::Request(LedgerError::Refused(LedgerRefusal::NoConsumer)))
     }
 }
 
-impl From<RequestError> for DurableError {
-    fn from(error: RequestError) -> Self {
+impl From<LedgerError> for DurableError {
+    fn from(error: LedgerError) -> Self {
         Self::Request(error)
     }
 }
 
 impl From<StoreError> for DurableError {
     fn from(error: StoreError) -> Self {
-        Self::Request(RequestError::Store(Arc::new(error)))
+        Self::Request(LedgerError::Store(Arc::new(error)))
     }
 }
 
 impl From<DurableError> for SystemException {
     fn from(error: DurableError) -> Self {
         let (kind, completion, reason) = match error {
-            DurableError::Request(RequestError::Refused(refusal)) => {
+            DurableError::Request(LedgerError::Refused(refusal)) => {
                 let (kind, reason) = refusal_reason(refusal);
                 (kind, Completion::No, reason.to_owned())
             }
-            DurableError::Request(RequestError::Store(error)) => match &*error {
+            DurableError::Request(LedgerError::Store(error)) => match &*error {
                 StoreError::Full { .. } => (Kind::NoResources, Completion::Maybe, error.to_string()),
                 _ => (Kind::Internal, Completion::Maybe, error.to_string()),
             },
@@ -187,7 +187,7 @@ const fn refusal_reason(refusal: LedgerRefusal) -> (Kind, &'static str) {
 
 /// The numbers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::events) struct StreamStatus {
+pub(in crate::events) struct StreamNumbers {
     /// The number of the oldest event, or `last + 1` if there is none.
     pub(in crate::events) first: u64,
     /// The number of the latest event, or 0.
@@ -250,10 +250,10 @@ impl DurableStream {
         self.shared().submit(LedgerRequest::Remove(self.channel)).map(drop)
     }
 
-    pub(in crate::events) fn status(&self) -> Option<StreamStatus> {
+    pub(in crate::events) fn status(&self) -> Option<StreamNumbers> {
         let book = self.shared().ledger.lock().book(self.channel).cloned()?;
         let Book { first, last, bytes, .. } = *book;
-        Some(StreamStatus { first, last, bytes })
+        Some(StreamNumbers { first, last, bytes })
     }
 
     /// Waits until the channel has a committed event with a number above `number`, until the channel is removed, or
@@ -270,8 +270,8 @@ impl DurableStream {
     /// if there is one.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
-        let Some(StreamStatus { first, last, .. }) = self.status() else {
-            return Err(RequestError::Refused(LedgerRefusal::NoChannel).into());
+        let Some(StreamNumbers { first, last, .. }) = self.status() else {
+            return Err(LedgerError::Refused(LedgerRefusal::NoChannel).into());
         };
         let from = number.saturating_add(1).max(first);
         let (max, mut bytes) = (max.min(MAX_READ_EVENTS), 0);
@@ -315,7 +315,7 @@ struct Queue {
     /// The size of the waiting requests, and of those being committed.
     bytes: usize,
     /// The tickets for whose results threads wait.
-    results: HashMap<u64, Option<RequestResult>>,
+    results: HashMap<u64, Option<LedgerResult>>,
     last_ticket: u64,
     /// Number of waiting requests with tickets.
     submitters: usize,

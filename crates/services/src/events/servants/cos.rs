@@ -6,8 +6,9 @@ use corelane::{Any, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::clock::Monotonic;
 
 use super::{nil_peer, peer, system};
-use crate::events::channel::{self, ConnectFailure, PublishFailure, PullRefusal, SharedChannel, disconnected};
+use crate::events::channel::{self, ConnectFailure, PullRefusal, SharedChannel, disconnected};
 use crate::events::designator::DependencySet;
+use crate::events::durable::PublishFailure;
 use crate::events::idl::corelane_events::DurableChannel;
 use crate::events::idl::cos_event_channel_admin::proxy_pull_consumer::ConnectPullSupplierError;
 use crate::events::idl::cos_event_channel_admin::proxy_pull_supplier::ConnectPullConsumerError;

@@ -7,8 +7,8 @@ use corelane_sys::clock::Monotonic;
 
 use super::cos::Channel;
 use super::system;
-use crate::events::channel::{DurablePart, PublishFailure, SharedChannel, disconnected};
-use crate::events::durable::{DurableError, StoredOctets};
+use crate::events::channel::{SharedChannel, disconnected};
+use crate::events::durable::{DurableError, DurablePart, PublishFailure, StoredOctets};
 use crate::events::idl::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
 use crate::events::idl::corelane_events::{DurableChannel, NoConsumer, NumberedEvent, StreamStatus};
 use crate::events::idl::rtec_event_comm::Event;

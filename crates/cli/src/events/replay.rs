@@ -1,0 +1,77 @@
+//! The command `replay`: the events that a durable channel keeps, as lines.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+
+use corelane::Orb;
+use corelane_services::events::corelane_events::NumberedEvent;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::{poll, signal};
+use serde_json::json;
+
+use super::channel::{durable_channel, message};
+use super::options::EventsArguments;
+use super::tail::event_json;
+use crate::json::any_to_json;
+use crate::text::{json_line, printable};
+
+/// Number of events that the command reads at a time.
+const MAX_READ: u32 = 1_024;
+/// Time for which the server waits for the next event, in milliseconds.
+const WAIT_MS: u32 = 200;
+
+/// Prints events until the last one, or, with `--follow`, until a termination signal; until `--count` events are
+/// printed; or until the reader closes the pipe.
+pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
+    let termination = signal::termination().map_err(message)?;
+    let orb = Orb::new().map_err(message)?;
+    let channel = durable_channel(&orb, &arguments.channel)?;
+    let mut last = match &arguments.consumer {
+        Some(name) => channel.resume_consumer(name, 0).map_err(message)?,
+        None => arguments.from.unwrap_or(1).saturating_sub(1),
+    };
+    let mut left = arguments.count.unwrap_or(u64::MAX);
+    let wait = if arguments.is_followed { WAIT_MS } else { 0 };
+    while left > 0 {
+        let max = u32::try_from(left).unwrap_or(u32::MAX).min(MAX_READ);
+        let events = channel.events_after(last, max, wait).map_err(message)?;
+        // A server that returns earlier numbers would be asked without end.
+        let is_in_order =
+            events.first().is_none_or(|first| first.number > last) && events.is_sorted_by_key(|it| it.number);
+        if !is_in_order {
+            return Err("the server has returned events out of order".to_owned());
+        }
+        if events.is_empty() && !arguments.is_followed {
+            break;
+        }
+        for event in &events {
+            let text = line(event, arguments.is_json);
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(());
+            }
+            last = event.number;
+            left -= 1;
+        }
+        if let (Some(name), false) = (&arguments.consumer, events.is_empty()) {
+            channel.acknowledge(name, last).map_err(message)?;
+        }
+        poll::wait_readable_any([termination.as_fd()], Some(Monotonic::now())).map_err(message)?;
+        if termination.is_requested() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn line(numbered: &NumberedEvent, is_json: bool) -> String {
+    let NumberedEvent { number, stored_at, event } = numbered;
+    if is_json {
+        let mut object = event_json(event);
+        object["number"] = json!(number);
+        object["stored_at"] = json!(stored_at);
+        return json_line(&object);
+    }
+    let value = printable(any_to_json(&event.data.any_value).to_string().trim_end());
+    let (header, octets) = (&event.header, event.data.payload.len());
+    format!("{number} type {} source {}: {octets} octets, {value}\n", header.r#type, header.source)
+}
