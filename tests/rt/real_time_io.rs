@@ -15,7 +15,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_tests::real_time::{Reporter, call_who};
 use corelane_wire::Encoder;
 
-#[path = "two_namespaces.rs"]
+#[path = "two_namespaces/mod.rs"]
 mod two_namespaces;
 
 use two_namespaces::{HIGH, LOW, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};

@@ -20,7 +20,7 @@ use corelane_sys::{interface, poll, thread};
 use corelane_tests::real_time::call_who;
 use corelane_wire::Encoder;
 
-#[path = "two_namespaces.rs"]
+#[path = "two_namespaces/mod.rs"]
 mod two_namespaces;
 
 use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
