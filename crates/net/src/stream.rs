@@ -112,10 +112,10 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// has no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns the descriptor with which a thread waits, by poll(2), for bytes to read and for
-    /// other events. It is readable after the end of the connection, and when
-    /// [`arm_readiness`](Self::arm_readiness) may have a new result. By default it is the
-    /// descriptor of [`readiness`](Self::readiness).
+    /// Returns the descriptor with which a thread waits for bytes to read, by poll(2) together with
+    /// other descriptors. It is also readable after the end of the connection, and when
+    /// [`arm_readiness`](Self::arm_readiness) may have a new result. `None` if the transport has no
+    /// descriptor. By default it is the descriptor of [`readiness`](Self::readiness).
     fn arrivals(&self) -> Option<BorrowedFd<'_>> {
         self.readiness()
     }

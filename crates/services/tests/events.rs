@@ -1,4 +1,5 @@
-//! An event channel through the ORB: consumers and suppliers in its process and in others.
+//! An event channel through the ORB: consumers and suppliers in the channel's ORB and in another
+//! ORB, which stands for another process.
 
 mod events_scene;
 

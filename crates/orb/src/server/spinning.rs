@@ -37,9 +37,10 @@ enum Polled {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Waits for an event. First polls the connection of the thread's last event, if the spin
-    /// policy permits it. Returns `None` if polling found a message, which has been run or passed
-    /// on.
+    /// Waits for an event. If the spin policy of the connection of the thread's last event permits
+    /// it, first polls the lane's events and, if the lane has several threads, this connection.
+    /// Returns `None` if polling found a message, which has been run or passed on, or if a signal
+    /// interrupted the wait.
     #[inline(never)]
     pub(super) fn wait_spinning<H: RequestHandler>(
         &self,

@@ -8,7 +8,8 @@ use crate::task::Timing;
 
 /// Returns the rate-monotonic order: shorter periods first (Liu and Layland 1973).
 ///
-/// The order is optimal if deadlines equal periods.
+/// The order is optimal if deadlines equal periods, there is no jitter, and all tasks have equal
+/// blocking times.
 #[must_use]
 pub fn rate_monotonic_order(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, |task| task.period)

@@ -187,7 +187,11 @@ fn checksum(id: u64, rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Reads a log's octets from its first entry on.
+/// Calls `visit` for each change in the entries of `generation` whose revisions follow `revision` without a gap, up to
+/// the first damaged or other entry. Returns the last revision. `octets` are the log from its first entry on.
+///
+/// # Errors
+/// [`LogError::Newer`] if the first entry has a later generation.
 fn replay(
     mut octets: &[u8],
     id: u64,

@@ -1,4 +1,4 @@
-//! Consumers and suppliers of an event channel, in the channel's process and in others.
+//! Consumers and suppliers of an event channel, in the channel's ORB and in another ORB.
 // Each test file uses a part.
 #![allow(dead_code)]
 

@@ -4,8 +4,8 @@
 //! between them, all jobs of the core get new levels with equal distances.
 //!
 //! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level; if
-//! their deadlines are equal, the job that began earlier. If a core has more jobs than levels, the
-//! jobs with the latest deadlines share the lowest level.
+//! their deadlines are equal, the job that began on this core, or moved to it, earlier. If a core
+//! has more jobs than levels, the jobs with the latest deadlines share the lowest level.
 
 use super::roster::ThreadNumber;
 
