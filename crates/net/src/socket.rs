@@ -366,9 +366,9 @@ impl Stream for SocketStream {
 
     fn is_peer_local(&self) -> bool {
         let Peer::Ip(peer) = &self.peer else { return true };
-        // Packets between two addresses of one machine do not leave the machine, even if one
-        // address belongs to the machine's network card. The kernel drops packets from outside with
-        // such a source.
+        // A connection to an own address of the machine has this address at both ends, and its
+        // packets do not leave the machine. A peer on another machine cannot have it: the kernel
+        // drops packets from outside whose source is an address of this machine.
         let has_own_address = || {
             let local = socket::local_address(self.fd.as_fd());
             let same = |local: &SocketAddr| local.ip().to_canonical() == peer.ip().to_canonical();

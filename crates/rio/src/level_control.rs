@@ -97,8 +97,8 @@ impl LevelControl {
         self.state.lock().steering.clone()
     }
 
-    /// Counts an ORB. The first ORB raises the level as far as the machine permits and, if steering
-    /// is configured, starts the thread that probes the machine.
+    /// Counts an ORB. The first ORB raises the level as far as the machine and the configuration
+    /// permit and, if steering is configured, starts the thread that probes the machine.
     pub(crate) fn attach_orb(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.orbs += 1;

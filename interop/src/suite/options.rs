@@ -11,7 +11,7 @@ use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Versi
 pub enum Characters {
     /// ASCII, whose octets are the same in ISO 8859-1 and UTF-8.
     Ascii,
-    /// ISO 8859-1, which is also the native code set of the programs.
+    /// ISO 8859-1, with ISO 8859-1 as the native code set of the programs.
     Latin1,
     /// ISO 8859-1 in strings, and ASCII in single characters.
     Latin1Strings,

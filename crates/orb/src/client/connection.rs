@@ -475,8 +475,8 @@ impl ClientConnection {
         }
     }
 
-    /// Counts the memory of the received bytes in the ORB's memory for replies, if it exceeds
-    /// [`MAX_HEAP_BYTES`].
+    /// Counts the received bytes in the ORB's memory for replies, if they occupy more than
+    /// [`MAX_HEAP_BYTES`]. An error drops the received bytes and makes the connection unusable.
     ///
     /// # Errors
     /// [`ExchangeError::OverBudget`] if the ORB's memory for replies is exhausted.

@@ -268,7 +268,7 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
             Some((rank, profile))
         })
         .collect();
-    // The sort is stable: profiles with one protocol keep the order of the IOR.
+    // The sort is stable: profiles of the same protocol keep their order in the IOR.
     profiles.sort_by_key(|(rank, _)| *rank);
     (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
 }

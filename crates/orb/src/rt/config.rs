@@ -337,11 +337,11 @@ pub enum UnmatchedPriority {
     /// request equals the priority of a lane.
     #[default]
     Refuse,
-    /// The lane at whose address the request arrived runs it, at the lane's priority and within the
-    /// ceiling of the address. Clients such as TAO's need this: they choose the address of a lane
-    /// by their priority bands, but do not declare the bands to the server. The request is refused
-    /// if it arrived at an address of another pool, or if the POA's bands do not contain the lane's
-    /// priority.
+    /// The lane at whose address the request arrived runs it at the lane's priority. Clients such
+    /// as TAO's need this: they choose the address of a lane by their priority bands, but do not
+    /// declare the bands to the server. The request is refused if its priority is above the ceiling
+    /// of the address, if it arrived at an address of another pool, or if the POA's bands do not
+    /// contain the lane's priority.
     ServeInArrivalLane,
 }
 

@@ -19,7 +19,8 @@ const LIMIT_SIZE: usize = 8;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SteeringError {
-    /// The change does not fit the sizes of the tables.
+    /// The tables do not have the stream or the queue, have no room for the connection, or do not
+    /// permit the change for best effort.
     Table(TableError),
     /// The kernel refused a map, or a change of a map.
     Map(io::Error),

@@ -59,7 +59,7 @@ mod stack {
     pub(super) const NOW: i16 = -56;
 }
 
-/// Offsets in the frame after R7 has moved past the VLAN tags.
+/// Offsets from R7, which is the frame's address plus the length of its VLAN tags.
 const IP: i16 = 14;
 const TCP_BEHIND_IPV4: i16 = IP + 20;
 const TCP_BEHIND_IPV6: i16 = IP + 40;

@@ -20,8 +20,9 @@ use super::transition;
 use persistence::RevocableChange;
 
 const SECOND: Nanos = 1_000_000_000;
-/// Maximum number of searches for one decision. If the books change during the last search, a
-/// bounded search under the lock decides.
+/// Maximum number of searches for one decision. A search is repeated if it found a plan and the books
+/// changed during it. After the last search, a bounded search under the lock decides. A rejection
+/// stands.
 const MAX_SEARCHES: u32 = 3;
 
 #[derive(Clone, Debug)]
