@@ -320,7 +320,7 @@ fn killed_process_leaves_a_log_that_the_next_one_needs() {
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()), (revision, expected));
 
     for (damage, reason) in [
-        (None, "killed.db.wal, and it is missing"),
+        (None, "killed.db.wal, and it is missing (put it back, if it exists)"),
         (Some(&b"corelane log 1"[..]), "killed.db.wal, and it is cut"),
         (Some(&[1; 1 << 20]), "killed.db.wal, and the file belongs to another program or store"),
     ] {
@@ -634,4 +634,38 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
         store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
     }
     assert!(opened > 3, "{opened}");
+}
+
+/// The lock on the database moves with its file, and the log's name does not.
+#[test]
+fn renamed_store_keeps_its_log() {
+    let folder = Folder::new("renamed");
+    let first = FileStore::open(folder.file("names.db"), KIND).unwrap();
+    let revision = first.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    fs::rename(folder.file("names.db"), folder.file("old.db")).unwrap();
+    let refused = message(FileStore::open(folder.file("names.db"), KIND));
+    assert!(refused.contains("names.db.wal is in use by process"), "{refused}");
+    first.commit(revision, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
+    fs::rename(folder.file("names.db.wal"), folder.file("old.db.wal")).unwrap();
+    let second = FileStore::open(folder.file("names.db"), KIND).unwrap();
+    second.commit(Revision(0), &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
+    // The first store does not remove the log of the second.
+    drop(first);
+    let (database, _) = killed(&folder, "names.db");
+    assert_eq!(read(&FileStore::open(database, KIND).unwrap()).1.len(), 1);
+    assert_eq!(read(&FileStore::open(folder.file("old.db"), KIND).unwrap()).1.len(), 2);
+}
+
+#[test]
+fn log_that_cannot_be_read_again_is_replaced() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    disk.fail_once_after(0);
+    assert!(store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
+    disk.damage_log();
+    let second = store.commit(first, &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
+    assert_eq!((read(&store).0, read(&store).1.len()), (second, 2));
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.opener(), KIND).unwrap()).1.len(), 2);
 }

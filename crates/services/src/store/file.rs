@@ -6,12 +6,11 @@
 //!
 //! After a disk error, the next use of the store opens the files again and writes a checkpoint.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,32 +18,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::process;
 use redb::backends::FileBackend;
-use redb::{
-    Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
-    StorageError, TableDefinition, TableError, TransactionError,
-};
+use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend};
 
-use super::log::{LogError, WriteAheadLog};
+use super::database::{
+    OpenDatabase, PendingChanges, RECORDS, StoreHead, builder, damaged, fenced, lock, of_commit, of_database,
+    of_storage, of_table, of_transaction, prepare, visit_merged, write_checkpoint,
+};
+use super::log::{FileId, LogError, WriteAheadLog};
 use super::preview::Preview;
 use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Version of the set of tables, which is independent of the records' format: of a store that was closed.
-const CLOSED_FORMAT: u64 = 1;
-/// The version while the database lacks the changes in its log.
-const LOGGED_FORMAT: u64 = 2;
-/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
-const CACHE_SIZE: usize = 16 << 20;
 /// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
-
-const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
-const FORMAT: &str = "file format";
-/// Number of checkpoints.
-const GENERATION: &str = "log generation";
-const LOG_ID: &str = "log id";
-const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 /// The service to which a store's records belong, and their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +59,12 @@ pub struct FileStore {
 struct State {
     /// `None` after an error.
     files: Option<OpenFiles>,
-    /// The database as it is on the disk, for reading, if the files cannot be opened again.
-    preview: Option<OpenDatabase>,
+    /// The records as they are on the disk, for reading, if the files cannot be opened again.
+    preview: Option<ReadOnlyView>,
     /// The last commit.
     revision: Revision,
-    /// The generation of the log whose commits are in `pending`.
-    generation: u64,
+    /// The generation and the identity of the log whose commits are in `pending`.
+    base: (u64, Option<u64>),
     /// The last change of each key since the checkpoint; `None` is a deletion.
     pending: Arc<PendingChanges>,
     /// After an error, the log may lack commits or have a refused one. A checkpoint precedes the next commit.
@@ -90,7 +76,7 @@ impl State {
     /// another process.
     fn adopt(&mut self, head: &StoreHead, revision: Revision, pending: PendingChanges) {
         self.revision = revision;
-        self.generation = head.generation;
+        self.base = head.base();
         self.pending = Arc::new(pending);
     }
 
@@ -101,12 +87,16 @@ impl State {
     }
 }
 
-type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-
+/// The log is closed first, so that the lock on the database is the last.
 struct OpenFiles {
-    database: OpenDatabase,
-    /// `None` until the first checkpoint.
+    /// `None` until the first checkpoint, and if the log cannot be read again.
     log: Option<WriteAheadLog>,
+    database: OpenDatabase,
+}
+
+struct ReadOnlyView {
+    database: OpenDatabase,
+    pending: Arc<PendingChanges>,
 }
 
 fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
@@ -114,30 +104,6 @@ fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
         RecordChange::Put(key, value) => pending.insert(key.to_vec(), Some(value.to_vec())),
         RecordChange::Delete(key) => pending.insert(key.to_vec(), None),
     };
-}
-
-/// What a database says about its store.
-struct StoreHead {
-    revision: Revision,
-    generation: u64,
-    /// Identity of the log; `None` if the database has all changes.
-    log_id: Option<u64>,
-}
-
-/// A database whose drop cannot panic, even if its file is damaged.
-struct OpenDatabase(Option<Database>);
-
-impl OpenDatabase {
-    fn get(&self) -> Result<&Database, StoreError> {
-        self.0.as_ref().ok_or_else(|| damaged(None, "it was closed".to_owned()))
-    }
-}
-
-impl Drop for OpenDatabase {
-    fn drop(&mut self) {
-        let database = self.0.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
-    }
 }
 
 /// Opens the backends of a database and its log.
@@ -190,9 +156,9 @@ impl StoreSource {
         })
     }
 
-    fn open(&self, kind: RecordKind) -> Result<(OpenFiles, StoreHead), StoreError> {
+    fn open_database(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
         let open = || match self {
-            StoreSource::Path(path) => builder().create(path).map_err(|error| of_database(error, Some(path))),
+            StoreSource::Path(path) => builder().open(path).map_err(|error| of_database(error, Some(path))),
             StoreSource::Backends(open) => {
                 let database = builder().create_with_backend(BoxedBackend(open().0));
                 database.map_err(|error| of_database(error, None))
@@ -200,28 +166,30 @@ impl StoreSource {
         };
         let database = OpenDatabase(Some(fenced(self.path(), open)?));
         let head = fenced(self.path(), || prepare(database.get()?, kind, self.path()))?;
-        let log = head.log_id.map(|id| self.open_log(id)).transpose()?;
-        Ok((OpenFiles { database, log }, head))
+        Ok((database, head))
     }
 
-    /// Opens the files, and reads the commits in the log.
-    fn load(&self, kind: RecordKind) -> Result<(OpenFiles, StoreHead, Revision, PendingChanges), StoreError> {
-        let (files, head) = self.open(kind)?;
+    /// Opens the log of a database, and reads its commits.
+    fn load_log(&self, head: &StoreHead) -> Result<(Option<WriteAheadLog>, Revision, PendingChanges), StoreError> {
         let mut pending = PendingChanges::new();
-        let mut revision = head.revision;
-        if let Some(log) = &files.log {
-            let replayed = log.replay(head.generation, revision, |change| add_pending(&mut pending, change));
-            let replayed = replayed.map_err(|error| StoreError::of_io(&error, self.log_path()))?;
-            revision = replayed.map_err(|error| self.log_is_unusable(error))?;
-        }
-        Ok((files, head, revision, pending))
+        let Some(id) = head.log_id else { return Ok((None, head.revision, pending)) };
+        let log = self.open_log(id)?;
+        let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
+        let replayed = replayed.map_err(|error| StoreError::of_io(&error, self.log_path()))?;
+        let revision = replayed.map_err(|error| self.log_is_unusable(error))?;
+        Ok((Some(log), revision, pending))
     }
 
     /// Opens the database so that reading it, and its repair, change nothing on the disk.
     fn open_preview(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
         let failed = |error: &io::Error| StoreError::of_io(error, self.path().map(Path::to_owned));
         let preview = match self {
-            StoreSource::Path(path) => File::open(path).and_then(Preview::new),
+            StoreSource::Path(path) => {
+                let file = File::open(path).map_err(|error| failed(&error))?;
+                // The view holds the lock, so that no other process changes the file meanwhile.
+                lock(&file, path)?;
+                Preview::new(file)
+            }
             StoreSource::Backends(open) => Preview::of_backend(open().0),
         };
         let preview = preview.map_err(|error| failed(&error))?;
@@ -234,11 +202,12 @@ impl StoreSource {
     }
 
     fn open_log(&self, id: u64) -> Result<WriteAheadLog, StoreError> {
-        let backend = match self {
-            StoreSource::Path(_) => self.open_log_file(false)?,
-            StoreSource::Backends(open) => open().1,
+        let (backend, file) = match self {
+            StoreSource::Path(path) => self.open_log_file(path, false)?,
+            StoreSource::Backends(open) => (open().1, None),
         };
-        let opened = WriteAheadLog::open(backend, id).map_err(|error| StoreError::of_io(&error, self.log_path()))?;
+        let opened =
+            WriteAheadLog::open(backend, id, file).map_err(|error| StoreError::of_io(&error, self.log_path()))?;
         opened.map_err(|error| self.log_is_unusable(error))
     }
 
@@ -246,20 +215,24 @@ impl StoreSource {
     /// the database.
     fn create_log(&self) -> Result<WriteAheadLog, StoreError> {
         let failed = |error: &io::Error| StoreError::of_io(error, self.log_path());
-        let backend = match self {
-            StoreSource::Path(_) => self.open_log_file(true)?,
-            StoreSource::Backends(open) => open().1,
+        let (backend, file) = match self {
+            StoreSource::Path(path) => self.open_log_file(path, true)?,
+            StoreSource::Backends(open) => (open().1, None),
         };
         let id = process::random_number().map_err(|error| failed(&error))?;
-        let log = WriteAheadLog::create(backend, id).map_err(|error| failed(&error))?;
+        let log = WriteAheadLog::create(backend, id, file).map_err(|error| failed(&error))?;
         if let StoreSource::Path(path) = self {
             sync_folder(path).map_err(|error| failed(&error))?;
         }
         Ok(log)
     }
 
-    fn open_log_file(&self, is_new: bool) -> Result<Box<dyn StorageBackend>, StoreError> {
-        let (path, log) = (self.path().unwrap_or(Path::new("")), self.log_path().unwrap_or_default());
+    fn open_log_file(
+        &self,
+        path: &Path,
+        is_new: bool,
+    ) -> Result<(Box<dyn StorageBackend>, Option<FileId>), StoreError> {
+        let log = self.log_path().unwrap_or_default();
         let failed = |error: &io::Error| StoreError::of_io(error, Some(log.clone()));
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -267,8 +240,9 @@ impl StoreSource {
             Ok(found) if !found.is_file() => return Err(StoreError::NotAStore { path: log }),
             Ok(_) if is_new => {
                 // A process that was killed while it opened or closed the store.
-                let is_log = File::open(&log).and_then(WriteAheadLog::is_log).map_err(|error| failed(&error))?;
-                if !is_log {
+                let old = File::open(&log).map_err(|error| failed(&error))?;
+                lock(&old, &log)?;
+                if !WriteAheadLog::is_log(old).map_err(|error| failed(&error))? {
                     return Err(StoreError::NotAStore { path: log });
                 }
                 fs::remove_file(&log).map_err(|error| failed(&error))?;
@@ -285,8 +259,11 @@ impl StoreSource {
             options.create_new(true).mode(mode & 0o666);
         }
         let file = options.open(&log).map_err(|error| failed(&error))?;
+        // If the database was renamed, another store may use the log's name.
+        lock(&file, &log)?;
+        let id = file.metadata().map(|found| file_id(&found)).map_err(|error| failed(&error))?;
         match FileBackend::new(file) {
-            Ok(backend) => Ok(Box::new(backend)),
+            Ok(backend) => Ok((Box::new(backend), Some(id))),
             Err(error) => Err(StoreError::Unusable { path: Some(log), reason: error.to_string() }),
         }
     }
@@ -344,12 +321,13 @@ impl FileStore {
     }
 
     fn of_source(source: StoreSource, kind: RecordKind) -> Result<FileStore, StoreError> {
-        let (files, head, revision, pending) = source.load(kind)?;
+        let (database, head) = source.open_database(kind)?;
+        let (log, revision, pending) = source.load_log(&head)?;
         let mut state = State {
-            files: Some(files),
+            files: Some(OpenFiles { log, database }),
             preview: None,
             revision,
-            generation: head.generation,
+            base: head.base(),
             pending: Arc::new(pending),
             needs_checkpoint: true,
         };
@@ -367,11 +345,16 @@ impl FileStore {
             return Ok(());
         }
         state.preview = None;
-        let (files, head, revision, pending) = self.source.load(self.kind)?;
-        if head.generation != state.generation {
+        let (database, head) = self.source.open_database(self.kind)?;
+        let log = if head.base() == state.base {
+            // All commits are in memory, so a log that cannot be read is no loss.
+            head.log_id.and_then(|id| self.source.open_log(id).ok())
+        } else {
+            let (log, revision, pending) = self.source.load_log(&head)?;
             state.adopt(&head, revision, pending);
-        }
-        state.files = Some(files);
+            log
+        };
+        state.files = Some(OpenFiles { log, database });
         Ok(())
     }
 
@@ -385,22 +368,36 @@ impl FileStore {
     fn read(&self) -> Result<(ReadTransaction, Arc<PendingChanges>, Revision), StoreError> {
         let path = self.source.path();
         let mut state = self.state.lock();
-        if state.preview.is_none()
-            && let Err(error) = self.reopen(&mut state)
-        {
-            // Opening may write to the disk.
-            let (preview, head) = self.source.open_preview(self.kind).map_err(|_| error)?;
-            if head.generation != state.generation {
-                state.adopt(&head, head.revision, PendingChanges::new());
+        if state.preview.is_none() {
+            match self.reopen(&mut state) {
+                Ok(()) => {}
+                Err(error @ StoreError::Locked { .. }) => return Err(error),
+                // Opening may write to the disk.
+                Err(error) => state.preview = Some(self.preview(&state).ok_or(error)?),
             }
-            state.preview = Some(preview);
         }
         let read = fenced(path, || {
-            let database = state.files.as_ref().map(|files| &files.database).or(state.preview.as_ref());
-            let database = database.ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-            database.get()?.begin_read().map_err(|error| of_transaction(error, path))
+            let files = state.files.as_ref().map(|files| (&files.database, &state.pending));
+            let view = state.preview.as_ref().map(|view| (&view.database, &view.pending));
+            let (database, pending) = files.or(view).ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+            let read = database.get()?.begin_read().map_err(|error| of_transaction(error, path))?;
+            Ok((read, Arc::clone(pending)))
         })?;
-        Ok((read, Arc::clone(&state.pending), state.revision))
+        Ok((read.0, read.1, state.revision))
+    }
+
+    /// Opens the records for reading; `None` if the file does not have the acknowledged commits.
+    fn preview(&self, state: &State) -> Option<ReadOnlyView> {
+        let (database, head) = self.source.open_preview(self.kind).ok()?;
+        let (generation, log_id) = state.base;
+        // A checkpoint in doubt has the pending changes.
+        let is_next = head.base() == (generation.wrapping_add(1), log_id) && head.revision == state.revision;
+        let pending = match head.base() == state.base {
+            true => Arc::clone(&state.pending),
+            false if is_next => Arc::default(),
+            false => return None,
+        };
+        Some(ReadOnlyView { database, pending })
     }
 }
 
@@ -410,12 +407,20 @@ fn checkpoint(source: &StoreSource, state: &mut State, batch: Option<&[RecordCha
     let path = source.path();
     let written = fenced(path, || {
         let files = state.files.as_mut().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
+        let mut generation = state.base.0.wrapping_add(1);
+        if files.log.is_none() && state.base.1.is_some() {
+            // The database must not name the old log when a new one replaces it.
+            let head = StoreHead { revision: state.revision, generation, log_id: None };
+            write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)?;
+            state.base = head.base();
+            state.pending = Arc::default();
+            generation = generation.wrapping_add(1);
+        }
         let log = match &mut files.log {
             Some(log) => log,
             log => log.insert(source.create_log()?),
         };
-        let log_id = Some(log.id());
-        let head = StoreHead { revision, generation: state.generation.wrapping_add(1), log_id };
+        let head = StoreHead { revision, generation, log_id: Some(log.id()) };
         write_checkpoint(files.database.get()?, &state.pending, batch.unwrap_or_default(), &head, path)?;
         log.restart(head.generation);
         Ok(head)
@@ -433,56 +438,25 @@ fn checkpoint(source: &StoreSource, state: &mut State, batch: Option<&[RecordCha
     }
 }
 
-fn write_checkpoint(
-    database: &Database,
-    pending: &PendingChanges,
-    batch: &[RecordChange<'_>],
-    head: &StoreHead,
-    path: Option<&Path>,
-) -> Result<(), StoreError> {
-    let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
-    transaction.set_quick_repair(true);
-    {
-        let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-        let pending = pending.iter().map(|(key, value)| {
-            value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
-        });
-        for change in pending.chain(batch.iter().copied()) {
-            match change {
-                RecordChange::Put(key, value) => records.insert(key, value).map(drop),
-                RecordChange::Delete(key) => records.remove(key).map(drop),
-            }
-            .map_err(|error| of_storage(error, path))?;
-        }
-        let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        let format = if head.log_id.is_some() { LOGGED_FORMAT } else { CLOSED_FORMAT };
-        for (name, number) in [
-            (FORMAT, format),
-            ("revision", head.revision.0),
-            (GENERATION, head.generation),
-            (LOG_ID, head.log_id.unwrap_or_default()),
-        ] {
-            numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
-        }
-    }
-    transaction.commit().map_err(|error| of_commit(error, path))
-}
-
 impl Drop for FileStore {
     /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain for the next
     /// process.
     fn drop(&mut self) {
         let mut state = self.state.lock();
         let path = self.source.path();
-        let is_closed = self.reopen(&mut state).and_then(|()| {
+        let closed = self.reopen(&mut state).and_then(|()| {
             fenced(path, || {
                 let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-                let generation = state.generation.wrapping_add(1);
+                let generation = state.base.0.wrapping_add(1);
                 let head = StoreHead { revision: state.revision, generation, log_id: None };
-                write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)
+                write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)?;
+                Ok(files.log.as_ref().and_then(WriteAheadLog::file))
             })
         });
-        if let (Ok(()), Some(log)) = (is_closed, self.source.log_path()) {
+        // If the database was renamed, the log's name may be that of another log.
+        if let (Ok(Some(file)), Some(log)) = (closed, self.source.log_path())
+            && fs::symlink_metadata(&log).is_ok_and(|found| file_id(&found) == file)
+        {
             let _ = fs::remove_file(log);
         }
     }
@@ -500,8 +474,20 @@ impl Store for FileStore {
     fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.source.path();
         let (read, pending, revision) = self.read()?;
-        fenced(path, || visit_merged(&read, &pending, from, visit, path))?;
-        Ok(revision)
+        let visit_failed = Cell::new(false);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let visited = visit(key, value);
+            visit_failed.set(visited.is_err());
+            visited
+        };
+        let visited = fenced(path, || visit_merged(&read, &pending, from, &mut visit, path));
+        if visited.is_err() && !visit_failed.get() {
+            // After an error the database refuses every further use.
+            let mut state = self.state.lock();
+            state.fail();
+            state.preview = None;
+        }
+        visited.map(|()| revision)
     }
 
     fn commit(
@@ -522,6 +508,9 @@ impl Store for FileStore {
         if !has_room(&state) {
             // The batch is in neither of these checkpoints, so a failure leaves nothing in doubt.
             checkpoint(&self.source, &mut state, None).or_else(|_| self.restore(&mut state))?;
+            if state.revision != after {
+                return Err(StoreError::Conflict);
+            }
         }
         if !has_room(&state) {
             checkpoint(&self.source, &mut state, Some(batch))?;
@@ -560,44 +549,6 @@ impl Store for FileStore {
     fn backup(&self, path: &Path) -> Result<(), StoreError> {
         write_copy(path, self.kind, &mut |visit| self.for_each(visit))
     }
-}
-
-/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
-fn visit_merged(
-    read: &ReadTransaction,
-    pending: &PendingChanges,
-    from: &[u8],
-    visit: &mut RangeVisitor<'_>,
-    path: Option<&Path>,
-) -> Result<(), StoreError> {
-    let mut pending = pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
-    let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
-        Some(value) => visit(key, value),
-        None => Ok(ControlFlow::Continue(())),
-    };
-    let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-    for record in records.range(from..).map_err(|error| of_storage(error, path))? {
-        let (key, value) = record.map_err(|error| of_storage(error, path))?;
-        let key = key.value();
-        while let Some((earlier, value)) = pending.next_if(|(other, _)| other.as_slice() < key) {
-            if visit_present(earlier, value.as_deref())?.is_break() {
-                return Ok(());
-            }
-        }
-        let flow = match pending.next_if(|(other, _)| other.as_slice() == key) {
-            Some((_, value)) => visit_present(key, value.as_deref())?,
-            None => visit_present(key, Some(value.value()))?,
-        };
-        if flow.is_break() {
-            return Ok(());
-        }
-    }
-    for (key, value) in pending {
-        if visit_present(key, value.as_deref())?.is_break() {
-            return Ok(());
-        }
-    }
-    Ok(())
 }
 
 const USUAL: u32 = 0o666;
@@ -701,157 +652,21 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
+fn file_id(found: &fs::Metadata) -> FileId {
+    FileId { device: found.dev(), inode: found.ino() }
+}
+
 /// Checks the contents of a file without writing to it: redb would repair another program's
 /// database if the file were opened for writing.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(StoreError::Locked { path: path.to_owned(), process: lock_holder(path) });
-        }
-        Err(TryLockError::Error(error)) => return Err(failed(&error)),
-    }
+    lock(&file, path)?;
     let preview = Preview::new(file).map_err(|error| failed(&error))?;
     let opened =
         fenced(Some(path), || builder().create_with_backend(preview).map_err(|error| of_database(error, Some(path))))?;
     let opened = OpenDatabase(Some(opened));
     fenced(Some(path), || prepare(opened.get()?, kind, Some(path))).map(drop)
-}
-
-fn builder() -> Builder {
-    let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_SIZE);
-    builder
-}
-
-/// Checks the kind of the records, or writes it into an empty file.
-fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
-    let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
-    let numbers = match read.open_table(NUMBERS) {
-        Ok(numbers) => numbers,
-        Err(TableError::TableDoesNotExist(_)) => {
-            let tables = read.list_tables().map_err(|error| of_storage(error, path))?;
-            if tables.count() > 0 {
-                return Err(StoreError::NotAStore { path: path.unwrap_or(Path::new("")).to_owned() });
-            }
-            return initialise(database, kind, path);
-        }
-        Err(error) => return Err(of_table(error, path)),
-    };
-    let number = |name: &str| -> Result<u64, StoreError> {
-        number_of(&numbers, name, path)?.ok_or_else(|| damaged(path, format!("it has no {name}")))
-    };
-    let shown = || path.unwrap_or(Path::new("")).to_owned();
-    let check = |found: u64, known: u64| {
-        if found > known { Err(StoreError::LaterFormat { path: shown(), found, known }) } else { Ok(()) }
-    };
-    let format = number(FORMAT)?;
-    check(format, LOGGED_FORMAT)?;
-    let texts = read.open_table(TEXTS).map_err(|error| of_table(error, path))?;
-    let service = texts.get("service").map_err(|error| of_storage(error, path))?;
-    let service = service.map(|service| service.value().to_owned()).unwrap_or_default();
-    if service != kind.service {
-        return Err(StoreError::OtherService { path: shown(), found: service, wanted: kind.service });
-    }
-    check(number("record format")?, kind.format)?;
-    Ok(StoreHead {
-        revision: Revision(number("revision")?),
-        generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
-        log_id: if format == LOGGED_FORMAT { Some(number(LOG_ID)?) } else { None },
-    })
-}
-
-fn number_of(
-    numbers: &impl ReadableTable<&'static str, u64>,
-    name: &str,
-    path: Option<&Path>,
-) -> Result<Option<u64>, StoreError> {
-    let value = numbers.get(name).map_err(|error| of_storage(error, path))?;
-    Ok(value.map(|value| value.value()))
-}
-
-fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
-    let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
-    transaction.set_quick_repair(true);
-    {
-        let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        for (name, number) in [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0)] {
-            numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
-        }
-        let mut texts = transaction.open_table(TEXTS).map_err(|error| of_table(error, path))?;
-        texts.insert("service", kind.service).map_err(|error| of_storage(error, path))?;
-        transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-    }
-    transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(StoreHead { revision: Revision(0), generation: 0, log_id: None })
-}
-
-/// Converts a panic inside redb, for example for a damaged page, into an error.
-fn fenced<T>(path: Option<&Path>, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no further reason");
-        Err(damaged(path, format!("the database stopped: {text}")))
-    })
-}
-
-fn damaged(path: Option<&Path>, reason: String) -> StoreError {
-    StoreError::Damaged { path: path.map(Path::to_owned), reason }
-}
-
-fn of_storage(error: StorageError, path: Option<&Path>) -> StoreError {
-    match error {
-        StorageError::Corrupted(reason) => damaged(path, reason),
-        StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(path, error.to_string()),
-        StorageError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
-        StorageError::Io(error) => StoreError::of_io(&error, path.map(Path::to_owned)),
-        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
-    }
-}
-
-fn of_database(error: DatabaseError, path: Option<&Path>) -> StoreError {
-    match (error, path) {
-        (DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch, Some(path)) => {
-            StoreError::Locked { path: path.to_owned(), process: lock_holder(path) }
-        }
-        (DatabaseError::Storage(error), path) => of_storage(error, path),
-        (error, path) => StoreError::Unusable { path: path.map(Path::to_owned), reason: error.to_string() },
-    }
-}
-
-fn of_transaction(error: TransactionError, path: Option<&Path>) -> StoreError {
-    match error {
-        TransactionError::Storage(error) => of_storage(error, path),
-        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
-    }
-}
-
-fn of_table(error: TableError, path: Option<&Path>) -> StoreError {
-    match error {
-        TableError::Storage(error) => of_storage(error, path),
-        other => damaged(path, other.to_string()),
-    }
-}
-
-fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
-    match error {
-        CommitError::Storage(error) => of_storage(error, path),
-        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
-    }
-}
-
-/// Returns the id of a process that has locked the file, by the inode numbers in `/proc/locks`.
-fn lock_holder(path: &Path) -> Option<u32> {
-    let inode = fs::metadata(path).ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
-        // A line is, for example, `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`.
-        let mut fields = line.split_whitespace().skip(4);
-        let (process, file) = (fields.next()?, fields.next()?);
-        if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
-    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The write-ahead log of a store: the commits since the last checkpoint of its database.
 //!
 //! ```text
-//! 0     "corelane log 1\n" | 00, then zeros up to octet 4096
+//! 0     "corelane log 1\n" | 00 | u64 identity, then zeros up to octet 4096
 //! 4096  entries without gaps: u32 length of the changes | u32 CRC-32 of the identity and of the rest of the entry
 //!                             | u64 generation | u64 revision | changes
 //!       change:               u32 length of the key | u32 length of the value, or FFFFFFFF for a deletion | key | value
 //! ```
 //! Numbers are little-endian. A checkpoint begins a new generation at octet 4096. The log ends before the first entry
-//! that has another generation, does not continue the revisions, or is incomplete or damaged.
+//! that has another generation, does not continue the revisions, or is incomplete or damaged. A log whose first entry has
+//! a later generation than the database is refused.
 
 use std::fmt;
 use std::fs::File;
@@ -39,7 +40,7 @@ pub(super) enum LogError {
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LogError::Missing => "it is missing",
+            LogError::Missing => "it is missing (put it back, if it exists)",
             LogError::Foreign => "the file belongs to another program or store",
             LogError::Cut => "it is cut",
             LogError::Newer => "it is newer than the database",
@@ -47,9 +48,17 @@ impl fmt::Display for LogError {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
 pub(super) struct WriteAheadLog {
     backend: Box<dyn StorageBackend>,
     id: u64,
+    /// `None` if the backend is no file.
+    file: Option<FileId>,
     generation: u64,
     /// Offset of the last entry, also if its write or sync has failed.
     last: usize,
@@ -62,13 +71,14 @@ impl WriteAheadLog {
     /// Returns true if a file is a log, or one whose creation was interrupted.
     pub(super) fn is_log(file: File) -> io::Result<bool> {
         let is_short = file.metadata()?.len() <= SIZE as u64;
-        let mut start = Vec::new();
-        file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
-        Ok(MAGIC.starts_with(&start) || is_short && start.iter().all(|octet| *octet == 0))
+        let mut octets = Vec::new();
+        file.take(SIZE as u64).read_to_end(&mut octets)?;
+        let start = octets.get(..MAGIC.len()).unwrap_or(&octets);
+        Ok(MAGIC.starts_with(start) || is_short && octets.iter().all(|octet| *octet == 0))
     }
 
     /// Makes an empty log with this identity.
-    pub(super) fn create(backend: Box<dyn StorageBackend>, id: u64) -> io::Result<Self> {
+    pub(super) fn create(backend: Box<dyn StorageBackend>, id: u64, file: Option<FileId>) -> io::Result<Self> {
         // The zeros make the file system allocate the blocks now, so that later syncs write data only.
         let mut image = vec![0; SIZE];
         image[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -76,26 +86,34 @@ impl WriteAheadLog {
         backend.set_len(SIZE as u64)?;
         backend.write(0, &image)?;
         backend.sync_data()?;
-        Ok(Self::of(backend, id))
+        Ok(Self::of(backend, id, file))
     }
 
     /// Opens a log that the database needs.
-    pub(super) fn open(backend: Box<dyn StorageBackend>, id: u64) -> io::Result<Result<Self, LogError>> {
+    pub(super) fn open(
+        backend: Box<dyn StorageBackend>,
+        id: u64,
+        file: Option<FileId>,
+    ) -> io::Result<Result<Self, LogError>> {
         if backend.len()? < SIZE as u64 {
             return Ok(Err(LogError::Cut));
         }
         let mut start = [0; MAGIC.len() + 8];
         backend.read(0, &mut start)?;
         let is_own = start[..MAGIC.len()] == *MAGIC && start[MAGIC.len()..] == id.to_le_bytes();
-        Ok(if is_own { Ok(Self::of(backend, id)) } else { Err(LogError::Foreign) })
+        Ok(if is_own { Ok(Self::of(backend, id, file)) } else { Err(LogError::Foreign) })
     }
 
-    fn of(backend: Box<dyn StorageBackend>, id: u64) -> Self {
-        WriteAheadLog { backend, id, generation: 0, last: START, end: START, is_synced: true, entry: Vec::new() }
+    fn of(backend: Box<dyn StorageBackend>, id: u64, file: Option<FileId>) -> Self {
+        WriteAheadLog { backend, id, file, generation: 0, last: START, end: START, is_synced: true, entry: Vec::new() }
     }
 
     pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(super) fn file(&self) -> Option<FileId> {
+        self.file
     }
 
     /// Calls `visit` for each commit of `generation` that follows `revision`, in order. Returns the last revision.
@@ -286,7 +304,7 @@ mod tests {
     }
 
     fn new_log(generation: u64) -> WriteAheadLog {
-        let mut log = WriteAheadLog::create(Box::new(InMemoryBackend::new()), ID).unwrap();
+        let mut log = WriteAheadLog::create(Box::new(InMemoryBackend::new()), ID, None).unwrap();
         log.restart(generation);
         log
     }
@@ -372,7 +390,7 @@ mod tests {
             let backend = InMemoryBackend::new();
             backend.set_len(octets.len() as u64).unwrap();
             backend.write(0, octets).unwrap();
-            WriteAheadLog::open(Box::new(backend), id).unwrap().err()
+            WriteAheadLog::open(Box::new(backend), id, None).unwrap().err()
         };
         let mut log = vec![0; SIZE];
         new_log(1).backend.read(0, &mut log).unwrap();

@@ -4,6 +4,7 @@
 //! Several servers can share a store that permits it: a commit fails with [`StoreError::Conflict`]
 //! if another server has committed since the revision that the server knows.
 
+mod database;
 mod error;
 mod file;
 mod log;

@@ -100,6 +100,11 @@ impl Disk {
         self.0.lock().single_failure = Some(operations);
     }
 
+    /// Overwrites the beginning of a store's log.
+    pub(crate) fn damage_log(&self) {
+        self.0.lock().images[1][..64].fill(0xff);
+    }
+
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
         let contents = self.0.lock();
         let log = &contents.log[..count];

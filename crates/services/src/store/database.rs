@@ -1,0 +1,281 @@
+//! The database of a store: its tables, its checkpoints, and the errors of redb.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use redb::{
+    Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition, TableError, TransactionError,
+};
+
+use super::file::RecordKind;
+use super::{RangeVisitor, RecordChange, Revision, StoreError};
+
+/// Version of the set of tables, which is independent of the records' format: of a store that was closed.
+pub(super) const CLOSED_FORMAT: u64 = 1;
+
+/// The version while the database lacks the changes in its log.
+pub(super) const LOGGED_FORMAT: u64 = 2;
+
+/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
+pub(super) const CACHE_SIZE: usize = 16 << 20;
+pub(super) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+pub(super) const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
+pub(super) const FORMAT: &str = "file format";
+
+/// Number of checkpoints.
+pub(super) const GENERATION: &str = "log generation";
+pub(super) const LOG_ID: &str = "log id";
+pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
+
+pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What a database says about its store.
+pub(super) struct StoreHead {
+    pub(super) revision: Revision,
+    pub(super) generation: u64,
+    /// Identity of the log; `None` if the database has all changes.
+    pub(super) log_id: Option<u64>,
+}
+
+impl StoreHead {
+    pub(super) fn base(&self) -> (u64, Option<u64>) {
+        (self.generation, self.log_id)
+    }
+}
+
+/// A database whose drop cannot panic, even if its file is damaged.
+pub(super) struct OpenDatabase(pub(super) Option<Database>);
+
+impl OpenDatabase {
+    pub(super) fn get(&self) -> Result<&Database, StoreError> {
+        self.0.as_ref().ok_or_else(|| damaged(None, "it was closed".to_owned()))
+    }
+}
+
+impl Drop for OpenDatabase {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
+}
+
+pub(super) fn write_checkpoint(
+    database: &Database,
+    pending: &PendingChanges,
+    batch: &[RecordChange<'_>],
+    head: &StoreHead,
+    path: Option<&Path>,
+) -> Result<(), StoreError> {
+    let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
+    transaction.set_quick_repair(true);
+    {
+        let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+        let pending = pending.iter().map(|(key, value)| {
+            value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
+        });
+        for change in pending.chain(batch.iter().copied()) {
+            match change {
+                RecordChange::Put(key, value) => records.insert(key, value).map(drop),
+                RecordChange::Delete(key) => records.remove(key).map(drop),
+            }
+            .map_err(|error| of_storage(error, path))?;
+        }
+        let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
+        let format = if head.log_id.is_some() { LOGGED_FORMAT } else { CLOSED_FORMAT };
+        for (name, number) in [
+            (FORMAT, format),
+            ("revision", head.revision.0),
+            (GENERATION, head.generation),
+            (LOG_ID, head.log_id.unwrap_or_default()),
+        ] {
+            numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
+        }
+    }
+    transaction.commit().map_err(|error| of_commit(error, path))
+}
+
+/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
+pub(super) fn visit_merged(
+    read: &ReadTransaction,
+    pending: &PendingChanges,
+    from: &[u8],
+    visit: &mut RangeVisitor<'_>,
+    path: Option<&Path>,
+) -> Result<(), StoreError> {
+    let mut pending = pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
+        Some(value) => visit(key, value),
+        None => Ok(ControlFlow::Continue(())),
+    };
+    let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+    for record in records.range(from..).map_err(|error| of_storage(error, path))? {
+        let (key, value) = record.map_err(|error| of_storage(error, path))?;
+        let key = key.value();
+        while let Some((earlier, value)) = pending.next_if(|(other, _)| other.as_slice() < key) {
+            if visit_present(earlier, value.as_deref())?.is_break() {
+                return Ok(());
+            }
+        }
+        let flow = match pending.next_if(|(other, _)| other.as_slice() == key) {
+            Some((_, value)) => visit_present(key, value.as_deref())?,
+            None => visit_present(key, Some(value.value()))?,
+        };
+        if flow.is_break() {
+            return Ok(());
+        }
+    }
+    for (key, value) in pending {
+        if visit_present(key, value.as_deref())?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned(), process: lock_holder(path) }),
+        Err(TryLockError::Error(error)) => Err(StoreError::of_io(&error, Some(path.to_owned()))),
+    }
+}
+
+pub(super) fn builder() -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_SIZE);
+    builder
+}
+
+/// Checks the kind of the records, or writes it into an empty file.
+pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+    let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
+    let numbers = match read.open_table(NUMBERS) {
+        Ok(numbers) => numbers,
+        Err(TableError::TableDoesNotExist(_)) => {
+            let tables = read.list_tables().map_err(|error| of_storage(error, path))?;
+            if tables.count() > 0 {
+                return Err(StoreError::NotAStore { path: path.unwrap_or(Path::new("")).to_owned() });
+            }
+            return initialise(database, kind, path);
+        }
+        Err(error) => return Err(of_table(error, path)),
+    };
+    let number = |name: &str| -> Result<u64, StoreError> {
+        number_of(&numbers, name, path)?.ok_or_else(|| damaged(path, format!("it has no {name}")))
+    };
+    let shown = || path.unwrap_or(Path::new("")).to_owned();
+    let check = |found: u64, known: u64| {
+        if found > known { Err(StoreError::LaterFormat { path: shown(), found, known }) } else { Ok(()) }
+    };
+    let format = number(FORMAT)?;
+    check(format, LOGGED_FORMAT)?;
+    let texts = read.open_table(TEXTS).map_err(|error| of_table(error, path))?;
+    let service = texts.get("service").map_err(|error| of_storage(error, path))?;
+    let service = service.map(|service| service.value().to_owned()).unwrap_or_default();
+    if service != kind.service {
+        return Err(StoreError::OtherService { path: shown(), found: service, wanted: kind.service });
+    }
+    check(number("record format")?, kind.format)?;
+    Ok(StoreHead {
+        revision: Revision(number("revision")?),
+        generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
+        log_id: if format == LOGGED_FORMAT { Some(number(LOG_ID)?) } else { None },
+    })
+}
+
+pub(super) fn number_of(
+    numbers: &impl ReadableTable<&'static str, u64>,
+    name: &str,
+    path: Option<&Path>,
+) -> Result<Option<u64>, StoreError> {
+    let value = numbers.get(name).map_err(|error| of_storage(error, path))?;
+    Ok(value.map(|value| value.value()))
+}
+
+pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+    let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
+    transaction.set_quick_repair(true);
+    {
+        let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
+        for (name, number) in [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0)] {
+            numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
+        }
+        let mut texts = transaction.open_table(TEXTS).map_err(|error| of_table(error, path))?;
+        texts.insert("service", kind.service).map_err(|error| of_storage(error, path))?;
+        transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+    }
+    transaction.commit().map_err(|error| of_commit(error, path))?;
+    Ok(StoreHead { revision: Revision(0), generation: 0, log_id: None })
+}
+
+/// Converts a panic inside redb, for example for a damaged page, into an error.
+pub(super) fn fenced<T>(path: Option<&Path>, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no further reason");
+        Err(damaged(path, format!("the database stopped: {text}")))
+    })
+}
+
+pub(super) fn damaged(path: Option<&Path>, reason: String) -> StoreError {
+    StoreError::Damaged { path: path.map(Path::to_owned), reason }
+}
+
+pub(super) fn of_storage(error: StorageError, path: Option<&Path>) -> StoreError {
+    match error {
+        StorageError::Corrupted(reason) => damaged(path, reason),
+        StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(path, error.to_string()),
+        StorageError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
+        StorageError::Io(error) => StoreError::of_io(&error, path.map(Path::to_owned)),
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
+    }
+}
+
+pub(super) fn of_database(error: DatabaseError, path: Option<&Path>) -> StoreError {
+    match (error, path) {
+        (DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch, Some(path)) => {
+            StoreError::Locked { path: path.to_owned(), process: lock_holder(path) }
+        }
+        (DatabaseError::Storage(error), path) => of_storage(error, path),
+        (error, path) => StoreError::Unusable { path: path.map(Path::to_owned), reason: error.to_string() },
+    }
+}
+
+pub(super) fn of_transaction(error: TransactionError, path: Option<&Path>) -> StoreError {
+    match error {
+        TransactionError::Storage(error) => of_storage(error, path),
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
+    }
+}
+
+pub(super) fn of_table(error: TableError, path: Option<&Path>) -> StoreError {
+    match error {
+        TableError::Storage(error) => of_storage(error, path),
+        other => damaged(path, other.to_string()),
+    }
+}
+
+pub(super) fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
+    match error {
+        CommitError::Storage(error) => of_storage(error, path),
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
+    }
+}
+
+/// Returns the id of a process that has locked the file, by the inode numbers in `/proc/locks`.
+pub(super) fn lock_holder(path: &Path) -> Option<u32> {
+    let inode = fs::metadata(path).ok()?.ino().to_string();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // A line is, for example, `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`.
+        let mut fields = line.split_whitespace().skip(4);
+        let (process, file) = (fields.next()?, fields.next()?);
+        if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
+    })
+}
