@@ -18,12 +18,10 @@ use corelane_sys::interface::Offload;
 use corelane_sys::socket::{self, RawPacketSender};
 use corelane_sys::{interface, poll, thread};
 use corelane_tests::real_time::call_who;
+use corelane_tests::two_namespaces::{
+    HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with,
+};
 use corelane_wire::Encoder;
-
-#[path = "two_namespaces/mod.rs"]
-mod two_namespaces;
-
-use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
 
 fn config() -> RioConfig {
     RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic)
