@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::{Any, Orb};
+use corelane_services::events::STORED_EVENTS;
 use corelane_services::events::corelane_events::DurableChannelRef;
+use corelane_services::store::{Durability, FileStore, RecordChange, Store};
 use serde_json::Value as Json;
 
 fn corelane(words: &[&str]) -> Command {
@@ -36,8 +38,11 @@ struct Server {
 
 impl Server {
     fn start(words: &[&str], listen: &str) -> Self {
-        let words = [&["serve", "--listen", listen], words].concat();
-        let mut process = corelane(&words).spawn().expect("the program starts");
+        Self::of(&mut corelane(&[&["serve", "--listen", listen], words].concat()))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut process = command.spawn().expect("the program starts");
         let mut url = String::new();
         BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut url).expect("a line");
         Server { process, url: url.trim_end().to_owned() }
@@ -125,6 +130,30 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
 
     let server = Server::start(&["--store", &store], &listen);
     assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["ground"]);
+}
+
+#[test]
+fn stored_channel_that_cannot_be_served_is_reported() {
+    let folder = Folder::new("unserved");
+    let file = FileStore::open(folder.file(), STORED_EVENTS).expect("a store");
+    let mut revision = file.for_each(&mut |_, _| Ok(())).expect("the store is read");
+    // The factory has the key of the first channel.
+    for (number, name) in (0_u32..).zip(["omniEvents", "ground"]) {
+        let key = [&[1][..], &number.to_be_bytes()].concat();
+        let numbers = [1, 0, 0, 100, 1_000, 0_u64].map(u64::to_be_bytes).concat();
+        let record = [&numbers, name.as_bytes()].concat();
+        let written = file.commit(revision, &[RecordChange::Put(&key, &record)], Durability::Synced);
+        revision = written.expect("the record is written");
+    }
+    drop(file);
+    let mut process = corelane(&["serve", "--store", &folder.file(), "--listen", ANY_PORT]);
+    let mut server = Server::of(process.stderr(Stdio::piped()));
+    assert_eq!(says(&["push", "--acknowledged", &server.at("ground"), "one"]), ["1"]);
+    assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["ground"]);
+    let stderr = server.process.stderr.take().expect("a pipe");
+    server.end();
+    let said = std::io::read_to_string(stderr).expect("text");
+    assert!(said.starts_with("channel `omniEvents` of the store is not served: "), "{said}");
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn channel_pulls_from_suppliers_until_they_are_disconnected() {
     proxy.connect_pull_supplier(Some(&stock)).unwrap();
     let pulled: Vec<i32> = recorder.values.wait_for(3).iter().map(|value| value.extract().unwrap()).collect();
     assert_eq!(pulled, [1, 2, 3]);
-    scene.channel.destroy();
+    scene.channel.destroy().unwrap();
     assert_eq!(disconnects.wait_for(1), ["pull supplier"]);
     wait_until(|| proxy.as_object().non_existent() == Ok(true));
 }
@@ -246,7 +246,7 @@ fn destruction_calls_each_peer_back_once() {
     wait_until(|| supplier.as_object().non_existent() == Ok(true));
     let operations: Vec<_> = recorders.iter().flat_map(|recorder| recorder.disconnects.all()).collect();
     assert_eq!(operations, ["push consumer", "push consumer", "push supplier", "push supplier"]);
-    scene.channel.destroy();
+    scene.channel.destroy().unwrap();
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
     bind("mine.rtec").unwrap();
     assert!(EventChannel::builder().name("mine").serve(&scene.server).is_err());
     assert!(bind("mine.rtec").is_err() && bind("mine").is_ok());
-    scene.channel.destroy();
+    scene.channel.destroy().unwrap();
     assert!(bind("flight").is_ok() && bind("flight.rtec").is_ok());
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind};
+use corelane_services::events::corelane_events::control::DestroyChannelError;
 use corelane_services::events::corelane_events::durable_channel::AcknowledgeError;
-use corelane_services::events::corelane_events::{DurableChannelRef, NumberedEvent};
+use corelane_services::events::corelane_events::{ControlRef, DurableChannelRef, NumberedEvent};
 use corelane_services::events::cos_event_comm::push_consumer::PushError;
 use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
 use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
@@ -15,7 +16,7 @@ use corelane_services::events::lifecycle::cos_naming::NameComponent;
 use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 use corelane_services::events::rtec_event_channel_admin::EventChannelRef;
 use corelane_services::events::{
-    DependencySet, EventChannel, EventChannelFactory, EventStore, Retention, STORED_EVENTS,
+    DependencySet, EventChannel, EventChannelFactory, EventMonitor, EventStore, Retention, STORED_EVENTS,
 };
 use corelane_services::store::{
     Durability, FileStore, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError,
@@ -166,7 +167,7 @@ fn named_consumer_resumes_after_a_restart_behind_what_it_acknowledged() {
     assert_eq!(served.durable.resume_consumer("log", u64::MAX).unwrap(), 8);
     let status = served.durable.stream_status().unwrap();
     assert_eq!((status.first, status.last, status.unstored), (1, 8, 0));
-    served.channel.destroy();
+    served.channel.destroy().unwrap();
     served.orb.shutdown(true).unwrap();
     drop(served);
     assert!(file.open().channels().is_empty());
@@ -284,4 +285,54 @@ fn factory_makes_durable_channels_on_request() {
     assert!(matches!(refused, Err(CreateObjectError::CannotMeetCriteria(_))), "{refused:?}");
     orb.shutdown(true).unwrap();
     other.shutdown(true).unwrap();
+}
+
+#[test]
+fn refused_channels_leave_nothing_in_the_store() {
+    let disk = TestStore::new();
+    let store = EventStore::open(disk.clone()).unwrap();
+    let key = [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }];
+    let criteria = |name: &str| {
+        let durable = NameValuePair { name: "CorelaneDurable".to_owned(), value: Any::new(&true).unwrap() };
+        vec![NameValuePair { name: "InsName".to_owned(), value: Any::new(&name.to_owned()).unwrap() }, durable]
+    };
+    let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+    let factory = EventChannelFactory::new(EventChannel::builder()).durable(&store, Retention::default());
+    let factory = factory.serve(&orb).unwrap();
+    orb.bind_key("taken.rtec", &factory).unwrap();
+    let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
+    for name in ["omniEvents", "CorelaneEvents", "flight.rtec", "taken"] {
+        let refused = factory.create_object(&key, &criteria(name));
+        assert!(matches!(refused, Err(CreateObjectError::InvalidCriteria(_))), "{name}: {refused:?}");
+    }
+    disk.set(DiskState::Full);
+    let Err(CreateObjectError::System(full)) = factory.create_object(&key, &criteria("flight")) else {
+        panic!("it was created")
+    };
+    assert_eq!(full.kind(), Kind::NoResources);
+    disk.set(DiskState::Works);
+    assert_eq!(EventStore::open(disk.clone()).unwrap().channels(), [""; 0]);
+    // Its keys are free again.
+    factory.create_object(&key, &criteria("flight")).unwrap();
+    assert_eq!(EventStore::open(disk).unwrap().channels(), ["flight"]);
+    orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn channel_goes_on_if_its_removal_fails() {
+    let disk = TestStore::new();
+    let store = EventStore::open(disk.clone()).unwrap();
+    let served = serve(&store, Retention::default());
+    let monitor = EventMonitor::new();
+    monitor.add(&served.channel);
+    let control = served.orb.root_poa().activate(&monitor.control_servant()).unwrap();
+    let control = ControlRef::unchecked_narrow(&control);
+    disk.set(DiskState::Full);
+    let Err(DestroyChannelError::System(full)) = control.destroy_channel("flight") else { panic!("it was destroyed") };
+    assert_eq!(full.kind(), Kind::NoResources);
+    disk.set(DiskState::Works);
+    assert_eq!(served.durable.publish(&value(1)).unwrap(), 1);
+    control.destroy_channel("flight").unwrap();
+    assert!(store.channels().is_empty());
+    served.orb.shutdown(true).unwrap();
 }

@@ -1,6 +1,6 @@
 //! The command `serve`: event channels.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +24,10 @@ const MAX_THREADS: usize = 256;
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // One thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
+    // Without a store, one thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
     // has a thread, and `pull` raises TRANSIENT at once if there is no event.
-    // Suppliers of durable channels wait for the disk, each in the thread of its connection.
+    // With a store, requests wait for the disk, each in the thread of its connection. Connections beyond the maximum,
+    // and those whose clients multiplex requests, share four threads, and do not keep the order of oneways.
     let dispatch = match arguments.store {
         Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
         None => Dispatch::Reactive,
@@ -46,7 +47,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     if arguments.channels.is_empty() && !stored.is_empty() {
         names.clear();
     }
-    names.extend(stored.into_iter().filter(|name| !arguments.channels.contains(name)));
+    let is_only_stored = |name: &String| stored.contains(name) && !arguments.channels.contains(name);
+    names.extend(stored.iter().cloned().filter(|name| !arguments.channels.contains(name)));
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {
@@ -54,7 +56,15 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         if let Some(store) = &store {
             channel = channel.durable(store, store.retention(name).unwrap_or_default());
         }
-        let channel = channel.serve(&orb).map_err(|exception| format!("channel `{name}`: {exception}"))?;
+        let channel = match channel.serve(&orb) {
+            Ok(channel) => channel,
+            // The other channels of the file are served.
+            Err(exception) if is_only_stored(name) => {
+                let _ = writeln!(io::stderr(), "channel `{name}` of the store is not served: {exception}");
+                continue;
+            }
+            Err(exception) => return Err(format!("channel `{name}`: {exception}")),
+        };
         monitor.add(&channel);
         for url in corbaloc_urls(&orb, name) {
             lines += &format!("{url}\n{url}.rtec\n");
@@ -85,7 +95,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
 }
 
 fn open(path: &Path) -> Result<EventStore, String> {
-    FileStore::open(path, STORED_EVENTS).and_then(EventStore::open).map_err(message)
+    FileStore::open_private(path, STORED_EVENTS).and_then(EventStore::open).map_err(message)
 }
 
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {

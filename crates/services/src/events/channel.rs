@@ -707,10 +707,13 @@ impl EventChannel {
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
     /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are removed from its
     /// store.
-    pub fn destroy(&self) {
-        // A store that fails keeps the events.
-        let _ = self.shared.remove_stored();
+    ///
+    /// # Errors
+    /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then goes on.
+    pub fn destroy(&self) -> Result<(), SystemException> {
+        self.shared.remove_stored()?;
         destroy(&self.shared);
+        Ok(())
     }
 }
 

@@ -116,7 +116,7 @@ impl Monitor for EventMonitor {
 
 impl Control for EventMonitor {
     fn destroy_channel(&self, name: &str) -> Result<(), DestroyChannelError> {
-        self.channel(name)?.destroy();
+        self.channel(name)?.destroy()?;
         self.channels.lock().retain(|_, channel| !channel.has_ended());
         Ok(())
     }

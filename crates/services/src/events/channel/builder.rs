@@ -9,10 +9,12 @@ use corelane_sys::thread;
 
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
+use crate::events::factory::FACTORY_KEY;
 use crate::events::filter::{FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
 use crate::events::lanes::{EventLane, LaneTable};
+use crate::events::monitor::MONITOR_KEY;
 use crate::events::queue::{OverflowPolicy, QueueLimits};
 use crate::events::router::{ChannelLimits, RouterConfig};
 use crate::events::servants;
@@ -21,6 +23,11 @@ use crate::events::stored::CosEvents;
 /// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
 pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
+}
+
+/// Returns true for a name whose plain keys are those of another object of a server, or of another channel.
+fn is_reserved(name: &str) -> bool {
+    [FACTORY_KEY, MONITOR_KEY].contains(&name) || name.ends_with(".rtec")
 }
 
 const DEFAULT_NAME: &str = "EventChannel";
@@ -217,12 +224,13 @@ impl EventChannelBuilder {
 
     /// Keeps the channel's events in a store, under the channel's name. The channel's reference for CORBA's Event
     /// Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier, and `publish`, return when the
-    /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. Delivery
-    /// does not wait for the store. Default: none.
+    /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
+    /// delivery of an event does not wait for its commit. Default: none.
     ///
     /// The threads of the ORB's pool wait for the disk: a pool with one thread commits one event at a time.
     /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
-    /// keeps the order of each.
+    /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
+    /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
@@ -252,6 +260,10 @@ impl EventChannelBuilder {
             let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} letters, digits and characters -_.");
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
+        if self.durable.is_some() && is_reserved(&self.name) {
+            let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+        }
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
         self.router.lanes = self.config.lanes.len().max(1);
@@ -266,8 +278,7 @@ impl EventChannelBuilder {
     }
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
-        let stream = self.durable.map(|(store, retention)| store.stream(&self.name, retention)).transpose()?;
-        let durable = stream.map(DurablePart::new);
+        let durable = self.durable.map(|(store, retention)| DurablePart::new(store, retention));
         let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
@@ -281,10 +292,9 @@ impl EventChannelBuilder {
         let rtec = servants::rtec::activate(&shared, end)?;
         orb.bind_key(&keys[0], cos.as_object())?;
         let bound = orb.bind_key(&keys[1], rtec.as_object()).and_then(|()| {
-            let activated = poa.manager().activate();
-            Ok(activated.inspect_err(|_| {
+            shared.open_and_activate().inspect_err(|_| {
                 orb.unbind_key(&keys[1]);
-            })?)
+            })
         });
         bound.inspect_err(|_| {
             orb.unbind_key(&keys[0]);

@@ -1,6 +1,7 @@
 //! The pushes of durable channels: each event goes to the consumers, and then to the store.
 //!
-//! The store never delays the delivery of an event. Only a supplier that gets an acknowledgement waits for the disk.
+//! The delivery of an event does not wait for its commit. Only a supplier that gets an acknowledgement waits for the
+//! disk.
 
 use std::sync::Arc;
 
@@ -31,12 +32,13 @@ impl SharedChannel {
         supplier: ProxyId,
         events: impl Iterator<Item = StoredEvent>,
     ) -> Result<(), PushRefusal> {
+        let stream = durable.stream().ok();
         let mut result = Ok(());
         for event in events {
             let octets = encode(&event);
             match self.route_one(Some(supplier), event) {
                 Ok(true) => {
-                    let is_stored = octets.is_ok_and(|octets| durable.stream.offer(octets));
+                    let is_stored = stream.zip(octets.ok()).is_some_and(|(stream, octets)| stream.offer(octets));
                     if !is_stored {
                         durable.count_unstored();
                     }
@@ -59,7 +61,7 @@ impl SharedChannel {
         if !self.route_one(supplier, event).map_err(PublishFailure::Push)? {
             return Err(PublishFailure::System(system(Kind::BadParam, "the supplier does not publish such events")));
         }
-        let stored = durable.stream.begin(octets).and_then(|ticket| durable.stream.finish(ticket));
+        let stored = durable.stream().and_then(|stream| stream.finish(stream.begin(octets)?));
         stored.map_err(|error| PublishFailure::System(error.into()))
     }
 
@@ -70,6 +72,9 @@ impl SharedChannel {
         let mut routed = ROUTED.take();
         let header = event.header();
         let mut state = self.state.lock();
+        if state.has_ended {
+            return Err(PushRefusal::NoProxy);
+        }
         let before = state.router.published();
         let now = Self::now();
         let pushed = match supplier {
@@ -98,11 +103,53 @@ impl SharedChannel {
         self.state.lock().waiting_pulls -= 1;
     }
 
+    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The stream is opened after
+    /// the channel has its plain keys: a refused channel is not in the store, where later starts would find it.
+    pub(super) fn open_and_activate(&self) -> Result<(), SystemException> {
+        let is_new = self.durable.as_ref().map(|durable| durable.open(&self.name)).transpose()?.unwrap_or_default();
+        let activated = self.poa.manager().activate();
+        Ok(activated.inspect_err(|_| {
+            if is_new {
+                // A store that fails keeps the channel.
+                let _ = self.remove_stored();
+            }
+        })?)
+    }
+
     /// Removes the events of a durable channel from its store.
     pub(super) fn remove_stored(&self) -> Result<(), SystemException> {
         match &self.durable {
-            Some(durable) => Ok(durable.stream.remove()?),
+            Some(durable) => Ok(durable.stream()?.remove()?),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane::{Any, Orb};
+
+    use super::*;
+    use crate::events::EventChannel;
+    use crate::events::durable::{EventStore, Retention, STORED_EVENTS};
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn destroyed_channel_delivers_and_stores_no_event() {
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let store = EventStore::open(MemoryStore::new(STORED_EVENTS)).unwrap();
+        let channel = EventChannel::builder().name("flight").durable(&store, Retention::default());
+        let channel = channel.serve(&orb).unwrap();
+        let shared = channel.shared();
+        let durable = shared.durable.as_ref().unwrap();
+        let publish = || {
+            let value = Any::new(&1_u32).unwrap();
+            shared.publish(durable, None, StoredEvent::of_value(value, &shared.config.cos_events, SharedChannel::now()))
+        };
+        assert_eq!(publish().unwrap(), 1);
+        channel.destroy().unwrap();
+        assert!(matches!(publish(), Err(PublishFailure::Push(PushRefusal::NoProxy))));
+        assert_eq!(shared.summary().published, 1);
+        orb.shutdown(true).unwrap();
     }
 }

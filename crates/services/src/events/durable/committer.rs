@@ -27,12 +27,14 @@ pub(super) struct Committer {
     store: Arc<dyn Store>,
     /// `None` if the store may have changed since the last reading.
     head: Option<(Ledger, Revision)>,
+    /// A number above those of all channels since the start.
+    next_channel: u32,
 }
 
 impl Committer {
     pub(super) fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let head = load(&*store)?;
-        Ok(Self { store, head: Some(head) })
+        Ok(Self { store, next_channel: head.0.next, head: Some(head) })
     }
 
     /// Returns the state after the last commit; `None` after an error.
@@ -74,7 +76,8 @@ impl Committer {
             None => load(&*self.store)?,
         };
         let mut next = ledger.clone();
-        let (mut writes, mut touched) = (Vec::new(), BTreeSet::new());
+        next.next = next.next.max(self.next_channel);
+        let (mut writes, mut touched) = (Vec::new(), ledger.with_excess().collect::<BTreeSet<_>>());
         let mut is_relaxed = true;
         let results = requests
             .map(|request| {
@@ -82,6 +85,8 @@ impl Committer {
                 next.apply(request, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
+        // Also after an error, no other channel gets the number.
+        self.next_channel = next.next;
         for channel in touched {
             let committed = ledger.book(channel).map_or(0, |book| book.last);
             let Some(book) = next.book_mut(channel) else { continue };
@@ -89,7 +94,10 @@ impl Committer {
             book.trim(channel, committed, now, read, &mut writes)?;
             writes.push(records::put_channel(channel, book));
         }
-        self.delete_removed(&mut next, &mut writes)?;
+        // The events of this commit are not in the store yet, so a channel that it removes waits for the next one.
+        if let Some(channel) = ledger.removed.first().copied() {
+            self.delete_events(channel, &mut next, &mut writes)?;
+        }
         let revision = if writes.is_empty() {
             revision
         } else {
@@ -102,9 +110,13 @@ impl Committer {
         Ok(results)
     }
 
-    /// Deletes some events of removed channels.
-    fn delete_removed(&self, ledger: &mut Ledger, writes: &mut Vec<StoredWrite>) -> Result<(), StoreError> {
-        let Some(channel) = ledger.removed.first().copied() else { return Ok(()) };
+    /// Deletes some events of a removed channel.
+    fn delete_events(
+        &self,
+        channel: ChannelNumber,
+        ledger: &mut Ledger,
+        writes: &mut Vec<StoredWrite>,
+    ) -> Result<(), StoreError> {
         let mut found = 0;
         self.store.visit_from(&records::event_key(channel, 0), &mut |key, value| {
             if found == MAX_DELETIONS || records::decode_event(channel, key, value)?.is_none() {
@@ -160,4 +172,72 @@ pub(super) fn visit_events(
         Ok(visit(record))
     });
     visited.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::durable::ledger::{IS_NEW, Retention};
+    use crate::store::MemoryStore;
+
+    const FIRST: ChannelNumber = ChannelNumber(0);
+
+    fn open(name: &str, retention: Retention) -> LedgerRequest {
+        LedgerRequest::Open(name.to_owned(), retention)
+    }
+
+    fn append() -> LedgerRequest {
+        LedgerRequest::Append(FIRST, b"event"[..].into())
+    }
+
+    fn run(committer: &mut Committer, requests: &[LedgerRequest]) -> Vec<u64> {
+        committer.run(requests.iter(), 1).into_iter().map(Result::unwrap).collect()
+    }
+
+    /// Commits as the store's thread does without requests, and returns the number of commits.
+    fn delete(committer: &mut Committer) -> usize {
+        (0..100).take_while(|_| committer.ledger().unwrap().has_deletions() && run(committer, &[]).is_empty()).count()
+    }
+
+    #[test]
+    fn events_in_the_commit_that_removes_their_channel_are_deleted() {
+        let store = MemoryStore::new(records::KIND);
+        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        run(&mut committer, &[open("flight", Retention::default())]);
+        run(&mut committer, &[append(), LedgerRequest::Remove(FIRST)]);
+        assert_eq!(delete(&mut committer), 1);
+        store.for_each(&mut |key, _| panic!("{key:?} is left")).unwrap();
+    }
+
+    #[test]
+    fn number_of_a_removed_channel_is_not_given_again() {
+        let store = MemoryStore::new(records::KIND);
+        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        let opened = run(&mut committer, &[open("flight", Retention::default())]);
+        assert_eq!(opened, [IS_NEW]);
+        run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
+        delete(&mut committer);
+        // Another change of the store makes the committer read it again.
+        let revision = store.for_each(&mut |_, _| Ok(())).unwrap();
+        store.commit(revision, &[], Durability::Synced).unwrap();
+        let requests = [open("ground", Retention::default()), append(), open("ground", Retention::default())];
+        let results = committer.run(requests.iter(), 1);
+        // The attempt before the reading has used the number 1.
+        assert_eq!((*results[0].as_ref().unwrap(), *results[2].as_ref().unwrap()), (IS_NEW | 2, 2));
+        assert!(matches!(results[1], Err(LedgerError::Refused(LedgerRefusal::NoChannel))), "{results:?}");
+    }
+
+    #[test]
+    fn commits_delete_events_until_the_retention_holds() {
+        let mut committer = Committer::open(Arc::new(MemoryStore::new(records::KIND))).unwrap();
+        run(&mut committer, &[open("flight", Retention::default())]);
+        for _ in 0..3 {
+            run(&mut committer, &vec![append(); 1_000]);
+        }
+        assert_eq!(delete(&mut committer), 0);
+        run(&mut committer, &[open("flight", Retention { max_bytes: 400, ..Retention::default() })]);
+        assert_eq!(committer.ledger().unwrap().book(FIRST).unwrap().events(), 3_000 - MAX_DELETIONS as u64);
+        assert_eq!(delete(&mut committer), 2);
+        assert_eq!(committer.ledger().unwrap().book(FIRST).unwrap().events(), 10);
+    }
 }

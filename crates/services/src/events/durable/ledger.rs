@@ -15,9 +15,11 @@ const MAX_CHANNELS: usize = 64;
 const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
-/// Maximum number of events that one commit deletes. A commit adds at most as many, so the number of kept events
-/// reaches its maximum again.
+/// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so the number of kept
+/// events reaches its maximum again.
 pub(super) const MAX_DELETIONS: usize = 1_024;
+/// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that the request created.
+pub(super) const IS_NEW: u64 = 1 << 32;
 
 /// The number of a channel in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +86,8 @@ pub(super) struct Book {
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
+    /// True if the last commit has deleted as many events as it may, and the next one deletes more.
+    pub(super) has_excess: bool,
 }
 
 impl Default for Book {
@@ -96,6 +100,7 @@ impl Default for Book {
             bytes: 0,
             consumers: BTreeMap::new(),
             oldest: VecDeque::new(),
+            has_excess: false,
         }
     }
 }
@@ -122,10 +127,9 @@ impl Book {
         read: impl Fn(u64) -> Result<Vec<KeptEvent>, StoreError>,
         writes: &mut Vec<StoredWrite>,
     ) -> Result<(), StoreError> {
-        for _ in 0..MAX_DELETIONS {
-            if self.first > committed {
-                break;
-            }
+        self.has_excess = false;
+        let mut deleted = 0;
+        while self.first <= committed {
             if self.oldest.is_empty() {
                 self.oldest.extend(read(self.first)?);
             }
@@ -133,6 +137,11 @@ impl Book {
             if !self.exceeds(&oldest, now) {
                 break;
             }
+            if deleted == MAX_DELETIONS {
+                self.has_excess = true;
+                break;
+            }
+            deleted += 1;
             self.oldest.pop_front();
             writes.push(StoredWrite::delete(records::event_key(channel, self.first)));
             self.first += 1;
@@ -145,7 +154,8 @@ impl Book {
 /// A change of the channels in a store.
 #[derive(Clone, Debug)]
 pub(super) enum LedgerRequest {
-    /// Creates a channel, or sets the retention of the channel with this name. Returns the channel's number.
+    /// Creates a channel, or sets the retention of the channel with this name. Returns the channel's number, with
+    /// [`IS_NEW`] if it is created.
     Open(String, Retention),
     Remove(ChannelNumber),
     /// Adds an event. Returns the event's number.
@@ -178,12 +188,17 @@ pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,
     /// The channels whose events are being deleted.
     pub(super) removed: BTreeSet<ChannelNumber>,
+    /// A number above those of all channels that this process has seen. Streams of removed channels may still be in
+    /// use, so no later channel may have their numbers.
+    pub(super) next: u32,
 }
 
 impl Ledger {
     /// Adds a record of the store. Records arrive in the order of their keys.
     pub(super) fn load(&mut self, record: HeadRecord) -> Result<(), StoreError> {
         let damaged = |reason: &str| StoreError::Damaged { path: None, reason: reason.to_owned() };
+        let (HeadRecord::Channel(number, _) | HeadRecord::Consumer(number, ..) | HeadRecord::Removed(number)) = record;
+        self.next = self.next.max(number.0.saturating_add(1));
         match record {
             HeadRecord::Channel(number, book) => {
                 if self.number_of(&book.name).is_some() {
@@ -216,6 +231,16 @@ impl Ledger {
         self.books.values().map(|book| &**book)
     }
 
+    /// Returns the channels of which the next commit deletes events.
+    pub(super) fn with_excess(&self) -> impl Iterator<Item = ChannelNumber> {
+        self.books.iter().filter(|(_, book)| book.has_excess).map(|(number, _)| *number)
+    }
+
+    /// Returns true if the next commit deletes events, even without a request.
+    pub(super) fn has_deletions(&self) -> bool {
+        !self.removed.is_empty() || self.with_excess().next().is_some()
+    }
+
     fn number_of(&self, name: &str) -> Option<ChannelNumber> {
         self.books.iter().find(|(_, book)| book.name == name).map(|(number, _)| *number)
     }
@@ -231,8 +256,8 @@ impl Ledger {
     ) -> Result<u64, LedgerRefusal> {
         match request {
             LedgerRequest::Open(name, retention) => {
-                let number = self.open(name, *retention, touched)?;
-                Ok(number.0.into())
+                let (number, is_new) = self.open(name, *retention, touched)?;
+                Ok(u64::from(number.0) | if is_new { IS_NEW } else { 0 })
             }
             LedgerRequest::Remove(channel) => {
                 let book = self.books.remove(channel).ok_or(LedgerRefusal::NoChannel)?;
@@ -295,26 +320,26 @@ impl Ledger {
         name: &str,
         retention: Retention,
         touched: &mut BTreeSet<ChannelNumber>,
-    ) -> Result<ChannelNumber, LedgerRefusal> {
+    ) -> Result<(ChannelNumber, bool), LedgerRefusal> {
         if let Some(number) = self.number_of(name) {
             if let Some(book) = self.book_mut(number).filter(|book| book.retention != retention) {
                 book.retention = retention;
                 touched.insert(number);
             }
-            return Ok(number);
+            return Ok((number, false));
         }
         if !is_name(name) {
             return Err(LedgerRefusal::Name);
         }
-        // A removed channel counts until its events are deleted, so that its number is not used again before.
+        // A removed channel counts until its events are deleted, so that the store has a bounded number of channels.
         if self.books.len() + self.removed.len() >= MAX_CHANNELS {
             return Err(LedgerRefusal::TooManyChannels);
         }
-        let used = |number: &ChannelNumber| self.books.contains_key(number) || self.removed.contains(number);
-        let number = (0..).map(ChannelNumber).find(|number| !used(number)).ok_or(LedgerRefusal::TooManyChannels)?;
+        let number = ChannelNumber(self.next);
+        self.next = self.next.checked_add(1).ok_or(LedgerRefusal::TooManyChannels)?;
         let book = Book { name: name.to_owned(), retention, ..Book::default() };
         self.books.insert(number, Arc::new(book));
         touched.insert(number);
-        Ok(number)
+        Ok((number, true))
     }
 }

@@ -15,5 +15,5 @@ mod store;
 
 pub use self::ledger::Retention;
 pub(super) use self::part::{DurablePart, PublishFailure};
-pub(super) use self::store::{DurableError, StoredOctets};
+pub(super) use self::store::StoredOctets;
 pub use self::store::{EventStore, STORED_EVENTS};

@@ -124,7 +124,8 @@ fn decode_book(value: &[u8], name: impl Fn(&[u8]) -> Result<String, StoreError>)
     let (numbers, _) = numbers.as_chunks::<8>();
     let [first, last, bytes, max_events, max_bytes, max_age_ms] = *numbers else { return Err(damaged()) };
     let [first, last, bytes] = [first, last, bytes].map(u64::from_be_bytes);
-    if first == 0 || first.checked_sub(1).is_none_or(|before| before > last) {
+    // The last number is never used, so `last + 1` is always a number.
+    if last == u64::MAX || first.checked_sub(1).is_none_or(|before| before > last) {
         return Err(damaged());
     }
     let [max_events, max_bytes, max_age_ms] = [max_events, max_bytes, max_age_ms].map(u64::from_be_bytes);
@@ -176,6 +177,10 @@ mod tests {
             assert_eq!(decode_head(&key, &value).unwrap(), Some(expected));
             for length in 0..5 {
                 assert!(decode_head(&key[..length], &value).is_err());
+            }
+            if value.len() > 48 {
+                let last = [&value[..8], &[0xFF; 8], &value[16..]].concat();
+                assert!(decode_head(&key, &last).is_err());
             }
             for length in 0..value.len().min(48) {
                 assert!(decode_head(&key, &value[..length]).is_err());

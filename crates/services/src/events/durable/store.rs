@@ -13,7 +13,7 @@ use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
 use super::committer::{Committer, LedgerError, LedgerResult, visit_events};
-use super::ledger::{Book, ChannelNumber, Ledger, LedgerRefusal, LedgerRequest, Retention};
+use super::ledger::{Book, ChannelNumber, IS_NEW, Ledger, LedgerRefusal, LedgerRequest, Retention};
 use super::records;
 use crate::store::{RecordKind, Store, StoreError};
 
@@ -100,11 +100,16 @@ impl EventStore {
         self.0.shared.ledger.lock().books().find(|book| book.name == channel).map(|book| book.retention)
     }
 
-    /// Opens the stream of a channel, and creates it if the store has no channel of this name.
-    pub(in crate::events) fn stream(&self, name: &str, retention: Retention) -> Result<DurableStream, DurableError> {
-        let number = self.0.shared.submit(LedgerRequest::Open(name.to_owned(), retention))?;
-        let channel = ChannelNumber(u32::try_from(number).unwrap_or(u32::MAX));
-        Ok(DurableStream { store: self.clone(), channel })
+    /// Opens the stream of a channel, and creates it if the store has no channel of this name. Returns true with a new
+    /// stream.
+    pub(in crate::events) fn stream(
+        &self,
+        name: &str,
+        retention: Retention,
+    ) -> Result<(DurableStream, bool), DurableError> {
+        let opened = self.0.shared.submit(LedgerRequest::Open(name.to_owned(), retention))?;
+        let channel = ChannelNumber(u32::try_from(opened & !IS_NEW).unwrap_or(u32::MAX));
+        Ok((DurableStream { store: self.clone(), channel }, opened & IS_NEW != 0))
     }
 }
 
@@ -135,6 +140,12 @@ pub(in crate::events) enum DurableError {
 }
 
 impl DurableError {
+    pub(in crate::events) const NO_CHANNEL: Self = Self::Request(LedgerError::Refused(LedgerRefusal::NoChannel));
+
+    fn is_unknown_channel(&self) -> bool {
+        matches!(self, Self::Request(LedgerError::Refused(LedgerRefusal::NoChannel)))
+    }
+
     pub(in crate::events) fn is_unknown_consumer(&self) -> bool {
         matches!(self, Self::Request(LedgerError::Refused(LedgerRefusal::NoConsumer)))
     }
@@ -245,9 +256,12 @@ impl DurableStream {
         self.shared().submit(LedgerRequest::Forget(self.channel, consumer.to_owned())).map(drop)
     }
 
-    /// Removes the channel, its consumers and its events from the store.
+    /// Removes the channel, its consumers and its events from the store, unless that is done already.
     pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
-        self.shared().submit(LedgerRequest::Remove(self.channel)).map(drop)
+        match self.shared().submit(LedgerRequest::Remove(self.channel)) {
+            Err(error) if !error.is_unknown_channel() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     pub(in crate::events) fn status(&self) -> Option<StreamNumbers> {
@@ -271,7 +285,7 @@ impl DurableStream {
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
         let Some(StreamNumbers { first, last, .. }) = self.status() else {
-            return Err(LedgerError::Refused(LedgerRefusal::NoChannel).into());
+            return Err(DurableError::NO_CHANNEL);
         };
         let from = number.saturating_add(1).max(first);
         let (max, mut bytes) = (max.min(MAX_READ_EVENTS), 0);
@@ -420,15 +434,15 @@ impl SharedStore {
         let _end = RunEnd(self);
         let mut queue = self.queue.lock();
         loop {
-            let has_removed = committer.ledger().is_some_and(|ledger| !ledger.removed.is_empty());
+            let deletes = committer.ledger().is_some_and(Ledger::has_deletions);
             if queue.waiting.is_empty() && queue.is_ending {
                 return;
             }
-            if queue.waiting.is_empty() && !has_removed {
+            if queue.waiting.is_empty() && !deletes {
                 queue = self.arrived.wait(queue);
                 continue;
             }
-            if !has_removed {
+            if !deletes {
                 queue = self.gather(queue);
             }
             let batch = queue.take_batch();
@@ -535,7 +549,7 @@ mod tests {
             commits: Arc::clone(&commits),
         };
         let store = EventStore::open(probe).unwrap();
-        let stream = store.stream("flight", Retention::default()).unwrap();
+        let stream = store.stream("flight", Retention::default()).unwrap().0;
         assert_eq!(append(&stream, b"one").unwrap(), 1);
         stands.store(true, Ordering::SeqCst);
         let before = commits.load(Ordering::SeqCst);
@@ -564,7 +578,7 @@ mod tests {
         drop((stream, store));
         let store = EventStore::open(inner).unwrap();
         assert_eq!(store.channels(), ["flight"]);
-        let stream = store.stream("flight", Retention::default()).unwrap();
+        let stream = store.stream("flight", Retention::default()).unwrap().0;
         assert_eq!(append(&stream, b"after").unwrap(), 21);
     }
 
@@ -573,7 +587,7 @@ mod tests {
         let (stands, fails, commits) = (Arc::<AtomicBool>::default(), Arc::default(), Arc::default());
         let inner = MemoryStore::new(STORED_EVENTS);
         let store = EventStore::open(Probe { inner, stands: Arc::clone(&stands), fails, commits }).unwrap();
-        let stream = store.stream("flight", Retention::default()).unwrap();
+        let stream = store.stream("flight", Retention::default()).unwrap().0;
         stands.store(true, Ordering::SeqCst);
         let event: Arc<[u8]> = vec![1; 64 << 10].into();
         let taken = (0..10_000).take_while(|_| stream.offer(Arc::clone(&event))).count();
@@ -587,13 +601,14 @@ mod tests {
     fn removed_channel_leaves_nothing_in_the_store() {
         let inner = MemoryStore::new(STORED_EVENTS);
         let store = EventStore::open(inner.clone()).unwrap();
-        let stream = store.stream("flight", Retention::default()).unwrap();
+        let stream = store.stream("flight", Retention::default()).unwrap().0;
         for number in 0..3_000_u32 {
             while !stream.offer(number.to_be_bytes().as_slice().into()) {
                 std::thread::yield_now();
             }
         }
         assert_eq!(stream.resume("log", 5).unwrap(), 5);
+        stream.remove().unwrap();
         stream.remove().unwrap();
         assert!(append(&stream, b"late").is_err() && stream.status().is_none());
         while inner.for_each(&mut |_, _| Ok(())).is_ok() {

@@ -8,7 +8,7 @@ use corelane_sys::clock::Monotonic;
 use super::cos::Channel;
 use super::system;
 use crate::events::channel::{SharedChannel, disconnected};
-use crate::events::durable::{DurableError, DurablePart, PublishFailure, StoredOctets};
+use crate::events::durable::{DurablePart, PublishFailure, StoredOctets};
 use crate::events::idl::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
 use crate::events::idl::corelane_events::{DurableChannel, NoConsumer, NumberedEvent, StreamStatus};
 use crate::events::idl::rtec_event_comm::Event;
@@ -50,12 +50,12 @@ impl DurableChannel for Channel {
 
     fn stream_status(&self) -> Result<StreamStatus, SystemException> {
         let part = self.part()?;
-        let status = part.stream.status().ok_or_else(disconnected)?;
+        let status = part.stream()?.status().ok_or_else(disconnected)?;
         Ok(StreamStatus { first: status.first, last: status.last, bytes: status.bytes, unstored: part.unstored() })
     }
 
     fn events_after(&self, number: u64, max: u32, wait_ms: u32) -> Result<Vec<NumberedEvent>, SystemException> {
-        let stream = &self.part()?.stream;
+        let stream = self.part()?.stream()?;
         if wait_ms > 0 {
             let wait = Duration::from_millis(wait_ms.into()).min(MAX_WAIT);
             self.shared.with_waiting_pull(|| stream.wait_beyond(number, Monotonic::now() + wait));
@@ -65,18 +65,20 @@ impl DurableChannel for Channel {
     }
 
     fn resume_consumer(&self, name: &str, start: u64) -> Result<u64, SystemException> {
-        Ok(self.part()?.stream.resume(name, start)?)
+        Ok(self.part()?.stream()?.resume(name, start)?)
     }
 
     fn acknowledge(&self, name: &str, number: u64) -> Result<(), AcknowledgeError> {
-        self.part()?.stream.acknowledge(name, number).map_err(|error| match error {
+        let acknowledged = self.part()?.stream().and_then(|stream| stream.acknowledge(name, number));
+        acknowledged.map_err(|error| match error {
             error if error.is_unknown_consumer() => NoConsumer.into(),
             error => SystemException::from(error).into(),
         })
     }
 
     fn forget_consumer(&self, name: &str) -> Result<(), ForgetConsumerError> {
-        self.part()?.stream.forget(name).map_err(|error: DurableError| match error {
+        let forgotten = self.part()?.stream().and_then(|stream| stream.forget(name));
+        forgotten.map_err(|error| match error {
             error if error.is_unknown_consumer() => NoConsumer.into(),
             error => SystemException::from(error).into(),
         })
