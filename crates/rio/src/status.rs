@@ -352,6 +352,8 @@ impl Drop for StatusServer {
 
 #[cfg(test)]
 mod tests {
+    use corelane_sys::thread::{self, CpuSet};
+
     use super::*;
 
     #[test]
@@ -436,13 +438,20 @@ mod tests {
         while peer.write_all(&[b'x'; 4_096]).is_ok() {}
         peer.set_nonblocking(false).unwrap();
         let before = socket::unread_bytes(own.as_fd()).unwrap();
-        let writer = std::thread::spawn(move || while peer.write_all(&[b'x'; 4_096]).is_ok() {});
-        // The writer begins to wait for room.
-        std::thread::sleep(Duration::from_millis(20));
-        let mut bytes_left = MAX_BYTES_OF_ALL;
-        assert_eq!(read_answer(own.as_fd(), Monotonic::now(), &mut bytes_left), None);
-        let read = MAX_BYTES_OF_ALL - bytes_left;
-        drop(own);
+        // On the core of the reader, an urgent writer fills the buffer whenever it has room.
+        let core = CpuSet::one(thread::affinity(None).unwrap().iter().last().unwrap());
+        let write = move || while peer.write_all(&[b'x'; 4_096]).is_ok() {};
+        let writer = ThreadBuilder::new().affinity(core).scheduling(Scheduling::Fifo(2)).spawn(write);
+        let writer = match writer {
+            Ok(writer) => writer,
+            Err(error) => return println!("not run: SCHED_FIFO is not permitted: {error}"),
+        };
+        let read = move || {
+            let mut bytes_left = MAX_BYTES_OF_ALL;
+            assert_eq!(read_answer(own.as_fd(), Monotonic::now(), &mut bytes_left), None);
+            MAX_BYTES_OF_ALL - bytes_left
+        };
+        let read = ThreadBuilder::new().affinity(core).spawn(read).unwrap().join().unwrap();
         writer.join().unwrap();
         assert!((before..=before + (16 << 10)).contains(&read), "{read} bytes read, {before} had arrived");
     }
