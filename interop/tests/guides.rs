@@ -32,11 +32,14 @@ struct Server {
 impl Server {
     /// Starts a server that prints its reference in its first line.
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        // The drop of the value ends the child, also after a failed assertion.
+        let mut server = Server { child, reference: String::new() };
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("IOR:"), "{line}");
-        Server { child, reference: line.trim().to_owned() }
+        line.trim().clone_into(&mut server.reference);
+        server
     }
 
     fn of_guide(name: &str) -> Self {

@@ -51,7 +51,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         read_reports().map_err(|error| format!("the transports of this machine cannot be read: {error}"))
     };
     let (status, text) = match result {
-        Ok(found) if verb == "clean" => (DONE, clean(&name, &users(found, &name).reports, is_json)),
+        Ok(found) if verb == "clean" => (DONE, clean(&name, &users(found, &name), is_json)),
         Ok(found) => (DONE, show(&name, &users(found, &name), is_json)),
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
@@ -77,10 +77,14 @@ fn show(name: &str, found: &StatusReports, is_json: bool) -> String {
     if found.reports.is_empty() {
         text += &format!("No process that this user may see uses real-time I/O on {name}.\n");
     }
-    if found.unread > 0 {
-        text += &format!("{} sockets with the name of real-time I/O gave no report in time.\n", found.unread);
+    text + &unread_to_text(found.unread)
+}
+
+fn unread_to_text(count: usize) -> String {
+    if count == 0 {
+        return String::new();
     }
-    text
+    format!("{count} sockets with the name of real-time I/O gave no report in time.\n")
 }
 
 fn to_json(report: &TransportReport) -> Json {
@@ -173,13 +177,21 @@ fn stream_to_text(stream: &StatusFields) -> String {
 /// The kernel removes programs, tables and threads with their process, so the command removes
 /// nothing and reports what it finds. Any user can claim to use the interface, so claims of other
 /// users do not replace the examination.
-fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
-    let user = reports.iter().find(|report| report.is_trusted() && report.field("interface").is_some());
+fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
+    let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
+    let users = found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
+    // A process that has its program on the interface says most about the interface.
+    let user = users.max_by_key(|report| steers(report));
+    let unread = found.unread;
     let found = match (user, steering_refusal()) {
-        (Some(TransportReport { process: Some(process), .. }), _) => {
-            format!("process {process} uses {name}, and its program stays")
+        (Some(report), _) => {
+            let process = match report.process {
+                Some(process) => format!("process {process}"),
+                None => "a process of another PID namespace".to_owned(),
+            };
+            let manner = if steers(report) { ", and its program stays" } else { " without a program" };
+            format!("{process} uses {name}{manner}")
         }
-        (Some(_), _) => format!("a process of another PID namespace uses {name}, and its program stays"),
         (None, Some(refusal)) => format!("{name} was not examined: {refusal}"),
         (None, None) => {
             let examination = examine(name);
@@ -192,7 +204,9 @@ fn clean(name: &str, reports: &[TransportReport], is_json: bool) -> String {
         }
     };
     if is_json {
-        return json_text(&json!({ "schema": 1, "interface": name, "removed": [], "found": found }));
+        let report = json!({ "schema": 1, "interface": name, "removed": [], "found": found, "unread": unread });
+        return json_text(&report);
     }
-    format!("Nothing is left to remove. The kernel removes all of real-time I/O with its process.\nFound: {found}.\n")
+    let text = "Nothing is left to remove. The kernel removes all of real-time I/O with its process.\n";
+    format!("{text}Found: {found}.\n{}", unread_to_text(unread))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
 use corelane_rio::{RioConfig, RioTransport};
+use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_sys::{bpf, poll};
 use serde_json::{Value as Json, json};
 
@@ -190,18 +191,83 @@ fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
     assert_eq!((&own["process"], &own["program"]), (&Json::Null, &Json::Null));
 }
 
-/// Fails if root believes another user's process that says that it uses the interface.
+/// Runs a test of this program in a network namespace of its own. The abstract names of sockets
+/// belong to the namespace as well.
+fn run_in_a_namespace(test: &str) {
+    let script = "ip link set lo up && exec \"$0\" --exact \"$1\" --ignored --nocapture";
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", script]).arg(program).arg(test).env("CORELANE_IN_A_NAMESPACE", "1");
+    let output = command.output().expect("util-linux is installed");
+    assert!(output.status.success() && text(&output).contains("1 passed"), "{output:?}");
+}
+
+fn is_in_a_namespace() -> bool {
+    std::env::var("CORELANE_IN_A_NAMESPACE").is_ok()
+}
+
+/// With privileges, `clean` attaches a program for a moment.
 #[test]
-fn clean_examines_an_interface_that_another_user_claims() {
-    if is_ordinary_user() || corelane_rio::examination::steering_refusal().is_some() {
+fn clean_names_the_users_of_an_interface() {
+    if is_ordinary_user() || corelane_rio::examination::steering_refusal().is_some() || !bpf::has_capability(21) {
         return println!("not run: the process cannot examine interfaces");
     }
+    run_in_a_namespace("clean_examines_an_interface_that_another_user_claims");
+    run_in_a_namespace("clean_says_if_a_process_has_no_program");
+}
+
+/// Fails if root believes another user's process that says that it uses the interface.
+#[test]
+#[ignore = "a part of another test, which starts it in a network namespace"]
+fn clean_examines_an_interface_that_another_user_claims() {
+    if !is_in_a_namespace() {
+        return;
+    }
     let mut other = start_as_other_user(Some("corelane-rio 1\ninterface=lo\n"));
-    let output = rio(&["clean", "lo", "--json"]);
+    let report = cleaned();
     drop(other.stdin.take());
     other.wait().expect("the process ends");
-    let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    assert_eq!(report["found"], json!("lo has no program"));
+    assert_eq!((&report["found"], &report["unread"]), (&json!("lo has no program"), &json!(0)));
+}
+
+/// Fails if `clean` says that a process has a program at a level without programs, or does not count
+/// a socket that gives no report.
+#[test]
+#[ignore = "a part of another test, which starts it in a network namespace"]
+fn clean_says_if_a_process_has_no_program() {
+    if !is_in_a_namespace() {
+        return;
+    }
+    let serve = |level: &'static str| {
+        let name = format!("corelane-rio/{}/{level}", std::process::id());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).expect("a short name"));
+        let listener = listener.expect("a new name");
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let report = format!("corelane-rio 1\ninterface=lo\nlevel={level}\n");
+                // The reader may have ended.
+                let _ = connection.expect("a connection").write_all(report.as_bytes());
+            }
+        });
+    };
+    serve("socket options");
+    let process = std::process::id();
+    assert_eq!(cleaned()["found"], json!(format!("process {process} uses lo without a program")));
+    serve("stream steering");
+    assert_eq!(cleaned()["found"], json!(format!("process {process} uses lo, and its program stays")));
+    // This listener accepts no connection.
+    let name = Address::Abstract(b"corelane-rio/silent".to_vec());
+    let _silent = socket::listen(&name, &SocketOptions::default(), 0).expect("a listener");
+    assert_eq!(cleaned()["unread"], json!(1));
+    let shown = text(&rio(&["clean", "lo"]));
+    assert!(shown.ends_with("\n1 sockets with the name of real-time I/O gave no report in time.\n"), "{shown}");
+}
+
+/// Returns the report of `clean`.
+fn cleaned() -> Json {
+    let output = rio(&["clean", "lo", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 /// Fails if the report does not say that the kernel steers packets away from their threads.

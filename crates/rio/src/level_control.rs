@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
-use corelane_sys::thread::{JoinHandle, ThreadBuilder};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 use corelane_sys::{bpf, interface};
 
 use crate::config::RioConfig;
@@ -112,8 +112,10 @@ impl LevelControl {
         self.run_due();
         if self.config.interface.is_some() && self.config.level == FeatureLevel::StreamSteering {
             let control = Arc::clone(self);
+            // A thread of high priority may begin the ORB.
+            let builder = ThreadBuilder::new().name("rio/level").scheduling(Scheduling::Other);
             // If the thread cannot start, the level does not follow changes of the machine.
-            let thread = ThreadBuilder::new().name("rio/level").spawn(move || control.run(number)).ok();
+            let thread = builder.spawn(move || control.run(number)).ok();
             let mut state = self.state.lock();
             if state.thread_number == number {
                 state.thread = thread;

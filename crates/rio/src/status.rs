@@ -24,7 +24,7 @@ use std::{fmt, fs};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::socket::{Address, SocketOptions, WaitMode};
-use corelane_sys::thread::{JoinHandle, ThreadBuilder};
+use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 use corelane_sys::{poll, process, socket};
 
 /// Prefix of the sockets' names. The process id, a number and a random suffix follow.
@@ -37,7 +37,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Maximum length of all answers together in bytes.
 const MAX_BYTES_OF_ALL: usize = 16 << 20;
 /// Maximum number of bytes that are read from the kernel's list of sockets.
-const MAX_LIST_BYTES: u64 = 16 << 20;
+const MAX_LIST_BYTES: usize = 16 << 20;
 const MAX_SOCKETS_OF_USER: usize = 64;
 /// Time-out of all connects together, of all reads together, and of each write of an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -91,7 +91,8 @@ pub struct StatusReports {
     /// States of the transports, sorted by process id.
     pub reports: Vec<TransportReport>,
     /// Number of sockets with the name of a transport from which the caller may expect a report,
-    /// and that gave none within the limits on time, number and length.
+    /// and that gave none within the limits on time, number and length. It is higher by one if the
+    /// kernel's list of sockets is longer than 16 MiB: the rest of the list was not read.
     pub unread: usize,
 }
 
@@ -107,29 +108,9 @@ pub struct StatusReports {
 /// If `/proc` cannot be read.
 pub fn read_reports() -> io::Result<StatusReports> {
     let connect_until = Monotonic::now() + TIMEOUT;
-    let (mut connected, mut unread) = (Vec::new(), 0);
-    let mut sockets_of_users = BTreeMap::new();
-    for name in listening_names()? {
-        if connect_until.is_past() {
-            unread += 1;
-            continue;
-        }
-        match connect(name) {
-            Ok((_, user)) if !may_read(user) => {}
-            Ok((socket, user)) => {
-                let count: &mut usize = sockets_of_users.entry(user).or_default();
-                *count += 1;
-                if *count > MAX_SOCKETS_OF_USER {
-                    unread += 1;
-                } else {
-                    connected.push((socket, user));
-                }
-            }
-            // The socket was closed after the list had been read.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Err(_) => unread += 1,
-        }
-    }
+    let (names, is_cut) = listening_names()?;
+    let Connections { mut connected, mut unread, .. } = Connections::open(names, connect_until);
+    unread += usize::from(is_cut);
     connected.sort_by_key(|(_, user)| !is_trusted(*user));
     let read_until = Monotonic::now() + TIMEOUT;
     let (mut reports, mut bytes_left) = (Vec::new(), MAX_BYTES_OF_ALL);
@@ -150,11 +131,79 @@ pub fn read_reports() -> io::Result<StatusReports> {
     Ok(StatusReports { reports, unread })
 }
 
-/// Returns the names of the listening sockets that begin like the names of transports.
-fn listening_names() -> io::Result<BTreeSet<Vec<u8>>> {
+/// Connections to the sockets of transports.
+#[derive(Default)]
+struct Connections {
+    /// Each connection with the user of the process that opened the socket.
+    connected: Vec<(OwnedFd, u32)>,
+    unread: usize,
+    sockets_of_users: BTreeMap<u32, usize>,
+}
+
+impl Connections {
+    /// Connects to the sockets with these names until `deadline`. Any user can open sockets with
+    /// full queues. So the function connects to all others before it waits for one of them.
+    fn open(names: BTreeSet<Vec<u8>>, deadline: Monotonic) -> Self {
+        let mut own = Self::default();
+        let mut full = Vec::new();
+        for address in names.into_iter().map(Address::Abstract) {
+            if deadline.is_past() {
+                own.unread += 1;
+                continue;
+            }
+            match socket::connect_unix_now(&address, &SocketOptions::default()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => full.push(address),
+                result => own.add(result),
+            }
+        }
+        for address in full {
+            if deadline.is_past() {
+                own.unread += 1;
+            } else {
+                let attempt_until = Some(Monotonic::now() + CONNECT_TIMEOUT);
+                own.add(socket::connect(&address, &SocketOptions::default(), attempt_until));
+            }
+        }
+        own
+    }
+
+    fn add(&mut self, result: io::Result<OwnedFd>) {
+        match result.and_then(|socket| Ok((socket::peer_user(socket.as_fd())?, socket))) {
+            Ok((user, _)) if !may_read(user) => {}
+            Ok((user, socket)) => {
+                let count = self.sockets_of_users.entry(user).or_default();
+                *count += 1;
+                if *count > MAX_SOCKETS_OF_USER {
+                    self.unread += 1;
+                } else {
+                    self.connected.push((socket, user));
+                }
+            }
+            // The socket was closed after the list had been read.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(_) => self.unread += 1,
+        }
+    }
+}
+
+/// Returns the names of the listening sockets that begin like the names of transports, and true if
+/// the kernel's list is longer than `MAX_LIST_BYTES`.
+fn listening_names() -> io::Result<(BTreeSet<Vec<u8>>, bool)> {
     let mut list = Vec::new();
-    fs::File::open("/proc/thread-self/net/unix")?.take(MAX_LIST_BYTES).read_to_end(&mut list)?;
-    Ok(list.split(|byte| *byte == b'\n').filter_map(name_in_line).collect())
+    let file = fs::File::open("/proc/thread-self/net/unix")?;
+    file.take(MAX_LIST_BYTES as u64 + 1).read_to_end(&mut list)?;
+    Ok(names_in_list(&list, MAX_LIST_BYTES))
+}
+
+/// Returns the names in the lines that end within the first `max_bytes`, and true if the list is
+/// longer.
+fn names_in_list(list: &[u8], max_bytes: usize) -> (BTreeSet<Vec<u8>>, bool) {
+    let is_cut = list.len() > max_bytes;
+    let mut lines = list.get(..max_bytes).unwrap_or(list).split(|byte| *byte == b'\n');
+    if is_cut {
+        lines.next_back();
+    }
+    (lines.filter_map(name_in_line).collect(), is_cut)
 }
 
 /// The columns of `/proc/net/unix` are: Num RefCount Protocol Flags Type St Inode Path. The names
@@ -166,26 +215,24 @@ fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
     (flags == b"00010000").then(|| name.to_vec())
 }
 
-/// Connects to a transport's socket. Returns the connection and the user of the process that opened
-/// the socket.
-fn connect(name: Vec<u8>) -> io::Result<(OwnedFd, u32)> {
-    let deadline = Some(Monotonic::now() + CONNECT_TIMEOUT);
-    let socket = socket::connect(&Address::Abstract(name), &SocketOptions::default(), deadline)?;
-    let user = socket::peer_user(socket.as_fd())?;
-    Ok((socket, user))
-}
-
-/// Reads until the end of the answer. After `deadline`, the function reads bytes that have arrived.
-/// Returns `None` if the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`,
+/// Reads until the end of the answer. After `deadline`, the function reads the bytes that have
+/// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`,
 /// or is not UTF-8.
 fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
     let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    let mut late_bytes = None;
     loop {
+        if late_bytes.is_none() && deadline.is_past() {
+            late_bytes = Some(socket::unread_bytes(socket).ok()?);
+        }
         match socket::recv(socket, &mut buffer, WaitMode::Now) {
             Ok(0) => return String::from_utf8(text).ok(),
             Ok(count) => {
                 text.extend_from_slice(buffer.get(..count)?);
                 *bytes_left = bytes_left.checked_sub(count)?;
+                if let Some(left) = &mut late_bytes {
+                    *left = left.checked_sub(count)?;
+                }
                 if text.len() > MAX_BYTES {
                     return None;
                 }
@@ -280,7 +327,9 @@ impl StatusServer {
                 }
             }
         };
-        Ok(Self { stop, thread: Some(ThreadBuilder::new().name("rio/status").spawn(run)?) })
+        // A thread of high priority may start the transport.
+        let builder = ThreadBuilder::new().name("rio/status").scheduling(Scheduling::Other);
+        Ok(Self { stop, thread: Some(builder.spawn(run)?) })
     }
 }
 
@@ -303,6 +352,8 @@ impl Drop for StatusServer {
 
 #[cfg(test)]
 mod tests {
+    use corelane_sys::thread::{self, CpuSet};
+
     use super::*;
 
     #[test]
@@ -353,19 +404,76 @@ mod tests {
         socket::listen(&name, &SocketOptions::default(), backlog).unwrap()
     }
 
+    /// Connects until the queue of the listener is full.
+    fn fill(listener: &OwnedFd) -> Vec<OwnedFd> {
+        let name = socket::local_address(listener.as_fd()).unwrap();
+        let connect = || socket::connect_unix_now(&name, &SocketOptions::default());
+        let waiting: Vec<OwnedFd> = std::iter::from_fn(|| connect().ok()).collect();
+        assert!(!waiting.is_empty());
+        assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        waiting
+    }
+
+    /// Fails if waits for room in full queues use up the time of the sockets behind them.
+    #[test]
+    fn a_reader_reaches_the_sockets_behind_full_queues() {
+        in_a_namespace_within_a_minute(|| {
+            // More than the common time-out permits.
+            let count = (TIMEOUT.as_millis() / CONNECT_TIMEOUT.as_millis()) as usize + 30;
+            let full: Vec<_> = (0..count).map(|number| listen(format!("0-{number}").as_bytes(), 0)).collect();
+            let _waiting: Vec<_> = full.iter().map(fill).collect();
+            let server = StatusServer::start(StatusText::new).unwrap();
+            let found = read_reports().unwrap();
+            drop(server);
+            assert_eq!((found.reports.len(), found.unread), (1, count), "{found:?}");
+        });
+    }
+
+    /// Fails if a peer that sends without pause is read after the deadline.
+    #[test]
+    fn bytes_that_arrive_after_the_deadline_are_not_read() {
+        let (own, peer) = socket::pair().unwrap();
+        let mut peer = UnixStream::from(peer);
+        peer.set_nonblocking(true).unwrap();
+        while peer.write_all(&[b'x'; 4_096]).is_ok() {}
+        peer.set_nonblocking(false).unwrap();
+        let before = socket::unread_bytes(own.as_fd()).unwrap();
+        // On the core of the reader, an urgent writer fills the buffer whenever it has room.
+        let core = CpuSet::one(thread::affinity(None).unwrap().iter().last().unwrap());
+        let write = move || while peer.write_all(&[b'x'; 4_096]).is_ok() {};
+        let writer = ThreadBuilder::new().affinity(core).scheduling(Scheduling::Fifo(2)).spawn(write);
+        let writer = match writer {
+            Ok(writer) => writer,
+            Err(error) => return println!("not run: SCHED_FIFO is not permitted: {error}"),
+        };
+        let read = move || {
+            let mut bytes_left = MAX_BYTES_OF_ALL;
+            assert_eq!(read_answer(own.as_fd(), Monotonic::now(), &mut bytes_left), None);
+            MAX_BYTES_OF_ALL - bytes_left
+        };
+        let read = ThreadBuilder::new().affinity(core).spawn(read).unwrap().join().unwrap();
+        writer.join().unwrap();
+        assert!((before..=before + (16 << 10)).contains(&read), "{read} bytes read, {before} had arrived");
+    }
+
+    #[test]
+    fn a_partial_line_of_the_kernels_list_is_dropped() {
+        let line = |name| format!("0000000000000000: 00000002 00000000 00010000 0001 01 24063 @corelane-rio/{name}\n");
+        let list = line("1/0") + &line("2/0");
+        let names = |names: &[&str]| names.iter().map(|name| format!("corelane-rio/{name}").into_bytes()).collect();
+        assert_eq!(names_in_list(list.as_bytes(), list.len()), (names(&["1/0", "2/0"]), false));
+        assert_eq!(names_in_list(list.as_bytes(), list.len() - 2), (names(&["1/0"]), true));
+        assert_eq!(names_in_list(list.as_bytes(), list.len() / 2), (names(&["1/0"]), true));
+        assert_eq!(names_in_list(list.as_bytes(), 3), (names(&[]), true));
+    }
+
     #[test]
     fn a_reader_waits_for_no_socket_that_does_not_answer() {
         in_a_namespace_within_a_minute(|| {
             let _silent = listen(b"0-silent", 8);
             let _bytes_that_are_not_text = listen(b"0-\xff", 8);
             let full = listen(b"0-full", 0);
-            let name = socket::local_address(full.as_fd()).unwrap();
-            let connect = || {
-                let deadline = Some(Monotonic::now() + CONNECT_TIMEOUT);
-                socket::connect(&name, &SocketOptions::default(), deadline)
-            };
-            let waiting: Vec<OwnedFd> = std::iter::from_fn(|| connect().ok()).collect();
-            assert!(!waiting.is_empty());
+            let _waiting = fill(&full);
             let endless = UnixListener::from(listen(b"0-endless", 8));
             endless.set_nonblocking(false).unwrap();
             let slow = UnixListener::from(listen(b"0-slow", 8));

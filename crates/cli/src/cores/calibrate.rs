@@ -41,7 +41,7 @@ const RECORD_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The task under which the calls run. Its share of a core is small, so that most servers have room
-/// for it.
+/// for it. The part of a job beyond it runs below all tasks ([`JobOverrun::Demote`]).
 const TIMING: TaskTiming =
     TaskTiming { execution: 1_000, period: 1_000_000, deadline: 1_000_000, jitter: 0, blocking: 0, min_distance: 0 };
 const LEASE: Nanos = 3_600_000_000_000;
@@ -149,7 +149,7 @@ fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usiz
         importance: Criticality::Low,
         core: -1,
         lease: LEASE,
-        overrun: JobOverrun::Report,
+        overrun: JobOverrun::Demote,
     };
     let promise = admit_task(&tasks, &spec).map_err(|error| match error {
         AdmitError::Rejected(rejected) => printable(&rejected.reason),

@@ -6,6 +6,7 @@ use corelane_net::Wait;
 use corelane_sched::task::Nanos;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::poll;
+use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use super::*;
 
@@ -420,4 +421,27 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         transport.detach_orb();
     };
     std::thread::spawn(run).join().unwrap();
+}
+
+/// Fails if a thread that begins an ORB passes its fixed priority on.
+#[test]
+fn threads_of_the_level_and_of_the_status_are_ordinary() {
+    let run = || {
+        let transport = RioTransport::new(RioConfig::for_interface("no-such-if"));
+        transport.attach_orb();
+        let threads = thread::list_threads().unwrap();
+        transport.detach_orb();
+        threads
+    };
+    let last = thread::affinity(None).unwrap().iter().last().unwrap();
+    let builder = ThreadBuilder::new().scheduling(Scheduling::Fifo(2)).affinity(CpuSet::one(last));
+    let threads = match builder.spawn(run) {
+        Ok(urgent) => urgent.join().unwrap(),
+        Err(error) => return println!("not run: SCHED_FIFO is not permitted: {error}"),
+    };
+    for name in ["rio/level", "rio/status"] {
+        let found: Vec<Scheduling> =
+            threads.iter().filter(|thread| thread.name == name).map(|thread| thread.scheduling).collect();
+        assert!(!found.is_empty() && found.iter().all(|one| *one == Scheduling::Other), "{name}: {found:?}");
+    }
 }

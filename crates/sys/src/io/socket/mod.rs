@@ -155,6 +155,25 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
 }
 
+/// Connects to a Unix socket if the listener's queue has room.
+///
+/// # Errors
+/// `WouldBlock` if the queue is full; `InvalidInput` for an IP address, and for an unnamed, empty or
+/// too long Unix address; errors of the kernel; the limits of the process.
+pub fn connect_unix_now(address: &Address, options: &SocketOptions) -> io::Result<OwnedFd> {
+    if matches!(address, Address::Inet(_)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let raw = RawAddress::from_address(address)?;
+    let fd = create(raw.family(), libc::SOCK_NONBLOCK)?;
+    options.apply(fd.as_fd(), address, false)?;
+    let (pointer, length) = raw.as_ptr();
+    // SAFETY: `pointer` and `length` describe the live address in `raw`.
+    syscall::once(|| unsafe { libc::connect(fd.as_raw_fd(), pointer, length) })?;
+    set_nonblocking(fd.as_fd(), false)?;
+    Ok(fd)
+}
+
 /// Returns two connected Unix sockets.
 ///
 /// # Errors
