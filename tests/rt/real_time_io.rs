@@ -13,10 +13,12 @@ use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::clock::Monotonic;
 use corelane_tests::real_time::{Reporter, call_who};
-use corelane_tests::two_namespaces::{
-    HIGH, LOW, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with,
-};
 use corelane_wire::Encoder;
+
+#[path = "../src/two_namespaces.rs"]
+mod two_namespaces;
+
+use two_namespaces::{HIGH, LOW, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
 
 const CALLS: u64 = 50;
 

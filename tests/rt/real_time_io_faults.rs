@@ -19,10 +19,12 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, RawPacketSender};
 use corelane_sys::{interface, poll, thread};
 use corelane_tests::real_time::call_who;
-use corelane_tests::two_namespaces::{
-    HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with,
-};
 use corelane_wire::Encoder;
+
+#[path = "../src/two_namespaces.rs"]
+mod two_namespaces;
+
+use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
 
 /// A test finds the kernel thread of best effort by the number of its map, which follows from the
 /// number of the next one. So one test at a time loads programs.

@@ -17,7 +17,6 @@ pub mod real_time;
 pub mod remote_peers;
 pub mod scripted;
 pub mod stream_wrapper;
-pub mod two_namespaces;
 
 corelane::include_idl!("probe");
 

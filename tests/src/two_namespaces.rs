@@ -14,22 +14,22 @@ use corelane_rio::examination::steering_refusal;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{interface, process, thread};
 
-use crate::real_time::Reporter;
+use corelane_tests::real_time::Reporter;
 
 /// Priority of the lower lane.
-pub const LOW: i16 = 10;
+pub(crate) const LOW: i16 = 10;
 /// Priority of the higher lane.
-pub const HIGH: i16 = 20;
+pub(crate) const HIGH: i16 = 20;
 
 /// Begins an ORB with this transport and threads of the ordinary class.
-pub fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
+pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     let transport: Arc<dyn Transport> = transport.clone();
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
     Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
 }
 
 /// Creates a pool with a lane for each priority. The higher one has the service class `io`.
-pub fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
+pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
     // Without a ceiling, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).ceiling(Some(i16::MAX)).io(io);
     let lanes = [LaneConfig::default().priority(LOW), high];
@@ -37,7 +37,7 @@ pub fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
 }
 
 /// Activates a [`Reporter`] in a POA of this priority.
-pub fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
+pub(crate) fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, priority)),
         threadpool: Some(pool),
@@ -51,19 +51,19 @@ pub fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
 
 /// Creates a channel between threads of a test.
 #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
-pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     std::sync::mpsc::channel()
 }
 
 /// Runs `ip` of iproute2, and returns its output.
-pub fn ip(words: &str) -> String {
+pub(crate) fn ip(words: &str) -> String {
     let output = Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Waits at most 30 seconds.
-pub fn wait_until(reached: impl Fn() -> bool) {
+pub(crate) fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(30);
     while !reached() {
         assert!(!deadline.is_past());
@@ -74,7 +74,7 @@ pub fn wait_until(reached: impl Fn() -> bool) {
 /// Runs `server` in a network namespace with the interface `rio0` (10.99.0.1), and `client` in a
 /// namespace with the other end of the link, `rio1` (10.99.0.2). `client` gets each text that
 /// `server` sends.
-pub fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client: impl Fn(String) + Send) {
+pub(crate) fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, client: impl Fn(String) + Send) {
     let (to_client, for_client) = channel::<Option<String>>();
     let (to_server, for_server) = channel::<i32>();
     std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ pub fn in_two_namespaces(server: impl FnOnce(Sender<Option<String>>) + Send, cli
 }
 
 /// Prints the reason and returns true if this process cannot steer streams.
-pub fn is_refused() -> bool {
+pub(crate) fn is_refused() -> bool {
     let lacks = |name| format!("the process lacks {name}");
     let refusal = steering_refusal().or_else(|| process::missing_namespace_capability().map(lacks));
     refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
@@ -112,6 +112,6 @@ pub fn is_refused() -> bool {
 }
 
 /// Returns true if the interface `rio0` has an XDP program.
-pub fn has_xdp() -> bool {
+pub(crate) fn has_xdp() -> bool {
     ip("link show dev rio0").contains("xdp")
 }

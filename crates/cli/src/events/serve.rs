@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         names.clear();
     }
     let is_only_stored = |name: &String| stored.contains(name) && !arguments.channels.contains(name);
-    names.extend(stored.iter().cloned().filter(|name| !arguments.channels.contains(name)));
+    names.extend(stored.iter().filter(|&name| !arguments.channels.contains(name)).cloned());
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {

@@ -13,14 +13,13 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use super::channel::{EventChannel, EventChannelBuilder};
 use super::durable::{EventStore, Retention};
+use super::keys::FACTORY_KEY;
 use super::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
 use super::lifecycle::cos_life_cycle::{CannotMeetCriteria, GenericFactory, InvalidCriteria, NameValuePair, NoFactory};
 use super::lifecycle::cos_naming::NameComponent;
 use super::lifecycle::omni_events;
 use super::monitor::EventMonitor;
 
-/// Plain key of the factory.
-pub const FACTORY_KEY: &str = "omniEvents";
 const POA: &str = "CorelaneEventFactory";
 const MAX_CHANNELS: usize = 64;
 

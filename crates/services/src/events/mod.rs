@@ -41,6 +41,7 @@ mod header;
 mod health;
 mod idl;
 mod index;
+mod keys;
 mod lanes;
 pub mod lifecycle;
 mod lifetimes;
@@ -61,7 +62,7 @@ pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, Dr
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
 pub use self::durable::{EventStore, Retention, STORED_EVENTS};
 pub use self::expression::{EventNames, FilterExpressionError};
-pub use self::factory::{EventChannelFactory, FACTORY_KEY};
+pub use self::factory::EventChannelFactory;
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
 pub use self::health::MissPolicy;
@@ -69,8 +70,9 @@ pub use self::idl::{
     RtecEventData, corelane_events, cos_event_channel_admin, cos_event_comm, rtec_base, rtec_event_channel_admin,
     rtec_event_comm, time_base,
 };
+pub use self::keys::{FACTORY_KEY, MONITOR_KEY};
 pub use self::lanes::EventLane;
-pub use self::monitor::{EventMonitor, MONITOR_KEY};
+pub use self::monitor::EventMonitor;
 pub use self::queue::{OverflowPolicy, QueueLimits};
 pub use self::reach::{DeadPart, FilterReach, PublishedEvent, SetArrival, SetTrigger};
 pub use self::router::ChannelLimits;

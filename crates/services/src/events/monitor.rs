@@ -15,9 +15,8 @@ use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterErro
 use super::idl::corelane_events::{
     Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, Queue, TypeDrops,
 };
+use super::keys::MONITOR_KEY;
 
-/// Plain key of the monitor.
-pub const MONITOR_KEY: &str = "CorelaneEvents";
 const POA: &str = "CorelaneEventMonitor";
 const MAX_CHANNELS: usize = 64;
 const MAX_CONSUMERS: usize = 32;

@@ -9,12 +9,11 @@ use corelane_sys::thread;
 
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
-use crate::events::factory::FACTORY_KEY;
 use crate::events::filter::{FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
+use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
 use crate::events::lanes::{EventLane, LaneTable};
-use crate::events::monitor::MONITOR_KEY;
 use crate::events::queue::{OverflowPolicy, QueueLimits};
 use crate::events::router::{ChannelLimits, RouterConfig};
 use crate::events::servants;
