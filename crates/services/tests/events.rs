@@ -282,7 +282,7 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     let echo = connect_supplier(&scene.server, scene.channel.reference(), &[], &Arc::new(Recorder::new()));
     let pushes = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&pushes);
-    let in_push = move || {
+    let in_push = move |_: Pushed<'_>| {
         counted.fetch_add(1, Ordering::Relaxed);
         echo.push(&[event(A, 1)]).unwrap();
     };
@@ -298,7 +298,7 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     // In its push, a remote consumer calls the channel and then destroys it.
     let (remote, other) = (scene.remote(), corelane::Orb::new().unwrap());
     let text = remote.to_string();
-    let in_push = move || {
+    let in_push = move |_: Pushed<'_>| {
         let channel: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
             other.string_to_reference(&text).unwrap();
         channel.for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();

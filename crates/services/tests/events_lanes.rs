@@ -63,14 +63,13 @@ fn supplier(
 }
 
 fn slow_for_b(gate: &Arc<Gate>) -> Arc<Recorder> {
-    let (gate, recorder) = (Arc::clone(gate), Recorder::new());
-    let sets = Arc::clone(&recorder.sets);
-    let in_push = move || {
-        if sets.all().last().is_some_and(|set| set[0].header.r#type == B.0) {
+    let gate = Arc::clone(gate);
+    let in_push = move |pushed: Pushed<'_>| {
+        if matches!(pushed, Pushed::Set([event, ..]) if event.header.r#type == B.0) {
             gate.pass();
         }
     };
-    Arc::new(Recorder { in_push: Box::new(in_push), ..recorder })
+    Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() })
 }
 
 fn sources(sets: &[Vec<Event>]) -> Vec<i32> {
@@ -122,14 +121,13 @@ fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_o
 }
 
 fn slow_for_value(gate: &Arc<Gate>, value: i32) -> Arc<Recorder> {
-    let (gate, recorder) = (Arc::clone(gate), Recorder::new());
-    let values = Arc::clone(&recorder.values);
-    let in_push = move || {
-        if values.all().last().is_some_and(|last| last.extract::<i32>() == Ok(value)) {
+    let gate = Arc::clone(gate);
+    let in_push = move |pushed: Pushed<'_>| {
+        if matches!(pushed, Pushed::Value(pushed) if pushed.extract::<i32>() == Ok(value)) {
             gate.pass();
         }
     };
-    Arc::new(Recorder { in_push: Box::new(in_push), ..recorder })
+    Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() })
 }
 
 #[test]
@@ -137,7 +135,7 @@ fn consumer_that_names_a_lane_gets_everything_there_in_order() {
     let scene = Scene::with(two_lanes());
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
-    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let recorder = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
     connect_in_lane(&scene.server, scene.channel.reference(), &recorder, SLOW).unwrap();
     let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
     supplier.push(&[event(B, 1), event(A, 2), event(B, 3), event(A, 4)]).unwrap();
@@ -157,7 +155,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     let seen = Inbox::new();
     let in_push = {
         let seen = Arc::clone(&seen);
-        move || {
+        move |_: Pushed<'_>| {
             let name = std::thread::current().name().unwrap_or_default().to_owned();
             seen.add((name, current.the_priority().ok()));
         }
@@ -217,7 +215,7 @@ fn stuck(
     let scene = Scene::with(builder.queue(queue));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
-    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let recorder = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
     connect_consumer(&scene.server, scene.channel.reference(), set, &recorder);
     let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
     supplier.push(&[event(A, 1)]).unwrap();
@@ -291,7 +289,7 @@ fn least_urgent_event_is_dropped_from_a_full_queue() {
     let scene = Scene::with(two_lanes().queue(queue).overflow(OverflowPolicy::DropLeastUrgent));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
-    let recorder = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let recorder = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
     connect_in_lane(&scene.server, scene.channel.reference(), &recorder, FAST).unwrap();
     let supplier = supplier(scene.channel.reference(), &[(A, FAST), (B, SLOW)]).unwrap();
     supplier.push(&[event(A, 1)]).unwrap();

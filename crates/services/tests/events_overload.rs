@@ -48,7 +48,7 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
     // The slow consumer is in another server, whose only thread waits at the gate.
     let (gate, slow_server) = (Gate::new(), listening_orb());
     let at_gate = Arc::clone(&gate);
-    let slow = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let slow = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
     let slow_channel = slow_server.string_to_reference(&scene.channel.reference().to_string()).unwrap();
     connect_consumer(&slow_server, &slow_channel, &every, &slow);
     // The stopped consumer's process accepts connections and reads nothing.
@@ -134,7 +134,7 @@ fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
     let scene = Scene::with(impatient(64).overflow(OverflowPolicy::KeepLatest));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
-    let slow = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let slow = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
     connect_cos_consumer(&scene.other, &scene.remote_cos(), &slow);
     let puller = scene.remote_cos().for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
     puller.connect_pull_consumer(None).unwrap();

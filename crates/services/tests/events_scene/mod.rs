@@ -89,12 +89,18 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
+#[derive(Clone, Copy)]
+pub(crate) enum Pushed<'p> {
+    Set(&'p [Event]),
+    Value(&'p Any),
+}
+
 pub(crate) struct Recorder {
     pub(crate) sets: Arc<Inbox<Vec<Event>>>,
     pub(crate) values: Arc<Inbox<Any>>,
     pub(crate) disconnects: Arc<Inbox<&'static str>>,
     /// Runs in each push.
-    pub(crate) in_push: Box<dyn Fn() + Send + Sync>,
+    pub(crate) in_push: Box<dyn Fn(Pushed<'_>) + Send + Sync>,
     pub(crate) in_disconnect: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -104,7 +110,7 @@ impl Recorder {
             sets: Inbox::new(),
             values: Inbox::new(),
             disconnects: Inbox::new(),
-            in_push: Box::new(|| {}),
+            in_push: Box::new(|_| {}),
             in_disconnect: Box::new(|| {}),
         }
     }
@@ -119,7 +125,7 @@ impl Recorder {
 impl PushConsumer for Recorder {
     fn push(&self, data: &[Event]) -> Result<(), SystemException> {
         self.sets.add(data.to_vec());
-        (self.in_push)();
+        (self.in_push)(Pushed::Set(data));
         Ok(())
     }
 
@@ -137,7 +143,7 @@ impl PushSupplier for Recorder {
 impl cos::PushConsumer for Recorder {
     fn push(&self, data: &Any) -> Result<(), cos::push_consumer::PushError> {
         self.values.add(data.clone());
-        (self.in_push)();
+        (self.in_push)(Pushed::Value(data));
         Ok(())
     }
 
