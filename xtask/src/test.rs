@@ -3,12 +3,9 @@
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};
 
-/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times. The
-/// tests have built the command in the same profile.
+/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times.
 const PEERS: &[&str] = &[
     "run",
-    "--profile",
-    "test",
     "--package",
     "corelane-cli",
     "--locked",
