@@ -98,7 +98,7 @@ fn clean_finds_nothing_to_remove() {
     assert!(report["found"].as_str().is_some_and(|found| found.contains("lo ")), "{report}");
 }
 
-/// A user without privileges, as `nobody` of most systems.
+/// User id without privileges; the user `nobody` of most systems.
 const OTHER_USER: u32 = 65_534;
 
 /// Starts this program as [`OTHER_USER`], with a transport of an ORB, or with a socket whose report
@@ -118,7 +118,7 @@ fn start_as_other_user(text: Option<&str>) -> Child {
 }
 
 #[test]
-#[ignore = "a part of other tests, which start it as a process"]
+#[ignore = "the process that start_as_other_user starts"]
 fn a_process_of_another_user() {
     if std::env::var("CORELANE_OTHER_USER").is_err() {
         return;
@@ -218,7 +218,7 @@ fn clean_names_the_users_of_an_interface() {
 
 /// Fails if root believes another user's process that says that it uses the interface.
 #[test]
-#[ignore = "a part of another test, which starts it in a network namespace"]
+#[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_examines_an_interface_that_another_user_claims() {
     if !is_in_a_namespace() {
         return;
@@ -233,7 +233,7 @@ fn clean_examines_an_interface_that_another_user_claims() {
 /// Fails if `clean` says that a process has a program at a level without programs, or does not count
 /// a socket that gives no report.
 #[test]
-#[ignore = "a part of another test, which starts it in a network namespace"]
+#[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_says_if_a_process_has_no_program() {
     if !is_in_a_namespace() {
         return;

@@ -498,7 +498,7 @@ struct RioListener {
     /// `None` for best effort.
     stream: Option<Arc<StreamState>>,
     config: RioConfig,
-    /// Of accepted connections, for a listener with a stream.
+    /// Properties of the accepted connections of a listener with a stream.
     properties: Mutex<ConnectionProperties>,
     /// `SO_MAX_PACING_RATE` of accepted connections in bytes per second, for a listener without a
     /// stream.

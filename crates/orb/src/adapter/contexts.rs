@@ -99,7 +99,7 @@ impl SeenContexts {
     }
 }
 
-/// Of several service contexts of one kind, the first is used.
+/// If a request has several service contexts of one kind, the server uses the first.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,

@@ -25,10 +25,10 @@ use super::task_id::TagKey;
 pub struct RestoredTasks {
     /// Promised tasks. Each of them begins a new lease.
     pub tasks: usize,
-    /// Those of `tasks` that have no core.
+    /// Number of tasks in `tasks` that have no core.
     pub demoted: usize,
-    /// Those of `tasks` whose references have other addresses than before. Their clients get the
-    /// new references from `outcome`.
+    /// Number of tasks in `tasks` whose references have other addresses than before. The clients of
+    /// these tasks get the new references from `outcome`.
     pub moved_references: usize,
 }
 

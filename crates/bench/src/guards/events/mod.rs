@@ -41,10 +41,12 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
          servant, and the supplier pushes the next event after the delivery\n",
     )?;
     one_process::dispatch(options, report, progress)?;
-    relayed::three_processes(options, report, progress)?;
+    progress.show("events: measuring the sizes of messages");
+    let sizes = processes::event_sizes(&options.placement)?;
+    relayed::three_processes(options, sizes, report, progress)?;
     omnievents::cos_push(options, report, progress)?;
     overload::stopped_and_slow(options, report, progress)?;
-    relayed::many_consumers(options, report, progress)?;
+    relayed::many_consumers(options, sizes, report, progress)?;
     one_process::subscriptions(options, report, progress)?;
     priorities::beside_low_suppliers(options, report, progress)
 }

@@ -24,7 +24,7 @@ use crate::sample::{Samples, time_calls};
 use crate::targets::events as goals;
 
 const LANE: i32 = 1;
-/// Types of the events that nobody pushes.
+/// First event type of subscriptions that no pushed event matches.
 const FIRST_UNMATCHED: i32 = 1_000;
 const SUBSCRIPTIONS: [usize; 3] = [1, 100, 10_000];
 /// Number of subscriptions in place of the largest one if the run has few calls.

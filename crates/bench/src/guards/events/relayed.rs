@@ -1,6 +1,6 @@
 //! Deliveries between three processes, compared with bare relays.
 
-use super::processes::{Channel, Consumers, Deliveries, EventSizes, bare_relay, event_sizes, rtec_supplier};
+use super::processes::{Channel, Consumers, Deliveries, EventSizes, bare_relay, rtec_supplier};
 use super::programs::{NONE, Service, USUAL};
 use super::{found, judged, label, point};
 use crate::Failure;
@@ -29,11 +29,10 @@ fn through_channel(
 /// Measures deliveries to one consumer over TCP and over shared memory.
 pub(super) fn three_processes(
     options: &BenchOptions,
+    sizes: EventSizes,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    progress.show("events: measuring the sizes of messages");
-    let sizes = event_sizes(&options.placement)?;
     for (transport, relay, bound) in [
         (BaselineTransport::Tcp, "relay", goals::MAX_DELIVERY_TO_RELAY_RATIO_TCP),
         (BaselineTransport::SharedMemory, "futex relay", goals::MAX_DELIVERY_TO_RELAY_RATIO_MEMORY),
@@ -67,11 +66,10 @@ pub(super) fn three_processes(
 /// Measures deliveries to 1, 10 and 100 consumers in another process.
 pub(super) fn many_consumers(
     options: &BenchOptions,
+    sizes: EventSizes,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    progress.show("events: measuring the sizes of messages");
-    let sizes = event_sizes(&options.placement)?;
     let mut values = Vec::new();
     for consumers in CONSUMERS {
         values.extend(fan_out(consumers, sizes, options, report, progress)?);
