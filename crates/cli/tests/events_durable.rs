@@ -10,6 +10,8 @@ use std::time::Duration;
 use corelane::{Any, Orb};
 use corelane_services::events::STORED_EVENTS;
 use corelane_services::events::corelane_events::DurableChannelRef;
+use corelane_services::events::rtec_event_channel_admin::{EventChannelRef, SupplierQOS};
+use corelane_services::events::rtec_event_comm::{Event, EventHeader};
 use corelane_services::store::{Durability, FileStore, RecordChange, Store};
 use serde_json::Value as Json;
 
@@ -130,6 +132,30 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
 
     let server = Server::start(&["--store", &store], &listen);
     assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["ground"]);
+}
+
+#[test]
+fn server_that_is_asked_to_end_commits_the_oneways_that_wait() {
+    const ONEWAYS: i32 = 5_000;
+    let folder = Folder::new("end");
+    let store = folder.file();
+    let server = Server::start(&["--store", &store, "--channel", "flight"], ANY_PORT);
+    let listen = server.listen();
+    let orb = Orb::new().expect("an ORB");
+    let channel: EventChannelRef = orb.string_to_reference(&server.at("flight.rtec")).expect("a channel");
+    let admin = channel.for_suppliers().expect("an answer").expect("an admin");
+    let proxy = admin.obtain_push_consumer().expect("an answer").expect("a proxy");
+    proxy.connect_push_supplier(None, &SupplierQOS::default()).expect("connected");
+    for source in 1..=ONEWAYS {
+        let header = EventHeader { r#type: 16, source, ..EventHeader::default() };
+        proxy.push(&[Event { header, ..Event::default() }]).expect("sent");
+    }
+    // The answer follows the last push on its connection.
+    proxy.as_object().non_existent().expect("an answer");
+    server.end();
+    let server = Server::start(&["--store", &store], &listen);
+    let channel: DurableChannelRef = orb.string_to_reference(&server.at("flight")).expect("a channel");
+    assert_eq!(channel.stream_status().expect("an answer").last, u64::from(ONEWAYS.unsigned_abs()));
 }
 
 #[test]

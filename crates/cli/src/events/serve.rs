@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{
@@ -19,15 +20,19 @@ use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
-/// Maximum number of connections that have a thread, in a server with a store.
+/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
+/// or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
+/// At the end, time for which requests wait for the disk, and time for which the server then waits for it.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     // Without a store, one thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
     // has a thread, and `pull` raises TRANSIENT at once if there is no event.
     // With a store, requests wait for the disk, each in the thread of its connection. Connections beyond the maximum,
-    // and those whose clients multiplex requests, share four threads, and do not keep the order of oneways.
+    // and those whose clients multiplex requests, share four threads, of which at most three wait. They do not keep the
+    // order of oneways.
     let dispatch = match arguments.store {
         Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
         None => Dispatch::Reactive,
@@ -88,10 +93,14 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
-    if let Some(controlled) = controlled {
-        controlled.shutdown(true).map_err(message)?;
+    // The shutdown waits for running requests, and the store then has the events of all.
+    if let Some(store) = &store {
+        store.limit_waits(END_TIMEOUT);
     }
-    orb.shutdown(true).map_err(message)
+    let controlled = controlled.map_or(Ok(()), |controlled| controlled.shutdown(true).map_err(message));
+    let ended = orb.shutdown(true).map_err(message);
+    store.map_or(Ok(()), |store| store.close(END_TIMEOUT).map_err(message))?;
+    controlled.and(ended)
 }
 
 fn open(path: &Path) -> Result<EventStore, String> {
@@ -99,8 +108,7 @@ fn open(path: &Path) -> Result<EventStore, String> {
 }
 
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
-    let max_waiting = if arguments.store.is_some() { MAX_THREADS / 2 } else { 0 };
-    let builder = EventChannel::builder().max_waiting_pulls(max_waiting).lanes(arguments.lanes.iter().cloned());
+    let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
     builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

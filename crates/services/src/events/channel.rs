@@ -653,6 +653,9 @@ pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.0.end(false);
+        if let Some(durable) = &self.0.durable {
+            durable.settle();
+        }
     }
 }
 

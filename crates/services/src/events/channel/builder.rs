@@ -226,7 +226,8 @@ impl EventChannelBuilder {
     /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
     /// delivery of an event does not wait for its commit. Default: none.
     ///
-    /// The threads of the ORB's pool wait for the disk: a pool with one thread commits one event at a time.
+    /// Threads of the ORB's pool wait for the disk, at most as many as
+    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise TRANSIENT.
     /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
     /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
     /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
