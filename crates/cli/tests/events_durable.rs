@@ -102,7 +102,8 @@ const ANY_PORT: &str = "tcp:127.0.0.1:0";
 fn channels_events_and_consumers_survive_restarts_of_the_server() {
     let folder = Folder::new("restart");
     let store = folder.file();
-    let server = Server::start(&["--store", &store, "--channel", "flight", "--destroy-by-clients"], ANY_PORT);
+    let words = ["--store", &store, "--channel", "flight", "--destroy-by-clients", "--create-by-clients"];
+    let server = Server::start(&words, ANY_PORT);
     let listen = server.listen();
     says(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"]);
     assert_eq!(says(&["push", "--acknowledged", &server.url, "one", "two"]), ["1", "2"]);
@@ -132,6 +133,27 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
 
     let server = Server::start(&["--store", &store], &listen);
     assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["ground"]);
+}
+
+#[test]
+fn durable_channels_are_created_and_destroyed_over_the_control_socket_only() {
+    let folder = Folder::new("control");
+    let (store, control) = (folder.file(), folder.0.join("control").to_string_lossy().into_owned());
+    let user = corelane_sys::process::effective_user_id().to_string();
+    let words = ["--store", &store, "--max-channels", "2", "--allow-control", &user, "--control", &control];
+    let server = Server::start(&words, ANY_PORT);
+    let refused = |words: &[&str], text: &str| {
+        let output = run(words);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(text), "{words:?}: {said}");
+    };
+    refused(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"], "create no durable channels");
+    says(&["create", "--durable", "--control", &control, "ground"]);
+    assert_eq!(says(&["push", "--acknowledged", &server.at("ground"), "one"]), ["1"]);
+    refused(&["create", "--durable", "--control", &control, "third"], "the maximum number of channels");
+    refused(&["destroy", &server.at("ground")], "not destroyed by clients");
+    says(&["destroy", "--control", &control, "ground"]);
+    assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["EventChannel"]);
 }
 
 #[test]
@@ -191,6 +213,9 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     };
     let server = Server::start(&["--channel", "flight"], ANY_PORT);
     refused(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"], 1, "has no store");
+    refused(&["serve", "--max-bytes", "9"], 2, "need `--store`");
+    refused(&["serve", "--store", "file", "--max-bytes", "-"], 2, "`--max-bytes` needs a number, not `-`");
+    refused(&["create", "--control", "path", "ground"], 2, "`--control` of `create` needs `--durable`");
     refused(&["push", "--acknowledged", &server.url, "one"], 1, "the channel is not durable");
     refused(&["replay", &server.url], 1, "the channel is not durable");
     refused(&["replay"], 2, "no channel is given");

@@ -420,6 +420,93 @@ fn factory_makes_durable_channels_on_request() {
     other.shutdown(true).unwrap();
 }
 
+/// The name of an omniEvents factory's objects.
+fn factory_key() -> [NameComponent; 1] {
+    [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }]
+}
+
+fn durable_criteria(name: Option<&str>) -> Vec<NameValuePair> {
+    let criterion = |name: &str, value: Any| NameValuePair { name: name.to_owned(), value };
+    let name = name.map(|name| criterion("InsName", Any::new(&name.to_owned()).unwrap()));
+    name.into_iter().chain([criterion("CorelaneDurable", Any::new(&true).unwrap())]).collect()
+}
+
+#[test]
+fn clients_need_permission_to_create_and_destroy_durable_channels() {
+    let store = EventStore::open(TestStore::new()).unwrap();
+    let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+    let factory = EventChannelFactory::new(EventChannel::builder()).durable_by_permission(&store, Retention::default());
+    let (factory, permitted) = factory.serve_controlled(&orb).unwrap();
+    let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
+    let permitted = EventChannelFactoryRef::unchecked_narrow(&orb.root_poa().activate(&permitted).unwrap());
+    let Err(CreateObjectError::System(refused)) = factory.create_object(&factory_key(), &durable_criteria(Some("a")))
+    else {
+        panic!("it was created")
+    };
+    assert_eq!(refused.kind(), Kind::NoPermission);
+    assert!(store.channels().is_empty());
+    factory.create_object(&factory_key(), &durable_criteria(Some("plain"))[..1]).unwrap().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    let channel = permitted.create_object(&factory_key(), &durable_criteria(Some("a"))).unwrap().unwrap();
+    assert_eq!(store.channels(), ["a"]);
+    // Both are one factory.
+    let taken = factory.create_object(&factory_key(), &durable_criteria(Some("a"))[..1]);
+    assert!(matches!(taken, Err(CreateObjectError::InvalidCriteria(_))), "{taken:?}");
+    let channel = DurableChannelRef::unchecked_narrow(&channel);
+    assert_eq!(channel.destroy().unwrap_err().kind(), Kind::NoPermission);
+    assert_eq!(channel.publish(&value(1)).unwrap(), 1);
+    orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn factory_makes_ordinary_channels_while_a_durable_one_waits_for_the_disk() {
+    let disk = TestStore::new();
+    let store = EventStore::open(disk.clone()).unwrap();
+    let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+    let factory = EventChannelFactory::new(EventChannel::builder()).durable(&store, Retention::default());
+    let factory = factory.max_channels(2).serve(&orb).unwrap();
+    let client = Orb::new().unwrap();
+    let factory: EventChannelFactoryRef = client.string_to_reference(&factory.to_string()).unwrap();
+    std::thread::scope(|scope| {
+        let _working = Working(disk.clone());
+        disk.set(DiskState::Silent);
+        let waiting = {
+            let factory = factory.clone();
+            scope.spawn(move || factory.create_object(&factory_key(), &durable_criteria(Some("kept"))).unwrap())
+        };
+        while store.waiting_requests() == 0 {
+            std::thread::yield_now();
+        }
+        let taken = factory.create_object(&factory_key(), &durable_criteria(Some("kept"))[..1]);
+        assert!(matches!(taken, Err(CreateObjectError::InvalidCriteria(_))), "{taken:?}");
+        factory.create_object(&factory_key(), &durable_criteria(Some("plain"))[..1]).unwrap().unwrap();
+        let third = factory.create_object(&factory_key(), &durable_criteria(Some("third"))[..1]);
+        assert!(matches!(&third, Err(CreateObjectError::System(full)) if full.kind() == Kind::ImpLimit), "{third:?}");
+        disk.set(DiskState::Works);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(store.channels(), ["kept"]);
+    orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn durable_channels_without_a_name_come_back_and_later_ones_have_other_names() {
+    let disk = TestStore::new();
+    let settings = EventChannelFactory::new(EventChannel::builder());
+    for expected in [&["omniEvents-1"][..], &["omniEvents-1", "omniEvents-2"]] {
+        let store = EventStore::open(disk.clone()).unwrap();
+        let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
+        for name in store.channels() {
+            EventChannel::builder().name(name).durable(&store, Retention::default()).serve(&orb).unwrap();
+        }
+        let factory = settings.clone().durable(&store, Retention::default()).serve(&orb).unwrap();
+        let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
+        factory.create_object(&factory_key(), &durable_criteria(None)).unwrap().unwrap();
+        assert_eq!(store.channels(), expected);
+        orb.shutdown(true).unwrap();
+    }
+}
+
 #[test]
 fn refused_channels_leave_nothing_in_the_store() {
     let disk = TestStore::new();

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{
-    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, Retention, STORED_EVENTS,
+    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, FACTORY_KEY,
+    Retention, STORED_EVENTS,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     };
     let orb = Arc::new(options.builder(pool)?.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
-    let store = arguments.store.as_deref().map(open).transpose()?;
+    let store = arguments.store.as_deref().map(|path| open(path, arguments)).transpose()?;
     let mut names = if arguments.channels.is_empty() { default.to_vec() } else { arguments.channels.clone() };
     let stored = store.as_ref().map(EventStore::channels).unwrap_or_default();
     if arguments.channels.is_empty() && !stored.is_empty() {
@@ -76,15 +77,25 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
     }
     let mut factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
-    if let Some(store) = &store {
-        factory = factory.durable(store, Retention::default());
+    if let Some(channels) = arguments.max_channels {
+        factory = factory.max_channels(channels);
     }
-    factory.serve(&orb).map_err(message)?;
+    if let Some(store) = &store {
+        let is_permitted = arguments.is_created_by_clients;
+        let retention = Retention::default();
+        factory = if is_permitted {
+            factory.durable(store, retention)
+        } else {
+            factory.durable_by_permission(store, retention)
+        };
+    }
+    let (_, permitted_factory) = factory.serve_controlled(&orb).map_err(message)?;
     monitor.serve(&orb).map_err(message)?;
     let controlled = match &arguments.control {
         Some(path) => {
             let users = arguments.allow_control.clone();
-            Some(control::serve_object(&monitor.control_servant(), CONTROL_KEY, path, users)?)
+            let objects = [(&monitor.control_servant(), CONTROL_KEY), (&permitted_factory, FACTORY_KEY)];
+            Some(control::serve_objects(&objects, path, users)?)
         }
         None => None,
     };
@@ -103,8 +114,13 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     controlled.and(ended)
 }
 
-fn open(path: &Path) -> Result<EventStore, String> {
-    FileStore::open_private(path, STORED_EVENTS).and_then(EventStore::open).map_err(message)
+fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> {
+    let mut limits = EventStoreLimits::default();
+    limits.max_channels = arguments.max_channels.unwrap_or(limits.max_channels);
+    limits.max_consumers = arguments.max_consumers.unwrap_or(limits.max_consumers);
+    limits.max_bytes = arguments.max_bytes.unwrap_or(limits.max_bytes);
+    let file = FileStore::open_private(path, STORED_EVENTS);
+    file.and_then(|file| EventStore::open_with(file, limits)).map_err(message)
 }
 
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {

@@ -39,6 +39,8 @@ pub struct EventChannelBuilder {
     router: RouterConfig,
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
+    /// `None` for the default: permitted, unless the channel is durable.
+    is_destroyed_by_clients: Option<bool>,
 }
 
 impl Default for EventChannelBuilder {
@@ -51,14 +53,15 @@ impl Default for EventChannelBuilder {
             cos_events,
             lanes: LaneTable::default(),
             current: None,
-            is_destroyed_by_clients: true,
+            is_destroyed_by_clients: false,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
             pull_timeout: Duration::from_secs(1),
             max_waiting_pulls: 2,
         };
-        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config, durable: None }
+        let name = DEFAULT_NAME.to_owned();
+        Self { name, router: RouterConfig::default(), config, durable: None, is_destroyed_by_clients: None }
     }
 }
 
@@ -175,10 +178,11 @@ impl EventChannelBuilder {
     /// Permits the operation `destroy` of the channel to clients. Without permission it raises
     /// NO_PERMISSION; the program can still destroy the channel
     /// ([`EventChannel::destroy`], and the control object of an
-    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted.
+    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted, unless the channel is
+    /// [durable](Self::durable).
     #[must_use]
     pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
-        self.config.is_destroyed_by_clients = is_permitted;
+        self.is_destroyed_by_clients = Some(is_permitted);
         self
     }
 
@@ -264,6 +268,7 @@ impl EventChannelBuilder {
             let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
+        self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
         self.router.lanes = self.config.lanes.len().max(1);

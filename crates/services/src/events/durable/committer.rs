@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::ledger::{ChannelNumber, KeptEvent, Ledger, LedgerRefusal, LedgerRequest, MAX_DELETIONS};
+use super::limits::EventStoreLimits;
 use super::records::{self, EventRecord, StoredWrite};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
@@ -27,14 +28,15 @@ pub(super) struct Committer {
     store: Arc<dyn Store>,
     /// `None` if the store may have changed since the last reading.
     head: Option<(Ledger, Revision)>,
+    limits: EventStoreLimits,
     /// A number above those of all channels since the start.
     next_channel: u32,
 }
 
 impl Committer {
-    pub(super) fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+    pub(super) fn open(store: Arc<dyn Store>, limits: EventStoreLimits) -> Result<Self, StoreError> {
         let head = load(&*store)?;
-        Ok(Self { store, next_channel: head.0.next, head: Some(head) })
+        Ok(Self { store, limits, next_channel: head.0.next, head: Some(head) })
     }
 
     /// Returns the state after the last commit; `None` after an error.
@@ -82,7 +84,7 @@ impl Committer {
         let results = requests
             .map(|request| {
                 is_relaxed &= matches!(request, LedgerRequest::Acknowledge(..));
-                next.apply(request, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
+                next.apply(request, &self.limits, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
         // Also after an error, no other channel gets the number.
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn events_in_the_commit_that_removes_their_channel_are_deleted() {
         let store = MemoryStore::new(records::KIND);
-        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
         run(&mut committer, &[open("flight", Retention::default())]);
         run(&mut committer, &[append(), LedgerRequest::Remove(FIRST)]);
         assert_eq!(delete(&mut committer), 1);
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn number_of_a_removed_channel_is_not_given_again() {
         let store = MemoryStore::new(records::KIND);
-        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
         let opened = run(&mut committer, &[open("flight", Retention::default())]);
         assert_eq!(opened, [IS_NEW]);
         run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
@@ -228,8 +230,42 @@ mod tests {
     }
 
     #[test]
+    fn stores_refuse_what_is_beyond_their_limits() {
+        let limits = EventStoreLimits::default().max_channels(2).max_consumers(1).max_bytes(120);
+        let mut committer = Committer::open(Arc::new(MemoryStore::new(records::KIND)), limits).unwrap();
+        let refusal = |result: &LedgerResult| match result {
+            Err(LedgerError::Refused(refusal)) => Some(*refusal),
+            _ => None,
+        };
+        let small = Retention { max_bytes: 74, ..Retention::default() };
+        let resume = |channel, name: &str| LedgerRequest::Resume(ChannelNumber(channel), name.to_owned(), 0);
+        let append = |channel| LedgerRequest::Append(ChannelNumber(channel), b"event"[..].into());
+        let requests = [
+            open("flight", small),
+            open("ground", Retention::default()),
+            open("cargo", Retention::default()),
+            resume(0, "log"),
+            resume(1, "log"),
+            // An event of five bytes counts 37.
+            append(0),
+            append(0),
+            append(1),
+            append(1),
+            // The channel has as many bytes as it may have, and does not become larger.
+            append(0),
+        ];
+        let results = committer.run(requests.iter(), 1);
+        let found: Vec<_> = results.iter().map(refusal).collect();
+        let (channels, consumers, room) =
+            (Some(LedgerRefusal::TooManyChannels), Some(LedgerRefusal::TooManyConsumers), Some(LedgerRefusal::NoRoom));
+        assert_eq!(found, [None, None, channels, None, consumers, None, None, None, room, None]);
+        assert_eq!(committer.ledger().unwrap().bytes(), 111);
+    }
+
+    #[test]
     fn commits_delete_events_until_the_retention_holds() {
-        let mut committer = Committer::open(Arc::new(MemoryStore::new(records::KIND))).unwrap();
+        let mut committer =
+            Committer::open(Arc::new(MemoryStore::new(records::KIND)), EventStoreLimits::default()).unwrap();
         run(&mut committer, &[open("flight", Retention::default())]);
         for _ in 0..3 {
             run(&mut committer, &vec![append(); 1_000]);

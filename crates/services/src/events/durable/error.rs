@@ -76,7 +76,10 @@ const fn refusal_reason(refusal: LedgerRefusal) -> (Kind, &'static str) {
         LedgerRefusal::NoConsumer => (Kind::BadParam, "the channel has no consumer of this name"),
         LedgerRefusal::Name => (Kind::BadParam, "a name has 1 to 64 letters, digits and characters -_."),
         LedgerRefusal::TooManyChannels => (Kind::ImpLimit, "the store has the maximum number of channels"),
-        LedgerRefusal::TooManyConsumers => (Kind::ImpLimit, "the channel has the maximum number of named consumers"),
+        LedgerRefusal::TooManyConsumers => {
+            (Kind::ImpLimit, "the channel or its store has the maximum number of named consumers")
+        }
+        LedgerRefusal::NoRoom => (Kind::NoResources, "the store has as many bytes of events as it may have"),
         LedgerRefusal::Ahead => (Kind::BadParam, "the channel has no event of this number yet"),
         LedgerRefusal::Exhausted => (Kind::ImpLimit, "the channel has used all numbers"),
     }

@@ -17,11 +17,28 @@ pub struct EventStoreLimits {
     /// Maximum number of readers that wait at a time for a further event, in threads that serve one connection each, and
     /// in other threads. A further reader gets an empty answer at once. Default: 64 and 1.
     pub max_waiting_readers: (usize, usize),
+    /// Maximum number of channels. A further one is refused with IMP_LIMIT. A channel of the store that was opened
+    /// with a higher limit stays. Default: 64.
+    pub max_channels: usize,
+    /// Maximum number of named consumers of all channels; each channel has at most 256. Default: 1,024.
+    pub max_consumers: usize,
+    /// Maximum size of the events of all channels in bytes, each with 32 bytes beyond its encoded form. An event that
+    /// would exceed it is refused with NO_RESOURCES, unless its channel is as large as its
+    /// [`Retention`](super::Retention) permits: such a channel deletes its oldest events. Default: 8 GiB.
+    pub max_bytes: u64,
 }
 
 impl Default for EventStoreLimits {
     fn default() -> Self {
-        Self { max_waiting: 128, max_waiting_of_channel: 64, max_waiting_in_pool: 2, max_waiting_readers: (64, 1) }
+        Self {
+            max_waiting: 128,
+            max_waiting_of_channel: 64,
+            max_waiting_in_pool: 2,
+            max_waiting_readers: (64, 1),
+            max_channels: 64,
+            max_consumers: 1_024,
+            max_bytes: 8 << 30,
+        }
     }
 }
 
@@ -44,6 +61,27 @@ impl EventStoreLimits {
     #[must_use]
     pub fn max_waiting_in_pool(mut self, requests: usize) -> Self {
         self.max_waiting_in_pool = requests;
+        self
+    }
+
+    /// Sets [`max_channels`](field@Self::max_channels).
+    #[must_use]
+    pub fn max_channels(mut self, channels: usize) -> Self {
+        self.max_channels = channels;
+        self
+    }
+
+    /// Sets [`max_consumers`](field@Self::max_consumers).
+    #[must_use]
+    pub fn max_consumers(mut self, consumers: usize) -> Self {
+        self.max_consumers = consumers;
+        self
+    }
+
+    /// Sets [`max_bytes`](field@Self::max_bytes).
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = bytes;
         self
     }
 

@@ -67,7 +67,7 @@ impl EventStore {
     /// Those of [`open`](Self::open).
     pub fn open_with(store: impl Store, limits: EventStoreLimits) -> Result<Self, StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
-        let committer = Committer::open(Arc::clone(&store))?;
+        let committer = Committer::open(Arc::clone(&store), limits)?;
         let ledger = committer.ledger().cloned().unwrap_or_default();
         let shared = Arc::new(SharedStore::new(store, ledger));
         let thread = {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::committer::LedgerError;
+use super::ledger::LedgerRefusal;
 use crate::store::StoreError;
 
 /// The reason why an event without acknowledgement is not in the store.
@@ -22,6 +23,7 @@ impl UnstoredReason {
     pub(super) fn of(error: &LedgerError) -> Self {
         match error {
             LedgerError::Store(error) if matches!(**error, StoreError::Full { .. }) => Self::NoRoom,
+            LedgerError::Refused(LedgerRefusal::NoRoom) => Self::NoRoom,
             LedgerError::Store(_) | LedgerError::Refused(_) => Self::Failed,
         }
     }
