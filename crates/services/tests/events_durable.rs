@@ -14,7 +14,7 @@ use corelane::{
 };
 use corelane_services::events::corelane_events::control::DestroyChannelError;
 use corelane_services::events::corelane_events::durable_channel::AcknowledgeError;
-use corelane_services::events::corelane_events::{ControlRef, DurableChannelRef, NumberedEvent};
+use corelane_services::events::corelane_events::{ControlRef, DurableChannelRef, MonitorRef, NumberedEvent};
 use corelane_services::events::cos_event_comm::push_consumer::PushError;
 use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
 use corelane_services::events::lifecycle::cos_life_cycle::generic_factory::CreateObjectError;
@@ -356,6 +356,21 @@ fn full_disk_refuses_acknowledgements_while_deliveries_and_reading_go_on() {
     let pulled: Vec<u32> = (0..3).map(|_| puller.try_pull().unwrap().0.extract().unwrap()).collect();
     assert_eq!(pulled, [1, 2, 3]);
     assert_eq!(numbers(&served.durable.events_after(0, 100, 0).unwrap()), [(1, 1)]);
+    // Oneways get no exception, and are counted.
+    let supplier = connect_supplier(&served.orb, served.channel.reference(), &[], &Arc::new(Recorder::new()));
+    supplier.push(&[event(B, 1), event(B, 2)]).unwrap();
+    let mut large = event(B, 3);
+    large.data.payload = vec![0; 5 << 20].into();
+    supplier.push(&[large]).unwrap();
+    // The acknowledged event is behind the oneways.
+    assert_eq!(served.durable.publish(&value(5)).unwrap_err().kind(), Kind::NoResources);
+    let unstored = served.channel.statistics().unstored;
+    assert_eq!((unstored.no_room, unstored.size, unstored.total()), (2, 1, 3));
+    let monitor = EventMonitor::new();
+    monitor.add(&served.channel);
+    let monitor = MonitorRef::unchecked_narrow(&monitor.serve(&served.orb).unwrap());
+    assert_eq!(monitor.channel_named("flight").unwrap().unstored.no_room, 2);
+    assert_eq!(served.durable.stream_status().unwrap().unstored, 3);
     disk.set(DiskState::Works);
     assert_eq!(served.durable.publish(&value(4)).unwrap(), 2);
     served.orb.shutdown(true).unwrap();

@@ -461,7 +461,8 @@ impl SharedChannel {
     }
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
-        self.state.lock().router.statistics(Self::now())
+        let counts = self.state.lock().router.statistics(Self::now());
+        ChannelStatistics { unstored: self.unstored(), ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use corelane::{Completion, SystemException, SystemExceptionKind as Kind};
 
 use super::{ROUTED, SharedChannel, system};
-use crate::events::durable::{DurablePart, PublishFailure};
+use crate::events::durable::{DurablePart, PublishFailure, UnstoredEvents};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 
@@ -61,6 +61,11 @@ impl SharedChannel {
         // Consumers have the event, also if the store has refused it.
         let failed = |error| PublishFailure::System(SystemException::from(error).with_completion(Completion::Maybe));
         stored.map_err(failed)
+    }
+
+    /// Returns the events without acknowledgement that are not in the store.
+    pub(in crate::events) fn unstored(&self) -> UnstoredEvents {
+        self.durable.as_ref().map(DurablePart::unstored).unwrap_or_default()
     }
 
     /// Returns false if the supplier does not publish such events.
