@@ -1,6 +1,6 @@
 //! Batches of requests, each with one commit of the store, and reading of events. Time is an argument.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub(super) struct Committer {
     /// `None` if the store may have changed since the last reading.
     head: Option<(Ledger, Revision)>,
     limits: EventStoreLimits,
+    /// The channels with a damaged event, since the last reading of the store.
+    damaged: BTreeMap<ChannelNumber, Arc<StoreError>>,
     /// A number above those of all channels since the start.
     next_channel: u32,
 }
@@ -36,7 +38,7 @@ pub(super) struct Committer {
 impl Committer {
     pub(super) fn open(store: Arc<dyn Store>, limits: EventStoreLimits) -> Result<Self, StoreError> {
         let head = load(&*store)?;
-        Ok(Self { store, limits, next_channel: head.0.next, head: Some(head) })
+        Ok(Self { store, limits, damaged: BTreeMap::new(), next_channel: head.0.next, head: Some(head) })
     }
 
     /// Returns the state after the last commit; `None` after an error.
@@ -70,13 +72,35 @@ impl Committer {
 
     fn attempt<'r>(
         &mut self,
-        requests: impl Iterator<Item = &'r LedgerRequest>,
+        requests: impl Iterator<Item = &'r LedgerRequest> + Clone,
         now: u64,
     ) -> Result<Vec<LedgerResult>, StoreError> {
         let (ledger, revision) = match self.head.take() {
             Some(head) => head,
-            None => load(&*self.store)?,
+            None => {
+                self.damaged.clear();
+                load(&*self.store)?
+            }
         };
+        // Each failure adds a channel, so the loop ends.
+        loop {
+            match self.attempt_from(&ledger, revision, requests.clone(), now) {
+                Ok(results) => return Ok(results),
+                Err(CommitFailure::Damaged(channel, error)) => {
+                    self.damaged.insert(channel, Arc::new(error));
+                }
+                Err(CommitFailure::Store(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn attempt_from<'r>(
+        &mut self,
+        ledger: &Ledger,
+        revision: Revision,
+        requests: impl Iterator<Item = &'r LedgerRequest>,
+        now: u64,
+    ) -> Result<Vec<LedgerResult>, CommitFailure> {
         let mut next = ledger.clone();
         next.next = next.next.max(self.next_channel);
         let (mut writes, mut touched) = (Vec::new(), ledger.with_excess().collect::<BTreeSet<_>>());
@@ -84,6 +108,11 @@ impl Committer {
         let results = requests
             .map(|request| {
                 is_relaxed &= matches!(request, LedgerRequest::Acknowledge(..));
+                if let LedgerRequest::Append(channel, _) = request
+                    && let Some(error) = self.damaged.get(channel)
+                {
+                    return Err(LedgerError::Store(Arc::clone(error)));
+                }
                 next.apply(request, &self.limits, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
@@ -93,7 +122,14 @@ impl Committer {
             let committed = ledger.book(channel).map_or(0, |book| book.last);
             let Some(book) = next.book_mut(channel) else { continue };
             let read = |from| read_sizes(&*self.store, channel, from, committed);
-            book.trim(channel, committed, now, read, &mut writes)?;
+            if self.damaged.contains_key(&channel) {
+                book.has_excess = false;
+            } else if let Err(error) = book.trim(channel, committed, now, read, &mut writes) {
+                return Err(match error {
+                    StoreError::Damaged { .. } => CommitFailure::Damaged(channel, of_channel(error, &book.name)),
+                    error => CommitFailure::Store(error),
+                });
+            }
             writes.push(records::put_channel(channel, book));
         }
         // The events of this commit are not in the store yet, so a channel that it removes waits for the next one.
@@ -120,8 +156,9 @@ impl Committer {
         writes: &mut Vec<StoredWrite>,
     ) -> Result<(), StoreError> {
         let mut found = 0;
-        self.store.visit_from(&records::event_key(channel, 0), &mut |key, value| {
-            if found == MAX_DELETIONS || records::decode_event(channel, key, value)?.is_none() {
+        self.store.visit_from(&records::event_key(channel, 0), &mut |key, _| {
+            // The values are not read: damaged events are deleted too.
+            if found == MAX_DELETIONS || !records::is_event_of(channel, key) {
                 return Ok(ControlFlow::Break(()));
             }
             found += 1;
@@ -136,6 +173,29 @@ impl Committer {
     }
 }
 
+/// The reason why a commit is not done.
+enum CommitFailure {
+    /// An event of this channel is damaged.
+    Damaged(ChannelNumber, StoreError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for CommitFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Adds the name of the channel to the reason of a damage.
+pub(super) fn of_channel(error: StoreError, name: &str) -> StoreError {
+    match error {
+        StoreError::Damaged { path, reason } => {
+            StoreError::Damaged { path, reason: format!("event channel `{name}`: {reason}") }
+        }
+        error => error,
+    }
+}
+
 fn load(store: &dyn Store) -> Result<(Ledger, Revision), StoreError> {
     let mut ledger = Ledger::default();
     let revision = store.visit_from(b"", &mut |key, value| match records::decode_head(key, value)? {
@@ -146,12 +206,16 @@ fn load(store: &dyn Store) -> Result<(Ledger, Revision), StoreError> {
 }
 
 fn read_sizes(store: &dyn Store, channel: ChannelNumber, from: u64, last: u64) -> Result<Vec<KeptEvent>, StoreError> {
-    let mut sizes = Vec::new();
+    let (mut sizes, mut first) = (Vec::new(), None);
     visit_events(store, channel, from, last, &mut |record| {
+        first.get_or_insert(record.number);
         sizes.push(KeptEvent::new(record.event, record.stored_at));
         if sizes.len() == MAX_READ_SIZES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    Ok(sizes)
+    if first == Some(from) {
+        return Ok(sizes);
+    }
+    Err(StoreError::Damaged { path: None, reason: "an event is missing".to_owned() })
 }
 
 /// Visits the events of a channel with the numbers `from` to `last`, until `visit` ends the visit.
@@ -260,6 +324,40 @@ mod tests {
             (Some(LedgerRefusal::TooManyChannels), Some(LedgerRefusal::TooManyConsumers), Some(LedgerRefusal::NoRoom));
         assert_eq!(found, [None, None, channels, None, consumers, None, None, None, room, None]);
         assert_eq!(committer.ledger().unwrap().bytes(), 111);
+    }
+
+    #[test]
+    fn damaged_event_stops_its_channel_only() {
+        let store = MemoryStore::new(records::KIND);
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
+        let few = Retention { max_events: 2, ..Retention::default() };
+        run(&mut committer, &[open("flight", few), open("ground", few)]);
+        run(&mut committer, &[append(), append(), LedgerRequest::Append(ChannelNumber(1), b"event"[..].into())]);
+        let revision = store.for_each(&mut |_, _| Ok(())).unwrap();
+        let key = records::event_key(FIRST, 1);
+        store.commit(revision, &[RecordChange::Put(&key, b"cut")], Durability::Synced).unwrap();
+        for number in 2..4 {
+            let requests = [append(), LedgerRequest::Append(ChannelNumber(1), b"event"[..].into())];
+            let results = committer.run(requests.iter(), 1);
+            let error = match &results[0] {
+                Err(LedgerError::Store(error)) => error.to_string(),
+                other => panic!("{other:?}"),
+            };
+            assert!(error.contains("event channel `flight`: a record"), "{error}");
+            assert_eq!(*results[1].as_ref().unwrap(), number);
+        }
+        assert!(!committer.ledger().unwrap().has_deletions());
+        // The damaged channel can be removed.
+        run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
+        delete(&mut committer);
+        let mut left = 0;
+        store
+            .for_each(&mut |key, _| {
+                left += usize::from(records::is_event_of(FIRST, key));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(left, 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread;
 
-use super::committer::{Committer, visit_events};
+use super::committer::{Committer, of_channel, visit_events};
 use super::error::DurableError;
 use super::gate::WaitGate;
 use super::ledger::{Book, ChannelNumber, IS_NEW, LedgerRequest, Retention};
@@ -270,15 +270,14 @@ impl DurableStream {
     /// if there is one.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
-        let Some(StreamNumbers { first, last, .. }) = self.status() else {
-            return Err(DurableError::NO_CHANNEL);
-        };
+        let book = self.shared().ledger.lock().book(self.channel).cloned().ok_or(DurableError::NO_CHANNEL)?;
+        let Book { first, last, ref name, .. } = *book;
         let from = number.saturating_add(1).max(first);
         let (max, mut bytes) = (max.min(MAX_READ_EVENTS), 0);
         if from > last || max == 0 {
             return Ok(events);
         }
-        visit_events(&*self.shared().store, self.channel, from, last, &mut |record| {
+        let visited = visit_events(&*self.shared().store, self.channel, from, last, &mut |record| {
             bytes += record.event.len();
             if bytes > MAX_READ_BYTES && !events.is_empty() {
                 return ControlFlow::Break(());
@@ -286,8 +285,12 @@ impl DurableStream {
             let (number, stored_at) = (record.number, record.stored_at);
             events.push(StoredOctets { number, stored_at, event: record.event.to_vec() });
             if events.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(events)
+        });
+        match visited {
+            // The events before a damaged one are read first.
+            Err(error) if events.is_empty() => Err(of_channel(error, name).into()),
+            _ => Ok(events),
+        }
     }
 }
 

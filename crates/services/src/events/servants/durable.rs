@@ -70,7 +70,16 @@ impl DurableChannel for Channel {
             let _place = part.enter()?;
             stream.read_after(number, usize::try_from(max).unwrap_or(usize::MAX))?
         };
-        stored.iter().map(numbered).collect()
+        let mut events = Vec::with_capacity(stored.len());
+        for stored in &stored {
+            match numbered(stored) {
+                Ok(event) => events.push(event),
+                // The events before one that cannot be read are read first.
+                Err(_) if !events.is_empty() => break,
+                Err(exception) => return Err(exception),
+            }
+        }
+        Ok(events)
     }
 
     fn resume_consumer(&self, name: &str, start: u64) -> Result<u64, SystemException> {
