@@ -5,11 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corelane::{Any, Orb};
+use corelane::{Any, Completion, Orb, SystemException, SystemExceptionKind, minor};
 use corelane_services::events::STORED_EVENTS;
-use corelane_services::events::corelane_events::DurableChannelRef;
+use corelane_services::events::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
+use corelane_services::events::corelane_events::{DurableChannel, DurableChannelRef, NumberedEvent, StreamStatus};
+use corelane_services::events::cos_event_channel_admin::{ConsumerAdminRef, EventChannel, SupplierAdminRef};
 use corelane_services::events::rtec_event_channel_admin::{EventChannelRef, SupplierQOS};
 use corelane_services::events::rtec_event_comm::{Event, EventHeader};
 use corelane_services::store::{Durability, FileStore, RecordChange, Store};
@@ -224,6 +226,67 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     let folder = Folder::new("foreign");
     std::fs::write(folder.file(), "text").expect("written");
     refused(&["serve", "--listen", ANY_PORT, "--store", &folder.file()], 1, "is not a store of Corelane");
+}
+
+/// A channel that never waits for an event, and that has one from the fourth question on.
+struct Impatient(AtomicUsize);
+
+impl EventChannel for Impatient {
+    fn for_consumers(&self) -> Result<Option<ConsumerAdminRef>, SystemException> {
+        Ok(None)
+    }
+
+    fn for_suppliers(&self) -> Result<Option<SupplierAdminRef>, SystemException> {
+        Ok(None)
+    }
+
+    fn destroy(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+impl DurableChannel for Impatient {
+    fn publish(&self, _: &Any) -> Result<u64, SystemException> {
+        Ok(1)
+    }
+
+    fn publish_event(&self, _: &Event) -> Result<u64, SystemException> {
+        Ok(1)
+    }
+
+    fn stream_status(&self) -> Result<StreamStatus, SystemException> {
+        Ok(StreamStatus::default())
+    }
+
+    fn events_after(&self, _: u64, _: u32, _: u32) -> Result<Vec<NumberedEvent>, SystemException> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(SystemException::new(SystemExceptionKind::Transient, minor::STORE_BUSY, Completion::No)),
+            1..=2 => Ok(Vec::new()),
+            _ => Ok(vec![NumberedEvent { number: 1, ..NumberedEvent::default() }]),
+        }
+    }
+
+    fn resume_consumer(&self, _: &str, _: u64) -> Result<u64, SystemException> {
+        Ok(0)
+    }
+
+    fn acknowledge(&self, _: &str, _: u64) -> Result<(), AcknowledgeError> {
+        Ok(())
+    }
+
+    fn forget_consumer(&self, _: &str) -> Result<(), ForgetConsumerError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn replay_asks_a_server_that_does_not_wait_only_from_time_to_time() {
+    let orb = Orb::builder().listen(ANY_PORT).build().expect("an ORB");
+    let channel = orb.root_poa().activate(&DurableChannel::servant(Impatient(AtomicUsize::new(0)))).expect("an object");
+    orb.root_poa().manager().activate().expect("active");
+    let began = Instant::now();
+    assert_eq!(says(&["replay", "--follow", "--count", "1", &channel.to_string()]).len(), 1);
+    assert!(began.elapsed() >= Duration::from_millis(600), "three empty answers, and 200 ms after each");
 }
 
 const SUPPLIERS: u64 = 4;

@@ -401,6 +401,11 @@ fn reader_waits_for_the_next_event_and_old_events_are_deleted() {
     let bad = served.durable.resume_consumer("a b", 0).unwrap_err();
     assert_eq!(bad.kind(), Kind::BadParam);
     assert!(served.durable.events_after(u64::MAX, 100, 0).unwrap().is_empty());
+    // Readers could not decode a deeper value.
+    let nested = |depth| (1..depth).fold(value(1), |inner, _| Any::new(&inner).unwrap());
+    served.durable.publish(&nested(60)).unwrap();
+    assert_eq!(served.durable.publish(&nested(70)).unwrap_err().kind(), Kind::ImpLimit);
+    assert_eq!(served.durable.events_after(9, 100, 0).unwrap().len(), 1);
     let large = Any::new(&vec![0_u8; 5 << 20]).unwrap();
     assert_eq!(served.durable.publish(&large).unwrap_err().kind(), Kind::ImpLimit);
     served.orb.shutdown(true).unwrap();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use corelane::{Completion, SystemException, SystemExceptionKind as Kind};
+use corelane::{CdrError, Completion, SystemException, SystemExceptionKind as Kind};
 
 use super::{ROUTED, SharedChannel, system};
 use crate::events::durable::{DurablePart, PublishFailure, UnstoredEvents};
@@ -16,7 +16,10 @@ use crate::events::stored::StoredEvent;
 const MAX_STORED_BYTES: usize = 4 << 20;
 
 fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
-    let octets = event.to_octets().map_err(|error| system(Kind::Marshal, error.to_string()))?;
+    let octets = event.to_octets().map_err(|error| {
+        let kind = if error == CdrError::NestingTooDeep { Kind::ImpLimit } else { Kind::Marshal };
+        system(kind, format!("the event cannot be stored: {error}"))
+    })?;
     if octets.len() > MAX_STORED_BYTES {
         let reason = format!("an event of a durable channel has at most {MAX_STORED_BYTES} bytes");
         return Err(system(Kind::ImpLimit, reason));
