@@ -6,6 +6,8 @@
 
 mod committer;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzz;
 mod gate;
 mod ledger;
 mod limits;
