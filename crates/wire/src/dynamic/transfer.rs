@@ -466,8 +466,8 @@ fn number_size(kind: Kind) -> Option<usize> {
 /// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
-/// Returns the layout of a number, or of a structure or an array of numbers. `parts` counts the
-/// visited parts; the caller passes 0.
+/// Returns the layout of a number, or of a structure or an array of numbers; `None` for other types
+/// and above [`MAX_BULK_PARTS`]. `parts` counts the visited parts; the caller passes 0.
 fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();
