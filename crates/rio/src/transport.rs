@@ -212,7 +212,8 @@ impl RioTransport {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
-    /// The configured level decides, because the level in use may still rise.
+    /// Returns true if connections with these properties belong to no stream. The configured level
+    /// decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
         io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
     }
