@@ -261,7 +261,8 @@ impl LevelControl {
     }
 }
 
-/// [`FeatureLevel::KernelPriorities`] is not implemented, and counts as the next lower level.
+/// Returns the level in the place of `level`: [`FeatureLevel::KernelPriorities`] is not
+/// implemented, and counts as the next lower level.
 fn effective(level: FeatureLevel) -> FeatureLevel {
     if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
 }

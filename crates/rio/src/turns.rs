@@ -81,7 +81,7 @@ impl<C> Place<C> {
 }
 
 impl<C: Clone> SharedBudget<C> {
-    /// `budget` must bound bytes.
+    /// Creates a budget without connections. `budget` must bound bytes.
     pub(crate) fn new(budget: BudgetState) -> Self {
         let bytes = usize::try_from(budget.budget().bytes.unwrap_or(0)).unwrap_or(usize::MAX);
         Self {

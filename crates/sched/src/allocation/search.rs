@@ -140,8 +140,8 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core, so that the new task fits on the core that the moved task
-    /// leaves.
+    /// Searches for one task whose move to another core makes room for the new task on the core
+    /// that it leaves.
     fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {

@@ -170,7 +170,8 @@ impl StoreSource {
         Ok((database, head))
     }
 
-    /// Opens the log of a database, and reads its commits.
+    /// Opens the log of a database, and reads its commits. Returns the log, the revision of the
+    /// last commit, and the changes that the database does not have.
     fn load_log(&self, head: &StoreHead) -> Result<(Option<WriteAheadLog>, Revision, PendingChanges), StoreError> {
         let mut pending = PendingChanges::new();
         let Some(id) = head.log_id else { return Ok((None, head.revision, pending)) };
@@ -212,8 +213,8 @@ impl StoreSource {
         opened.map_err(|error| self.log_is_unusable(error))
     }
 
-    /// Makes a log for a database that has all changes. Its identity is a random number, so that no other log fits to
-    /// the database.
+    /// Makes a log for a database that has all changes. Its identity is a random number, so that it
+    /// belongs to no other database.
     fn create_log(&self) -> Result<WriteAheadLog, StoreError> {
         let failed = |error: &io::Error| StoreError::of_io(error, self.log_path());
         let (backend, file) = match self {

@@ -171,8 +171,8 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Bounds the recursion. The decoder's nesting limit does not count structures, unions and
-    /// arrays.
+    /// Calls `parts` one level deeper, and fails at the maximum depth. The decoder's nesting limit
+    /// does not count structures, unions and arrays.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -394,7 +394,8 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value, in the TypeCode or in the decoder's environment.
+/// Finds the most derived known type of a value: in the decoder's environment, or else in the
+/// TypeCode.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
