@@ -118,8 +118,8 @@ impl WriteAheadLog {
     }
 
     /// Calls `visit` for each change in the commits of `generation` that follow `revision` without
-    /// a gap, in order. Returns the last revision. The inner result is an error if the log has
-    /// entries of a later generation.
+    /// a gap, in order. Returns the last revision. The inner result is an error if the first entry
+    /// of the log has a later generation.
     pub(super) fn replay(
         &self,
         generation: u64,

@@ -522,7 +522,7 @@ impl<'m> Decoder<'m> {
     /// [`BORROW_THRESHOLD`] bytes shares the owner's memory.
     ///
     /// # Errors
-    /// The errors of [`read_len`](Decoder::read_len).
+    /// The errors of [`read_len`](Decoder::read_len) and of [`charge`](Decoder::charge).
     pub fn read_octets_owned(&mut self) -> Result<Octets, CdrError> {
         let octets = self.read_octets()?;
         self.share_or_copy(octets)
