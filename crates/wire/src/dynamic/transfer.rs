@@ -394,8 +394,8 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value: in the decoder's environment, or else in the
-/// TypeCode.
+/// Finds the most derived known type of a value. Without ids it is the expected type; otherwise a
+/// type of the decoder's environment or, if that has none, the expected type.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
