@@ -248,8 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Takes all tasks that are not pinned off the cluster's cores, and places them and the new
-    /// task again: the largest task first, each on the core with the least room on which it fits.
+    /// Places the cluster's tasks that are not pinned, and the new task, again: the largest task
+    /// first, each on the core with the least room on which it fits.
     fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
