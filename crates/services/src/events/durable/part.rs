@@ -29,7 +29,7 @@ pub(in crate::events) struct DurablePart {
 
 /// The place of a request that may wait for the store.
 #[derive(Debug)]
-pub(in crate::events) struct StorePlace<'p> {
+pub(in crate::events) struct RequestPlace<'p> {
     _of_channel: WaitPlace<'p>,
     _of_store: WaitPlace<'p>,
 }
@@ -43,13 +43,13 @@ impl DurablePart {
 
     /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the maximum, and after
     /// the end of the store.
-    pub(in crate::events) fn enter(&self) -> Result<StorePlace<'_>, DurableError> {
+    pub(in crate::events) fn enter(&self) -> Result<RequestPlace<'_>, DurableError> {
         if !self.store.takes_requests() {
             return Err(DurableError::Ended);
         }
         let places = self.requests.enter().zip(self.store.requests().enter());
         let (of_channel, of_store) = places.ok_or(DurableError::Busy)?;
-        Ok(StorePlace { _of_channel: of_channel, _of_store: of_store })
+        Ok(RequestPlace { _of_channel: of_channel, _of_store: of_store })
     }
 
     /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait already.
