@@ -14,7 +14,7 @@ use super::durable::UnstoredEvents;
 use super::idl::corelane_events::control::DestroyChannelError;
 use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
 use super::idl::corelane_events::{
-    Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, Queue, TypeDrops, NotStored,
+    Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, TypeDrops,
 };
 use super::keys::MONITOR_KEY;
 
