@@ -7,6 +7,7 @@ use corelane_sys::bpf::{self, AttachMode};
 use corelane_sys::{interface, thread};
 
 use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
+use crate::interface_settings::InterfaceSettings;
 use crate::level_control::{capabilities, interface_state};
 use crate::{RioConfig, RioTransport};
 
@@ -119,7 +120,7 @@ fn steering_findings(name: &str) -> Vec<FeatureFinding> {
     ];
     let packet_steering = of(
         "packet steering",
-        packet_steering_finding(name, Path::new("/sys/class/net")),
+        packet_steering(name),
         "switch it off: for each receive queue, write 0 into /sys/class/net/IF/queues/rx-N/rps_cpus and rps_flow_cnt",
     );
     findings.push(FeatureFinding { is_needed: false, ..packet_steering });
@@ -141,15 +142,16 @@ fn interface_finding(name: &str) -> Result<String, String> {
 
 /// The kernel's receive packet steering takes the packets of a stream from the stream's kernel
 /// thread, and gives them to the receive context of another core (Documentation/networking/scaling.rst).
-/// `folder` is the folder of all interfaces in sysfs.
-fn packet_steering_finding(name: &str, folder: &Path) -> Result<String, String> {
-    let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
-    let folder = folder.join(name);
+fn packet_steering(name: &str) -> Result<String, String> {
+    interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
+    let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
+    packet_steering_finding(&settings.of(name))
+}
+
+/// `folder` is the folder of the interface in sysfs.
+fn packet_steering_finding(folder: &Path) -> Result<String, String> {
     let read = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let unreadable = |error: io::Error| format!("{} is not readable: {error}", folder.display());
-    if read(&folder.join("ifindex")).map_err(unreadable)?.parse() != Ok(index) {
-        return Err(format!("{} shows another network namespace", folder.display()));
-    }
     let is_zero = |text: String| text.chars().all(|digit| digit == '0' || digit == ',');
     let mut steering = Vec::new();
     for queue in fs::read_dir(folder.join("queues")).map_err(unreadable)? {
@@ -200,18 +202,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("../ifindex", &format!("{}\n", interface::index("lo").unwrap()));
         write("tx-0/xps_cpus", "3\n");
         write("rx-0/rps_cpus", "00000000,00000000\n");
         write("rx-0/rps_flow_cnt", "0\n");
-        let found = || packet_steering_finding("lo", &folder);
+        let found = || packet_steering_finding(&folder.join("lo"));
         assert!(found().is_ok(), "{:?}", found());
         write("rx-1/rps_cpus", "00000000,00000002\n");
         write("rx-0/rps_flow_cnt", "4096\n");
         let reason = found().unwrap_err();
         assert!(reason.ends_with("because of rps_cpus of rx-1, rps_flow_cnt of rx-0"), "{reason}");
-        write("../ifindex", "4000000\n");
-        assert!(found().unwrap_err().ends_with("shows another network namespace"));
         fs::remove_dir_all(&folder).unwrap();
         assert!(found().unwrap_err().contains("is not readable"));
     }

@@ -19,6 +19,7 @@
 //! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |
+//! | `interface_settings` | the settings of interfaces in sysfs | no |
 //! | `interface_steering` | the program on an interface, with this process's streams | no |
 //! | `stream_steering` | the entries of a stream in the steering tables, which may exist later than the stream | no |
 //!
@@ -42,6 +43,7 @@ pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod interface_settings;
 mod interface_steering;
 mod level_control;
 pub mod memory;

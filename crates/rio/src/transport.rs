@@ -55,6 +55,8 @@ const STREAM_PRIORITY: u8 = 6;
 /// ```
 pub struct RioTransport {
     tcp: Tcp,
+    /// Makes the connections of streams.
+    stream_tcp: Tcp,
     config: RioConfig,
     /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
     /// could not wait for this clock.
@@ -161,8 +163,10 @@ impl RioTransport {
         let attach = move |steering: &Arc<InterfaceSteering>| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
         };
+        let tcp = Tcp::new();
         Self {
-            tcp: Tcp::new(),
+            stream_tcp: tcp.clone().forcing_receive_buffers(),
+            tcp,
             levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach))),
             config,
             test_clock,
@@ -347,7 +351,8 @@ impl Transport for RioTransport {
         // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
-        slot.adopt(self.tcp.connect_with(endpoint, &properties, deadline)?, &properties)
+        // The size of the buffer is forced before the connection begins.
+        slot.adopt(self.stream_tcp.connect_with(endpoint, &properties, deadline)?)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -457,10 +462,9 @@ impl ConnectionSlot {
     ///
     /// # Errors
     /// If the kernel refuses an option.
-    fn adopt(self, inner: Box<dyn Stream>, properties: &ConnectionProperties) -> io::Result<Box<dyn Stream>> {
+    fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
         if let Some(fd) = inner.readiness() {
-            force_receive_buffer(fd, properties);
             socket::set_priority(fd, STREAM_PRIORITY)?;
             socket::set_max_unsent(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
@@ -519,8 +523,10 @@ impl Listener for RioListener {
         match &self.stream {
             // The error concerns one connection, not the listener.
             Some(stream) => {
-                let properties = *self.properties.lock();
-                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner, &properties));
+                // The connection has inherited the size of its buffer from the listener. The inner
+                // listener has set it again within the system's limit.
+                inner.readiness().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
+                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
             None => {

@@ -327,6 +327,43 @@ fn a_stream_holds_at_most_its_memory_bound() {
     assert_eq!(transport.streams()[0].connections, 0);
 }
 
+/// Returns the scale of the window that the connection's own end offers.
+fn offered_window_scale(stream: &dyn Stream) -> u32 {
+    let port = socket::local_address(stream.readiness().unwrap()).unwrap().as_inet().unwrap().port();
+    let output = std::process::Command::new("ss").args(["-tniH", "sport", "=", &format!(":{port}")]).output();
+    let text = String::from_utf8(output.expect("iproute2 is installed").stdout).unwrap();
+    let scales = text.split_once("wscale:").unwrap_or_else(|| panic!("{text}")).1;
+    scales.split([',', ' ']).nth(1).unwrap().parse().unwrap()
+}
+
+/// Fails if the buffer gets its size after the connection has begun: the window then keeps the scale
+/// of a smaller buffer.
+#[test]
+fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
+    if !crate::level_control::capabilities().net_admin {
+        return println!("not run: the process lacks CAP_NET_ADMIN");
+    }
+    let numbers = |path: &str| -> Vec<u32> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    let limit = numbers("/proc/sys/net/core/rmem_max")[0];
+    // A larger window is not needed for any buffer.
+    let max_window = numbers("/proc/sys/net/ipv4/tcp_rmem")[2];
+    let size = limit.saturating_mul(8);
+    if max_window / 4 < limit {
+        return println!("not run: tcp_rmem is too small for the test");
+    }
+    let transport = RioTransport::new(RioConfig::default().buffers(size, 131_072));
+    let listener = Tcp::new().listen(&local()).unwrap();
+    let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
+    let properties = ConnectionProperties::default();
+    let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+    let scale = offered_window_scale(&*client);
+    let window = u64::from(u16::MAX) << scale;
+    assert!(window >= u64::from(size.min(max_window) / 2), "scale {scale} for {size} bytes");
+}
+
 #[test]
 fn sockets_have_the_options_of_their_class() {
     let transport = RioTransport::new(RioConfig::default().best_effort_pacing(Some(1_000_000)));
