@@ -5,11 +5,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::rt::RtClientPolicies;
+use corelane::rt::{LaneConfig, LanesConfig, RtClientPolicies};
 use corelane::{Canceller, IoClass, ObjectRef, Orb, SystemExceptionKind};
+use corelane_rio::admission::{ProcessingCost, Resources};
 use corelane_rio::examination::examine;
 use corelane_rio::feature_level::FeatureLevel;
-use corelane_rio::{RioConfig, RioTransport};
+use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::clock::Monotonic;
 use corelane_tests::real_time::{Reporter, call_who};
@@ -54,6 +55,24 @@ fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     }
     let streams = transport.streams();
     assert_eq!((streams.len(), streams[0].connections), (1, 1), "{streams:?}");
+}
+
+#[test]
+fn a_lane_whose_stream_does_not_fit_is_refused_with_the_bound() {
+    let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
+    let admission = StreamAdmission::new(Resources::new(10_000_000, cost));
+    let transport = Arc::new(RioTransport::new(RioConfig::default().admission(admission)));
+    let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
+    let create = |bytes| {
+        let io = IoClass::Guaranteed { bytes, period: Duration::from_millis(10) };
+        let lanes = [LaneConfig::default().priority(LOW), LaneConfig::default().priority(HIGH).io(io)];
+        server.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes))
+    };
+    let refusal = create(20_000).unwrap_err().to_string();
+    let fits = refusal.split_once("over 8000000; ").unwrap_or_else(|| panic!("{refusal}")).1;
+    let bytes = fits.split_once(" bytes in each period would fit").unwrap_or_else(|| panic!("{refusal}")).0;
+    create(bytes.parse().unwrap()).unwrap();
+    assert_eq!(transport.streams().len(), 1);
 }
 
 #[test]

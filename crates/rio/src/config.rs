@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use corelane_net::IoClass;
+use corelane_net::{IoClass, IoProperties};
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
+use crate::stream_admission::StreamAdmission;
 
 /// Bounds of a chosen receive buffer in bytes.
 const MIN_RECEIVE_BUFFER: u32 = 131_072;
@@ -60,6 +61,8 @@ pub struct RioConfig {
     /// Core on which the kernel threads of best effort and of streams without cores run. Default:
     /// 0.
     pub default_core: u32,
+    /// Admission of streams. `None` means that each stream is opened. Default: `None`.
+    pub admission: Option<StreamAdmission>,
     /// Called after each change of the feature level. Default: `None`.
     pub on_level_change: Option<LevelChangeHandler>,
 }
@@ -78,6 +81,7 @@ impl Default for RioConfig {
             thread_queue_frames: 512,
             best_effort_thread: false,
             default_core: 0,
+            admission: None,
             on_level_change: None,
         }
     }
@@ -147,6 +151,13 @@ impl RioConfig {
         self
     }
 
+    /// Sets [`admission`](field@Self::admission): the transport refuses streams that do not fit.
+    #[must_use]
+    pub fn admission(mut self, admission: StreamAdmission) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+
     /// Sets [`on_level_change`](field@Self::on_level_change).
     #[must_use]
     pub fn on_level_change(mut self, handler: impl Fn(&LevelChange) + Send + Sync + 'static) -> Self {
@@ -173,6 +184,13 @@ impl RioConfig {
             _ => 0,
         };
         self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
+    }
+
+    /// Returns the core of the kernel thread of a stream with these properties: the first of its
+    /// cores.
+    pub(crate) fn core_of(&self, io: &IoProperties) -> u32 {
+        let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
+        core.unwrap_or(self.default_core)
     }
 
     /// Returns the maximum memory of one stream with this class.

@@ -14,6 +14,8 @@
 //! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
 //! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
+//! | `processing_cost` | the measurement of the time that packets need | no |
+//! | `stream_admission` | the streams of a transport as requests for admission | yes |
 //! | [`status`] | the live state of transports, for other processes | no |
 //! | `transport`, `connection` | [`RioTransport`]: TCP whose connections belong to streams | no |
 //! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
@@ -47,15 +49,18 @@ mod interface_settings;
 mod interface_steering;
 mod level_control;
 pub mod memory;
+mod processing_cost;
 mod rate;
 #[cfg(test)]
 mod simulation;
 pub mod status;
 pub mod steering;
+mod stream_admission;
 mod stream_steering;
 mod transport;
 mod turns;
 
 pub use config::{LevelChangeHandler, RioConfig};
+pub use stream_admission::{StreamAdmission, StreamNotAdmitted};
 pub use transport::{RioTransport, StreamStatus};
 pub use turns::BudgetCounts;

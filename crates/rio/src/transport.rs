@@ -21,6 +21,7 @@ use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
+use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
 use crate::stream_steering::{SteeringMember, StreamSteering};
 use crate::turns::BudgetCounts;
 
@@ -65,6 +66,7 @@ pub struct RioTransport {
     /// Number of the stream that was opened last.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
+    admitted: Option<AdmittedStreams>,
     /// Number of ORBs that use the transport, and the server that reports the transport's state.
     status: Mutex<(usize, Option<StatusServer>)>,
     /// Held from the look-up of a client's stream until the stream is open, so that concurrent
@@ -76,6 +78,9 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
+    /// `None` without admission, or if admission is advisory and refuses the stream.
+    _admitted: Option<AdmittedStream>,
+    refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
     is_of_listener: bool,
     pub(crate) budget: Option<ByteBudget>,
@@ -105,6 +110,9 @@ pub struct StreamStatus {
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
     pub lack: Option<String>,
+    /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
+    /// other streams.
+    pub refusal: Option<StreamNotAdmitted>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
@@ -145,6 +153,7 @@ impl StreamStatus {
         }
         self.kernel_thread.iter().for_each(|name| text.add("kernel_thread", name));
         self.lack.iter().for_each(|lack| text.add("lack", lack));
+        self.refusal.iter().for_each(|refusal| text.add("refusal", refusal));
     }
 }
 
@@ -168,6 +177,7 @@ impl RioTransport {
             stream_tcp: tcp.clone().forcing_receive_buffers(),
             tcp,
             levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach))),
+            admitted: config.admission.clone().map(AdmittedStreams::new),
             config,
             test_clock,
             numbers: AtomicU32::new(0),
@@ -223,6 +233,7 @@ impl RioTransport {
 
     fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let (admitted, refusal) = self.admit(number, io)?;
         let scheduling = io.native_priority.map(Scheduling::Fifo);
         let budget = match io.class {
             IoClass::Guaranteed { bytes, period } => {
@@ -232,9 +243,10 @@ impl RioTransport {
             }
             _ => None,
         };
-        let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
-        let core = core.unwrap_or(self.config.default_core);
+        let core = self.config.core_of(io);
         let stream = Arc::new(StreamState {
+            _admitted: admitted,
+            refusal,
             number,
             io: *io,
             is_of_listener,
@@ -253,6 +265,17 @@ impl RioTransport {
         // If the tables are made after this look-up, the level control finds the stream in the list.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
+    }
+
+    /// Returns the place of a stream among the admitted ones, or the refusal if admission is
+    /// advisory.
+    fn admit(&self, number: u32, io: &IoProperties) -> io::Result<(Option<AdmittedStream>, Option<StreamNotAdmitted>)> {
+        let Some(admitted) = &self.admitted else { return Ok((None, None)) };
+        match admitted.admit(number, io, &self.config) {
+            Ok(stream) => Ok((Some(stream), None)),
+            Err(refusal) if admitted.is_advisory() => Ok((None, Some(refusal))),
+            Err(refusal) => Err(io::Error::new(io::ErrorKind::QuotaExceeded, refusal)),
+        }
     }
 
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
@@ -426,6 +449,7 @@ impl StreamState {
             refused_connections: self.refused.load(Ordering::Relaxed),
             frames: self.steering.counts(),
             lack: self.steering.lack(),
+            refusal: self.refusal,
             budget: self.budget.as_ref().map(ByteBudget::counts),
             is_of_listener: self.is_of_listener,
             max_connections: self.max_connections,

@@ -289,6 +289,48 @@ fn the_handler_of_level_changes_may_start_and_end_orbs() {
     );
 }
 
+fn admitting(link_bits_per_second: u64) -> crate::StreamAdmission {
+    let cost = crate::admission::ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
+    crate::StreamAdmission::new(crate::admission::Resources::new(link_bits_per_second, cost))
+}
+
+#[test]
+fn streams_that_do_not_fit_are_refused_until_another_ends() {
+    let transport = RioTransport::new(RioConfig::default().admission(admitting(100_000_000)));
+    let class = IoClass::Guaranteed { bytes: 60_000, period: PERIOD };
+    let io = IoProperties { class, ..GUARANTEED };
+    let first = transport.listen_with_io(&local(), &io).unwrap();
+    let server = Tcp::new().listen(&local()).unwrap();
+    let connect = |io| transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
+    for refused in [transport.listen_with_io(&local(), &io).err(), connect(io).err()] {
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+        let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
+        assert!(matches!(refusal.bound, crate::admission::ViolatedBound::Link { .. }), "{refusal}");
+        let bytes = refusal.admissible_bytes.unwrap();
+        // The refused streams have no trace, so the offer holds.
+        let class = IoClass::Guaranteed { bytes, period: PERIOD };
+        transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    }
+    assert_eq!(transport.streams().len(), 1);
+    assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    // Best effort has its minimum of the link, and is never refused.
+    connect(IoProperties::default()).unwrap();
+    drop(first);
+    connect(io).unwrap();
+}
+
+#[test]
+fn advisory_admission_opens_what_does_not_fit_and_says_so() {
+    let transport = RioTransport::new(RioConfig::default().admission(admitting(1_000_000).advisory(true)));
+    let _refused = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let class = IoClass::Guaranteed { bytes: 100, period: PERIOD };
+    let _admitted = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let streams = transport.streams();
+    assert_eq!(streams[0].refusal.unwrap().stream, 1);
+    assert_eq!(streams[1].refusal, None);
+}
+
 #[test]
 fn a_class_without_bytes_or_period_is_refused() {
     let transport = transport();
