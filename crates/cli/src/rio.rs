@@ -10,6 +10,7 @@ use corelane_rio::admission::ProcessingCost;
 use corelane_rio::examination::{examine, steering_refusal};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::status::{StatusFields, StatusReports, TransportReport, read_reports, value_of};
+use corelane_rio::{RioConfig, restore_interface};
 use serde_json::{Value as Json, json};
 
 use crate::arguments::{self, flag, positional};
@@ -25,7 +26,7 @@ Shows the live state of real-time I/O on the network interface IF: the processes
 queued and missed frames, and budgets. Programs of other users are seen by root only.
 
   status            show the state
-  clean             look for what a killed process has left on IF; the kernel leaves nothing
+  clean             restore the settings that a killed process has left on IF
   calibrate         measure the processor time for the packets of a stream, for the admission of streams
 
   --json            print one JSON object
@@ -151,6 +152,9 @@ fn to_text(report: &TransportReport) -> String {
     };
     let mut text = format!("{process}: {} on {place}\n", field("level"));
     text += &format!("  not higher, because {}\n", field("limit"));
+    if report.field("priorities_lack").is_some() {
+        text += &format!("  kernel priorities: {}\n", field("priorities_lack"));
+    }
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
             "  best effort: {} frames in the receive context, {} queued\n",
@@ -209,8 +213,8 @@ fn stream_to_text(stream: &StatusFields) -> String {
     text
 }
 
-/// The kernel removes programs, tables and threads with their process, so the command removes
-/// nothing and reports what it finds. Any user can claim to use the interface, so claims of other
+/// The kernel removes programs, tables and threads with their process. The command restores the
+/// receive threads and the queueing discipline, and reports what it finds. Any user can claim to use the interface, so claims of other
 /// users do not replace the examination.
 fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
@@ -238,10 +242,16 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
             }
         }
     };
+    // Without the privileges, or while a process has the settings, nothing is restored.
+    let removed = restore_interface(name, &RioConfig::default().journal_folder).unwrap_or_default();
     if is_json {
-        let report = json!({ "schema": 1, "interface": name, "removed": [], "found": found, "unread": unread });
+        let report = json!({ "schema": 1, "interface": name, "removed": removed, "found": found, "unread": unread });
         return json_text(&report);
     }
-    let text = "Nothing is left to remove. The kernel removes all of real-time I/O with its process.\n";
+    let text = match removed.as_slice() {
+        [] => "Nothing is left to remove. The kernel removes programs, tables and threads with their process.\n"
+            .to_owned(),
+        removed => format!("Removed what a killed process had left: {}.\n", removed.join(", ")),
+    };
     format!("{text}Found: {found}.\n{}", unread_to_text(unread))
 }

@@ -39,6 +39,7 @@ impl InterfaceSettings {
         Ok(Self { folder: folder.to_owned(), _root: None })
     }
 
+    /// Returns the folder of an interface, which exists as long as `self`.
     pub(crate) fn of(&self, interface: &str) -> PathBuf {
         self.folder.join(interface)
     }

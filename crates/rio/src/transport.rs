@@ -17,16 +17,19 @@ use crate::config::RioConfig;
 use crate::connection::RioStream;
 use crate::feature_level::FeatureLevel;
 use crate::interface_steering::InterfaceSteering;
+use crate::kernel_priorities::PrioritizedStream;
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
 use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
 use crate::stream_steering::{SteeringMember, StreamSteering};
+use crate::transmit_classes::class_of_stream;
 use crate::turns::BudgetCounts;
 
-/// `SO_PRIORITY` of the sockets of a stream. A higher priority needs `CAP_NET_ADMIN` (socket(7)).
-const STREAM_PRIORITY: u8 = 6;
+/// `SO_PRIORITY` of the sockets of a stream without a transmit class. A higher priority needs
+/// `CAP_NET_ADMIN` (socket(7)).
+const STREAM_PRIORITY: u32 = 6;
 
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
@@ -90,6 +93,8 @@ pub(crate) struct StreamState {
     max_connections: u32,
     queue_frames: u32,
     max_unsent: u32,
+    /// True if the interface may have transmit classes.
+    has_class: bool,
 }
 
 /// The state of a stream, for diagnostics.
@@ -172,11 +177,17 @@ impl RioTransport {
         let attach = move |steering: &Arc<InterfaceSteering>| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
         };
+        let listed = Arc::clone(&streams);
+        let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
+            number: stream.number,
+            native_priority: stream.io.native_priority,
+        };
+        let list = move || open_streams(&listed).iter().map(prioritized).collect();
         let tcp = Tcp::new();
         Self {
             stream_tcp: tcp.clone().forcing_receive_buffers(),
             tcp,
-            levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach))),
+            levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach), Box::new(list))),
             admitted: config.admission.clone().map(AdmittedStreams::new),
             config,
             test_clock,
@@ -197,6 +208,14 @@ impl RioTransport {
     #[must_use]
     pub fn limit(&self) -> String {
         limit_text(&self.levels)
+    }
+
+    /// Returns the reason why the interface lacks receive threads with a priority, or transmit
+    /// classes. `None` if it has them, or if they are not requested
+    /// ([`RioConfig::kernel_priorities`]).
+    #[must_use]
+    pub fn priorities_lack(&self) -> Option<String> {
+        self.levels.priorities_lack()
     }
 
     /// Returns the maximum memory of each stream with this class.
@@ -257,11 +276,13 @@ impl RioTransport {
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
             max_unsent: self.config.max_unsent,
+            has_class: self.config.has_kernel_priorities(),
         });
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
         drop(streams);
+        self.levels.follow_streams();
         // If the tables are made after this look-up, the level control finds the stream in the list.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
@@ -307,6 +328,7 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     interface.iter().for_each(|name| text.add("interface", name));
     text.add("level", levels.level());
     text.add("limit", limit_text(levels));
+    levels.priorities_lack().iter().for_each(|lack| text.add("priorities_lack", lack));
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued);
         text.add("best_effort_frames_in_receive_context", frames.missed);
@@ -459,8 +481,15 @@ impl StreamState {
     }
 }
 
-pub(crate) const fn packet_priority() -> u8 {
-    STREAM_PRIORITY
+impl StreamState {
+    /// Sets the `SO_PRIORITY` of a connection to the transmit class of the stream, which exists if
+    /// the interface has kernel priorities. Other queues take the class as [`STREAM_PRIORITY`].
+    pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
+            return Ok(());
+        }
+        socket::set_priority(fd, STREAM_PRIORITY)
+    }
 }
 
 /// One of the `max_connections` places of a stream, which is free again when the value is dropped.
@@ -489,7 +518,7 @@ impl ConnectionSlot {
     fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
         if let Some(fd) = inner.readiness() {
-            socket::set_priority(fd, STREAM_PRIORITY)?;
+            self.0.set_packet_priority(fd)?;
             socket::set_max_unsent(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
             if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {

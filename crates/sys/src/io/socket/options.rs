@@ -356,12 +356,12 @@ pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
 }
 
 /// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or
-/// more with `CAP_NET_ADMIN`.
+/// more with `CAP_NET_ADMIN`. The number of a transmit class chooses this class.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.
-pub fn set_priority(fd: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
-    set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.into())
+pub fn set_priority(fd: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.cast_signed())
 }
 
 /// Returns the priority of sent packets in the queues of the interface.
@@ -369,7 +369,7 @@ pub fn set_priority(fd: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
 /// # Errors
 /// No error occurs on a socket.
 pub fn priority(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.unsigned_abs())
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.cast_unsigned())
 }
 
 /// Limits the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`).
