@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_sys::poll;
-use corelane_wire::giop::MessageKind;
+use corelane_wire::Limits;
+use corelane_wire::giop::{Header, MessageKind};
 
 use super::rate::{RateAdmission, RateWait};
 use super::roster::ThreadNumber;
@@ -20,11 +21,37 @@ use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask, StartedRequest};
-use crate::server::message::Message;
+use crate::server::message::{self, Message};
 use crate::server::parked_request::ParkedRequest;
 use crate::server::worker::Worker;
 
+impl ServedTask {
+    /// Returns the deadline of a job, counted from now: the task's, or the shorter one that its
+    /// request may ask for. `waited` is the time since the request was read.
+    #[inline]
+    pub(super) fn deadline_of(
+        &self,
+        (header, octets): (&Header, &[u8]),
+        limits: &Limits,
+        waited: Duration,
+    ) -> Option<Duration> {
+        let TaskRules { deadline, shortest_deadline, .. } = self.binding.rules;
+        let (Some(deadline), Some(shortest)) = (deadline, shortest_deadline) else { return deadline };
+        let asked = message::remaining_time(header, octets, limits).map(|time| time.saturating_sub(waited));
+        Some(asked.map_or(deadline, |asked| asked.max(shortest).min(deadline)))
+    }
+}
+
 impl SharedPool {
+    /// Returns the task of a message with this object key and operation. `None` if it has none, or if
+    /// the operation is not the operation of the task.
+    pub(super) fn task_of(&self, (key, operation): (&[u8], Option<&[u8]>)) -> Option<u64> {
+        let task = self.binder.task_of(key)?;
+        let Some(operation) = operation else { return Some(task) };
+        let is_job = self.state.lock().operations.get(&task).is_none_or(|own| **own == *operation);
+        is_job.then_some(task)
+    }
+
     pub(super) fn admit(&self, task: u64) -> RateAdmission {
         let rate = self.state.lock().rates.get(&task).cloned();
         rate.map_or(RateAdmission::Runs, |rate| rate.arrive(self.started_at.elapsed()))
@@ -105,9 +132,16 @@ impl SharedPool {
     }
 
     /// Runs a message on the calling thread. If `task` is present, the message is a job: the budget
-    /// and the deadline of the task apply, and the job is measured unless its request is parked.
+    /// of the task applies, the job is ordered by `deadline` if there is one, and it is measured unless
+    /// its request is parked.
     #[inline]
-    pub(super) fn run_job<R>(&self, context: &OrbContext, task: Option<&ServedTask>, run: impl FnOnce() -> R) -> R {
+    pub(super) fn run_job<R>(
+        &self,
+        context: &OrbContext,
+        task: Option<&ServedTask>,
+        deadline: Option<Duration>,
+        run: impl FnOnce() -> R,
+    ) -> R {
         let meter = task.and_then(|task| task.meter.as_deref());
         let run = || {
             let started = meter.map(|meter| {
@@ -128,7 +162,7 @@ impl SharedPool {
             }
             _ => run(),
         };
-        let by_deadline = task.and_then(|task| Some((task.number, task.binding.core, task.binding.rules.deadline?)));
+        let by_deadline = task.and_then(|task| Some((task.number, task.binding.core, deadline?)));
         match by_deadline {
             Some(job) => self.run_by_deadline(context, job, run),
             None => run(),
@@ -149,8 +183,10 @@ impl SharedPool {
         let Some(started) = lane.begin_waiting_request(waiting, message) else { return true };
         let StartedRequest { guard, connection, message, waited } = started;
         let task = task.filter(|_| message.parts().0.kind == MessageKind::Request);
-        let goes_on =
-            self.run_job(handler.context(), task, || worker.dispatch(handler, &connection, message, Wait::Now, waited));
+        let deadline = task.and_then(|task| task.deadline_of(message.parts(), &self.settings.limits, waited));
+        let goes_on = self.run_job(handler.context(), task, deadline, || {
+            worker.dispatch(handler, &connection, message, Wait::Now, waited)
+        });
         drop(guard);
         goes_on
     }

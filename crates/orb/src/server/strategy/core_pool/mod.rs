@@ -14,16 +14,18 @@
 
 mod bound;
 mod deadline_order;
+mod deferrable_server;
 mod job_log;
 mod jobs;
 mod rate;
 mod roster;
+mod share;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
@@ -39,15 +41,19 @@ use self::deadline_order::DeadlineOrder;
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
 use self::rate::{RateAdmission, RateWait, TaskRate};
 use self::roster::{Duty, Roster, ThreadNumber};
+use self::share::BestEffortShares;
+pub(crate) use self::share::SHARE_PRIORITY;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
-use crate::rt::core_config::{CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
+use crate::rt::core_config::{
+    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+};
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask};
 use crate::server::lane_loop;
-use crate::server::message::{Message, object_key};
+use crate::server::message::{Message, object_key, target_of};
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
@@ -67,6 +73,7 @@ pub(crate) struct CorePoolSettings {
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
     pub(crate) best_effort_threads: usize,
+    pub(crate) best_effort_share: Option<BestEffortShare>,
     pub(crate) class: SchedulingClass,
     pub(crate) max_recorded_jobs: usize,
     pub(crate) limits: Limits,
@@ -89,6 +96,8 @@ struct SharedPool {
     started_at: Monotonic,
     state: PiMutex<PoolState>,
     jobs: JobLog,
+    /// Set when the threads start, if requests without a task have a guaranteed share.
+    shares: OnceLock<Arc<BestEffortShares>>,
 }
 
 struct PoolState {
@@ -99,6 +108,8 @@ struct PoolState {
     /// The cores on which the kernel lets no thread run at present.
     lost_cores: BTreeSet<usize>,
     rates: BTreeMap<u64, Arc<TaskRate>>,
+    /// The only operations that are jobs, of tasks that have one.
+    operations: BTreeMap<u64, Arc<[u8]>>,
     order: DeadlineOrder,
     changed_levels: Vec<ThreadNumber>,
     /// The reason why promises are advisory; `None` if there is no reason.
@@ -139,6 +150,8 @@ struct ServedTask {
     number: ThreadNumber,
     binding: TaskBinding,
     rate: Option<Arc<TaskRate>>,
+    /// The only operation whose requests are jobs; `None` if all are.
+    operation: Option<Arc<[u8]>>,
     meter: Option<Arc<TaskMeter>>,
 }
 
@@ -169,6 +182,7 @@ impl CorePoolThreads {
             seats: Vec::new(),
             lost_cores: BTreeSet::new(),
             rates: BTreeMap::new(),
+            operations: BTreeMap::new(),
             order: DeadlineOrder::new(MOST_DEADLINE_PRIORITY),
             changed_levels: Vec::new(),
             handles: Vec::new(),
@@ -178,7 +192,15 @@ impl CorePoolThreads {
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
         let jobs = JobLog::new(settings.max_recorded_jobs);
-        CorePoolThreads(Arc::new(SharedPool { settings, binder, budgets, started_at: Monotonic::now(), state, jobs }))
+        CorePoolThreads(Arc::new(SharedPool {
+            settings,
+            binder,
+            budgets,
+            started_at: Monotonic::now(),
+            state,
+            jobs,
+            shares: OnceLock::new(),
+        }))
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
@@ -202,9 +224,18 @@ impl CorePoolThreads {
         rate::update(&mut state.rates, tasks, demoted);
     }
 
+    /// Limits tasks to one operation each: requests for other operations are no jobs.
+    pub(crate) fn set_operations(&self, operations: &[(u64, &str)]) {
+        let operations = operations.iter().map(|(task, operation)| (*task, operation.as_bytes().into())).collect();
+        self.0.state.lock().operations = operations;
+    }
+
     /// Records that no thread can run on a core at present. The kernel has moved the threads of the
     /// core to other cores.
     pub(crate) fn lose_core(&self, core: usize) {
+        if let Some(shares) = self.0.shares.get() {
+            shares.set_lost(core, true);
+        }
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
         // A thread may have been refused the core before the caller noticed its loss.
@@ -224,6 +255,22 @@ impl CorePoolThreads {
                 seat.core = None;
             }
             self.0.place(&mut state, number);
+        }
+        drop(state);
+        if let Some(shares) = self.0.shares.get() {
+            shares.set_lost(core, false);
+        }
+    }
+
+    pub(crate) fn best_effort_uses(&self) -> Vec<BestEffortUse> {
+        self.0.shares.get().map(|shares| shares.uses()).unwrap_or_default()
+    }
+
+    /// Returns the highest native priority of a task without a deadline.
+    pub(crate) fn most_task_priority(&self) -> u8 {
+        match self.0.settings.best_effort_share {
+            Some(_) => SHARE_PRIORITY - 1,
+            None => *Scheduling::FIXED_PRIORITIES.end(),
         }
     }
 
@@ -262,13 +309,29 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
                 self.0.start_thread(&mut state, threads.lane, threads.handler, number)?;
             }
         }
-        threads.spawn('l', settings.best_effort_threads.max(1), lane_loop::run)
+        let count = settings.best_effort_threads.max(1);
+        let Some(share) = settings.best_effort_share else { return threads.spawn('l', count, lane_loop::run) };
+        let scheduling = self.0.scheduling(SHARE_PRIORITY);
+        let (shares, handle, refusal) = share::start(share, &settings.cores, scheduling, &threads.lane.config.name)?;
+        {
+            let mut state = self.0.state.lock();
+            state.handles.push(handle);
+            if state.refusal.is_none() {
+                state.refusal = refusal;
+            }
+        }
+        // A lane starts its threads once.
+        let _ = self.0.shares.set(Arc::clone(&shares));
+        let pool = Arc::clone(&self.0);
+        threads.spawn('l', count.max(settings.cores.len()), move |lane, handler| {
+            share::run(&pool, &shares, lane, handler);
+        })
     }
 
     fn keeps_read_lock(&self, context: &OrbContext, worker: &mut Worker, detached: Option<&Message>) -> bool {
         let (header, octets) = detached.map_or_else(|| worker.in_place(), Message::parts);
-        let key = object_key(header, octets, &context.config().limits);
-        worker.claimed_task = key.and_then(|key| self.0.binder.task_of(key));
+        let target = target_of(header, octets, &context.config().limits);
+        worker.claimed_task = target.and_then(|target| self.0.task_of(target));
         worker.claimed_task.is_some()
     }
 
@@ -332,8 +395,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     /// task if one is free for the task; the lane's threads run all other messages.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         let (header, octets) = message.parts();
-        let key = object_key(header, octets, &self.0.settings.limits);
-        let task = key.filter(|_| header.kind == MessageKind::Request).and_then(|key| self.0.binder.task_of(key));
+        let target = target_of(header, octets, &self.0.settings.limits);
+        let target = target.filter(|_| header.kind == MessageKind::Request);
+        let task = target.and_then(|target| self.0.task_of(target));
         match task.and_then(|task| self.0.wake_sleeper(&waiting, task)) {
             Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
             None => lane.push(LaneTask::Dispatch(waiting, message)),
@@ -346,6 +410,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {
+        if let Some(shares) = self.0.shares.get() {
+            shares.end();
+        }
         let mut state = self.0.state.lock();
         state.roster.close();
         for seat in &state.seats {

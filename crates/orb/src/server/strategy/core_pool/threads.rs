@@ -274,7 +274,8 @@ impl SharedPool {
                 // has restored the earlier priority. A refusal has been recorded before.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
-                Some(ServedTask { number, binding, rate, meter: state.meters.get(binding.task) })
+                let operation = state.operations.get(&binding.task).cloned();
+                Some(ServedTask { number, binding, rate, operation, meter: state.meters.get(binding.task) })
             }
             Duty::GiveUp | Duty::Sleep => {
                 thread_context::enter_lane(identity, native);
