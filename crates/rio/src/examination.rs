@@ -139,9 +139,10 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
-/// The kernel's receive packet steering takes the packets of a stream from the stream's kernel
-/// thread, and gives them to the receive context of another core (Documentation/networking/scaling.rst).
-/// `folder` is the folder of all interfaces in sysfs.
+/// Checks that the kernel's receive packet steering is off on an interface. It would take the
+/// packets of a stream from the stream's kernel thread, and give them to the receive context of
+/// another core (Documentation/networking/scaling.rst). `folder` is the folder of all interfaces in
+/// sysfs.
 fn packet_steering_finding(name: &str, folder: &Path) -> Result<String, String> {
     let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
     let folder = folder.join(name);

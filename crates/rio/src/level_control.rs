@@ -123,7 +123,8 @@ impl LevelControl {
         }
     }
 
-    /// The end of the last ORB ends the thread and lowers the level to plain TCP.
+    /// Counts the end of an ORB. The end of the last ORB ends the thread and lowers the level to
+    /// plain TCP.
     pub(crate) fn detach_orb(&self) {
         let mut state = self.state.lock();
         state.orbs = state.orbs.saturating_sub(1);
@@ -176,8 +177,9 @@ impl LevelControl {
         }
     }
 
-    /// One thread at a time calls the handler, without the lock. It reports the changes that all
-    /// threads and the handler itself cause.
+    /// Reports the changes of the level to the handler. One thread at a time calls the handler,
+    /// without the lock, and also reports the changes that other threads and the handler itself
+    /// cause meanwhile.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {
@@ -259,7 +261,8 @@ impl LevelControl {
     }
 }
 
-/// [`FeatureLevel::KernelPriorities`] is not implemented, and counts as the next lower level.
+/// Returns the level in the place of `level`: [`FeatureLevel::KernelPriorities`] is not
+/// implemented, and counts as the next lower level.
 fn effective(level: FeatureLevel) -> FeatureLevel {
     if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
 }

@@ -29,7 +29,8 @@ pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     Err("the object is not an event channel".to_owned())
 }
 
-/// Finds a durable channel by its name, by the reference of CORBA's Event Service, or by a `corbaloc` URL of TAO's.
+/// Returns the durable channel that a word names: by its name at [`DEFAULT_SERVER`], by a
+/// reference, or by a `corbaloc` URL, with or without the end `.rtec` of TAO's event service.
 pub(super) fn durable_channel(orb: &Orb, word: &str) -> Result<DurableChannelRef, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}");

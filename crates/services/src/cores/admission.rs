@@ -28,13 +28,14 @@ use crate::store::StoreError;
 
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
-/// Time from the end of a lease or reservation until the thread `cores/decide` acts on it.
+/// Time from the next expiry in the books ([`Books::next_expiry`]) until the thread `cores/decide`
+/// acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
 /// Pause of the thread `cores/decide` after a panic.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 
-/// Pause after a failed save, unless a request waits for a save.
+/// Pause after a failed save, unless a request waits for a save or the service ends.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct AdmissionState {

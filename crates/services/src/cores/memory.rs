@@ -316,8 +316,8 @@ impl MemoryBooks {
         if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
     }
 
-    /// Keeps a share of a core for the last job of a task that leaves the core. Returns the time at
-    /// which the share is free.
+    /// Keeps a share of a core for the last job of a task that leaves the core or begins its timing
+    /// anew. Returns the time at which the share is free.
     fn leave_share(&mut self, timing: Timing, core: CoreId) -> Nanos {
         let id = self.add_share(timing, core);
         let until = self.now.saturating_add(timing.deadline);

@@ -51,7 +51,7 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
     priorities::beside_low_suppliers(options, report, progress)
 }
 
-/// Returns a placement of both sides on the server's core.
+/// Returns a placement of both sides on one core: the server's core, if the placement has one.
 fn on_one_core(placement: &Placement) -> Placement {
     let cores = match placement.cores {
         CoreChoice::Shared(core) | CoreChoice::Separate(_, core) => CoreChoice::Shared(core),

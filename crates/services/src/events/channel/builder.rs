@@ -213,8 +213,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
-    /// raises TRANSIENT at once if there is no event. Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`, or in `events_after` of a
+    /// durable channel. At the maximum, these operations do not wait: if there is no event, `pull`
+    /// raises TRANSIENT, and `events_after` returns none. Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
@@ -251,8 +252,8 @@ impl EventChannelBuilder {
     /// # Errors
     /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
     /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
-    /// the priority of a lane; NO_RESOURCES or INTERNAL if the store of a durable channel fails; IMP_LIMIT if it has too
-    /// many channels; other errors of the ORB.
+    /// the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel
+    /// fails; IMP_LIMIT if it has too many channels; other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {

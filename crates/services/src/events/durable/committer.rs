@@ -102,7 +102,8 @@ impl Committer {
             revision
         } else {
             let changes: Vec<RecordChange<'_>> = writes.iter().map(StoredWrite::change).collect();
-            // An acknowledgement that a power failure loses repeats events, which consumers expect.
+            // If a power failure loses an acknowledgement, the consumer gets events again, as it
+            // must expect.
             let durability = if is_relaxed { Durability::Relaxed } else { Durability::Synced };
             self.store.commit(revision, &changes, durability)?
         };
