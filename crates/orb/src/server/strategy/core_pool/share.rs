@@ -279,9 +279,10 @@ fn step<S: Architecture<S>, H: RequestHandler>(
     handler: &Arc<H>,
     worker: &mut Worker,
 ) -> io::Result<()> {
-    if lane.has_ready() {
+    if lane.has_ready_or_begun() {
         shares.begin_work(share);
-        let stepped = lane.step(handler, worker, Some(Duration::ZERO));
+        // Beside begun replies this waits, and the wait counts as work.
+        let stepped = lane.step(handler, worker, lane.has_ready().then_some(Duration::ZERO));
         BestEffortShares::end_work(share);
         return stepped;
     }
