@@ -12,7 +12,7 @@ use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQ
 use corelane_services::events::rtec_event_comm::Event;
 use corelane_services::events::{
     DependencySet, EventChannel, EventChannelBuilder, EventLane, EventType, Gateway, GatewayBuilder, GatewayCounts,
-    QueueLimits, ReconnectPolicy,
+    MissPolicy, QueueLimits, ReconnectPolicy,
 };
 
 use self::events_scene::*;
@@ -353,7 +353,9 @@ fn events_cross_to_and_from_channels_of_corbas_event_service() {
 
 #[test]
 fn vanished_gateway_leaves_its_source() {
-    let (north, south) = (Site::new(EventChannel::builder(), &[]), Site::new(EventChannel::builder(), &[A]));
+    let quickly = MissPolicy { max_misses: 1, suspension: Duration::from_millis(10), ..MissPolicy::default() };
+    let north = Site::new(EventChannel::builder().misses(quickly), &[]);
+    let south = Site::new(EventChannel::builder(), &[A]);
     let elsewhere = server();
     let reference = |site: &Site| -> corelane_services::events::rtec_event_channel_admin::EventChannelRef {
         elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap()
