@@ -4,14 +4,12 @@
 //! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (default: 12 cuts of a link).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use corelane::{Dispatch, Orb, PoolConfig, SystemException};
-use corelane_services::events::rtec_event_channel_admin::{
-    ConsumerQOS, Dependency, EventChannelRef, ProxyPushConsumerRef, SupplierQOS,
-};
+use corelane_services::events::rtec_event_channel_admin::{ConsumerQOS, Dependency, ProxyPushConsumerRef, SupplierQOS};
 use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
 use corelane_services::events::{EventChannel, Gateway, GatewayBuilder, QueueLimits, ReconnectPolicy};
 use corelane_sys::clock::Monotonic;
@@ -19,6 +17,8 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::{process, thread};
 
 const SITES: usize = 3;
+/// Number of steps that all sites begin together.
+const STEPS: usize = 7;
 const NUMBERED: i32 = 16;
 const PROBE: i32 = 17;
 const PORT: u16 = 7801;
@@ -72,7 +72,7 @@ fn event(event_type: i32, source: i32) -> Event {
 }
 
 fn wait_until(what: &str, is_reached: impl Fn() -> bool) {
-    let deadline = Monotonic::now() + Duration::from_secs(60);
+    let deadline = Monotonic::now() + Duration::from_secs(120);
     while !is_reached() {
         assert!(!deadline.is_past(), "{what}");
         std::thread::sleep(Duration::from_millis(5));
@@ -105,7 +105,7 @@ impl Site {
         let others = (0..SITES).filter(|other| *other != number).map(|other| {
             let there = address(link_between(number, other), other);
             let url = format!("corbaloc::1.2@{there}:{PORT}/EventChannel.rtec");
-            orb.string_to_reference::<EventChannelRef>(&url).expect("a URL")
+            orb.string_to_object(&url).expect("a URL").expect("a reference")
         });
         let builder = others.fold(EventChannel::builder(), |builder, other| builder.gateway(&other, settings()));
         let channel = builder.serve(&orb).expect("a channel");
@@ -132,31 +132,41 @@ fn cuts() -> usize {
 
 /// The steps that all sites begin together, and what they tell each other.
 struct Course {
-    step: Barrier,
+    /// How often a thread has come to the end of a step.
+    arrivals: AtomicUsize,
     are_probes_there: [AtomicBool; SITES],
     is_over: AtomicBool,
     published: [Mutex<Vec<i32>>; SITES],
+}
+
+impl Course {
+    /// Waits until all sites and the test have come to the end of this step.
+    fn end_step(&self, step: usize) {
+        self.arrivals.fetch_add(1, Ordering::AcqRel);
+        let all = (step + 1) * (SITES + 1);
+        wait_until("another site has failed", || self.arrivals.load(Ordering::Acquire) >= all);
+    }
 }
 
 fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
     process::enter_new_network_namespace().expect("a namespace");
     thread_ids.send(thread::current_tid().as_raw()).expect("the test waits");
     // The links come from the outside.
-    course.step.wait();
+    course.end_step(0);
     ip("link set lo up");
     for link in links_of(number) {
         ip(&format!("address add {}/24 dev link{link}", address(link, number)));
         ip(&format!("link set link{link} up"));
     }
-    course.step.wait();
+    course.end_step(1);
     let site = Site::new(number);
-    course.step.wait();
+    course.end_step(2);
     wait_until("the demand does not arrive", || {
         site.supplier.push(&[event(PROBE, number as i32 + 1)]).unwrap();
         course.are_probes_there[number].store(site.has_probes_of_all(), Ordering::Relaxed);
         course.are_probes_there.iter().all(|is_there| is_there.load(Ordering::Relaxed))
     });
-    course.step.wait();
+    course.end_step(3);
     // The site's end of its first link is cut and mended at random, while all sites publish.
     let mut random = 7 + number as u64;
     let mut below = |bound: u64| {
@@ -182,11 +192,11 @@ fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    course.step.wait();
+    course.end_step(4);
     let mut expected: Vec<i32> = course.published.iter().flat_map(|list| list.lock().clone()).collect();
     expected.sort_unstable();
     wait_until("events are missing", || site.got.lock().numbers.len() >= expected.len());
-    course.step.wait();
+    course.end_step(5);
     let mut got = site.got.lock().numbers.clone();
     got.sort_unstable();
     assert_eq!(got, expected, "site {}", site.number);
@@ -196,7 +206,7 @@ fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
         println!("site {number}: {counts:?}");
     }
     // The sites stay until all have compared.
-    course.step.wait();
+    course.end_step(6);
     course.is_over.store(true, Ordering::Relaxed);
     site.channel.gateways().iter().for_each(Gateway::stop);
 }
@@ -210,7 +220,7 @@ fn ring_in_three_namespaces_delivers_each_event_once_while_links_are_cut() {
     }
     let list = |_| Mutex::new("published events", LockScope::Orb, Vec::new());
     let course = Course {
-        step: Barrier::new(SITES + 1),
+        arrivals: AtomicUsize::new(0),
         are_probes_there: Default::default(),
         is_over: AtomicBool::new(false),
         published: std::array::from_fn(list),
@@ -236,10 +246,7 @@ fn ring_in_three_namespaces_delivers_each_event_once_while_links_are_cut() {
             })
             .join()
             .expect("the links are made");
-        // As many steps as a site has.
-        for _ in 0..7 {
-            course.step.wait();
-        }
+        (0..STEPS).for_each(|step| course.end_step(step));
     });
     assert!(course.is_over.load(Ordering::Relaxed));
 }

@@ -440,6 +440,27 @@ mod tests {
     }
 
     #[test]
+    fn replaced_filter_takes_effect_with_the_next_event_and_is_bounded() {
+        let mut scene = Scene::new();
+        let id = scene.add(&DependencySet::new().conjunction(2).event(A, ANY).timeout(TimeoutKind::Interval, 50));
+        let filter = |set: &DependencySet| {
+            EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap()
+        };
+        assert_eq!(scene.push(A), NONE);
+        assert_eq!(scene.subscriptions.replace(id, filter(&DependencySet::new().event(B, ANY)), 0), Ok(true));
+        assert_eq!((scene.push(A), scene.push(B)), (NONE, vec![events(&[3])]));
+        assert_eq!((scene.subscriptions.next_expiry(), scene.subscriptions.len()), (None, 1));
+        scene.subscriptions.limits.max_filter_nodes = 2;
+        let long = filter(&DependencySet::new().disjunction(2).event(A, ANY).event(C, ANY));
+        let refused = scene.subscriptions.replace(id, long.clone(), 0);
+        assert_eq!(refused, Err(SubscriptionError::TooManyFilterNodes(2)));
+        assert_eq!(scene.push(B), [events(&[4])]);
+        assert!(scene.subscriptions.remove(id));
+        assert_eq!(scene.subscriptions.replace(id, long, 0), Ok(false));
+        assert_eq!(scene.push(B), NONE);
+    }
+
+    #[test]
     fn inner_conjunction_contributes_its_whole_set() {
         let mut scene = Scene::new();
         scene.add(&DependencySet::new().conjunction(2).conjunction(2).event(A, ANY).event(B, ANY).event(C, ANY));
