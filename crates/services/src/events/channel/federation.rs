@@ -11,7 +11,7 @@ use corelane_sys::process;
 use super::{ConnectFailure, SharedChannel, disconnected, system};
 use crate::events::designator::Designator;
 use crate::events::filter::{EventFilter, FilterBuilder, FilterLimits};
-use crate::events::gateway::demand::{self, Demand, MAX_DEMANDS, MAX_WANTED};
+use crate::events::gateway::demand::{self, Demand, MAX_ALL_WANTED, MAX_DEMANDS, MAX_WANTED};
 use crate::events::gateway::outlet::{ChannelIdentity, GatewayPeer};
 use crate::events::gateway::passage::{MAX_PATH, Passage};
 use crate::events::gateway::seen::{Arrival, SeenEvents};
@@ -23,6 +23,11 @@ use crate::events::idl::corelane_events::{
 use crate::events::peer::{Peer, PeerObject};
 use crate::events::router::{ProxyId, Publication, PushRefusal, SupplierConnection};
 use crate::events::stored::{StoredEvent, event_header};
+
+/// Maximum number of gateways that take a channel's events.
+const MAX_GATEWAYS: usize = 64;
+/// Maximum number of characters of the destination that a gateway reports.
+const MAX_DESTINATION: usize = 200;
 
 pub(in crate::events) struct Federation {
     identity: Arc<ChannelIdentity>,
@@ -68,7 +73,8 @@ fn filter(own: u64, demands: &[Demand], limits: &FilterLimits) -> Result<EventFi
 
 fn demands_of(demands: &[ChannelDemand]) -> Result<Arc<[Demand]>, SystemException> {
     let is_bounded = |demand: &ChannelDemand| demand.path.len() <= MAX_PATH && demand.wanted.len() <= MAX_WANTED;
-    if demands.len() > MAX_DEMANDS || !demands.iter().all(is_bounded) {
+    let wanted: usize = demands.iter().map(|demand| demand.wanted.len()).sum();
+    if demands.len() > MAX_DEMANDS || wanted > MAX_ALL_WANTED || !demands.iter().all(is_bounded) {
         return Err(system(Kind::ImpLimit, "the demands are too many or too long"));
     }
     let demand = |demand: &ChannelDemand| Demand {
@@ -112,6 +118,10 @@ impl SharedChannel {
     ) -> Result<GatewayOutletRef, ConnectFailure> {
         let demands = demands_of(demands)?;
         let filter = filter(self.channel_number(), &demands, &self.config.filter_limits)?;
+        self.forget_ended_outlets();
+        if self.federation.known.lock().outlets.len() >= MAX_GATEWAYS {
+            return Err(system(Kind::ImpLimit, format!("a channel has at most {MAX_GATEWAYS} gateways")).into());
+        }
         let mut opened = None;
         let reference = self.obtain_consumer(|proxy| {
             opened = Some(proxy);
@@ -127,7 +137,6 @@ impl SharedChannel {
             known.outlets.insert(proxy, Outlet { demands, state: GatewayState::default() });
         }
         let connected = self.connect_consumer(proxy, peer, false, filter, (true, &[]));
-        self.forget_ended_outlets();
         if connected.is_err() {
             self.close_outlet(proxy);
         }
@@ -268,6 +277,3 @@ impl SharedChannel {
         Ok(inlet)
     }
 }
-
-/// Maximum number of characters of the destination that a gateway reports.
-const MAX_DESTINATION: usize = 200;

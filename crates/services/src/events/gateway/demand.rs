@@ -13,6 +13,9 @@ pub(in crate::events) const MAX_DEMANDS: usize = 256;
 /// Maximum number of types and sources of a demand. A longer demand becomes one for every event.
 pub(in crate::events) const MAX_WANTED: usize = 512;
 
+/// Maximum number of types and sources of all demands that a channel reports, and takes from a gateway.
+pub(in crate::events) const MAX_ALL_WANTED: usize = 1 << 14;
+
 /// Every type and every source.
 const EVERY_EVENT: LatestKey = (0, 0);
 
@@ -54,9 +57,12 @@ pub(in crate::events) fn reported<'d>(
         }
         ways.extend(shortest.into_values().map(|demand| (demand.path.len(), &demand.path[..], &demand.wanted)));
     }
+    let mut left = MAX_ALL_WANTED - MAX_WANTED - MAX_DEMANDS;
     let longer = |(_, path, wanted): (usize, &[ChannelId], &BTreeSet<LatestKey>)| {
         let path = path.iter().copied().chain([own]).collect();
-        Demand { path, wanted: bounded(wanted.clone()) }
+        let has_room = wanted.len() <= left;
+        left -= if has_room { wanted.len() } else { 0 };
+        Demand { path, wanted: if has_room { bounded(wanted.clone()) } else { BTreeSet::from([EVERY_EVENT]) } }
     };
     all.extend(ways.into_iter().map(longer).take(MAX_DEMANDS - 1));
     all
@@ -107,6 +113,10 @@ mod tests {
         let reports = reported(1, demand(&[], &[16]).wanted, [&many[..]].into_iter());
         assert_eq!(reports.len(), MAX_DEMANDS);
         assert_eq!(reports[1].wanted, BTreeSet::from([EVERY_EVENT]));
+        let half: Vec<Demand> = many.iter().map(|it| demand(&it.path, &types[..MAX_WANTED / 2])).collect();
+        let reports = reported(1, BTreeSet::new(), [&half[..]].into_iter());
+        let all: usize = reports.iter().map(|report| report.wanted.len()).sum();
+        assert!(reports.len() == MAX_DEMANDS - 1 && all <= MAX_ALL_WANTED && reports[0].wanted.len() == MAX_WANTED / 2);
         assert_eq!(subscription(1, &many), BTreeSet::from([EVERY_EVENT]));
         let long = demand(&(10..10 + MAX_PATH as u64).collect::<Vec<_>>(), &[16]);
         assert_eq!(reported(1, BTreeSet::new(), [&[long][..]].into_iter()), []);

@@ -181,13 +181,13 @@ impl Destination {
         }
     }
 
-    /// Leaves the channel. It may have ended.
-    pub(super) fn leave(&self, ends: &[LaneEnd]) {
+    /// Leaves the channel. It may have ended, or may not be reached.
+    pub(super) fn leave(&self, ends: &[LaneEnd]) -> Option<StaleObserver> {
         let observer = self.observer;
-        let _ = match (&self.channel, observer) {
-            (Channel::Federated(channel), Some(observer)) => channel.remove_observer(observer),
-            (Channel::Rtec(channel), Some(observer)) => channel.remove_observer(observer),
-            _ => Ok(()),
+        let is_removed = match (&self.channel, observer) {
+            (Channel::Federated(channel), Some(observer)) => channel.remove_observer(observer).is_ok(),
+            (Channel::Rtec(channel), Some(observer)) => channel.remove_observer(observer).is_ok(),
+            _ => true,
         };
         for end in ends {
             let _ = match end {
@@ -196,7 +196,22 @@ impl Destination {
                 LaneEnd::Cos(proxy) => proxy.disconnect_push_consumer(),
             };
         }
+        let is_stale = !is_removed && self.number != 0;
+        observer.filter(|_| is_stale).map(|observer| StaleObserver { channel: self.number, observer })
     }
+
+    /// Removes the observer of an earlier connection, if it was to the same channel.
+    pub(super) fn remove_stale(&self, stale: &StaleObserver) {
+        if let (Channel::Federated(channel), true) = (&self.channel, stale.channel == self.number) {
+            let _ = channel.remove_observer(stale.observer);
+        }
+    }
+}
+
+/// An observer that could not be removed, because its channel was not reached. It would occupy a place there.
+pub(super) struct StaleObserver {
+    channel: ChannelId,
+    observer: u32,
 }
 
 fn exists(object: &ObjectRef) -> Result<(), SystemException> {

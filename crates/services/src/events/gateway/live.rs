@@ -16,7 +16,7 @@ use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, process, thread};
 
 use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState};
-use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, observed, separate};
+use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, StaleObserver, observed, separate};
 use super::passage::ChannelId;
 use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::header::EventType;
@@ -364,6 +364,7 @@ struct Ends {
     source_due_at: Nanos,
     source_back_off: BackOff,
     has_had_source: bool,
+    stale: Option<StaleObserver>,
 }
 
 impl SharedGateway {
@@ -429,6 +430,7 @@ impl SharedGateway {
             source_due_at: 0,
             source_back_off: BackOff::new(self.settings.reconnect, self.seed ^ 1),
             has_had_source: false,
+            stale: None,
         };
         let mut check_at = 0;
         loop {
@@ -470,7 +472,7 @@ impl SharedGateway {
             LinkState::Lost(at) => {
                 if let Some((destination, lanes)) = ends.destination.take() {
                     // The destination may be there, without an answer to one call.
-                    destination.leave(&lanes);
+                    ends.stale = destination.leave(&lanes).or(ends.stale.take());
                 }
                 if at > now() {
                     return;
@@ -478,6 +480,7 @@ impl SharedGateway {
                 let timeout = self.settings.call_timeout;
                 match Destination::connect(&self.to, &self.rt_infos, &objects.observer, timeout) {
                     Ok((destination, lanes)) => {
+                        ends.stale.take().iter().for_each(|stale| destination.remove_stale(stale));
                         let lanes = Arc::new(lanes);
                         let mut run = self.run.lock();
                         run.core.connected(destination.number);
@@ -592,7 +595,7 @@ impl SharedGateway {
         self.lane_wakes.iter().for_each(PiCondvar::notify_all);
         drop(run);
         if let Some((destination, lanes)) = &ends.destination {
-            destination.leave(lanes);
+            let _ = destination.leave(lanes);
         }
         let _ = self.poa.destroy(false, false);
         let _run: PiMutexGuard<'_, GatewayRun> = self.run.lock();
