@@ -37,6 +37,7 @@ mod factory;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod gateway;
 mod header;
 mod health;
 mod idl;
@@ -64,6 +65,7 @@ pub use self::durable::{EventStore, Retention, STORED_EVENTS};
 pub use self::expression::{EventNames, FilterExpressionError};
 pub use self::factory::EventChannelFactory;
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
+pub use self::gateway::{Gateway, GatewayBuilder, GatewayCounts, GatewayStatus, ReconnectPolicy};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
 pub use self::health::MissPolicy;
 pub use self::idl::{

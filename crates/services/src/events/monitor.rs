@@ -11,9 +11,9 @@ use corelane_sys::lock::{LockScope, Mutex};
 use super::channel::EventChannel;
 use super::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 use super::idl::corelane_events::control::DestroyChannelError;
-use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
+use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError, GatewaysAfterError};
 use super::idl::corelane_events::{
-    Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, Queue, TypeDrops,
+    Channel, ChannelGateway, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, Queue, TypeDrops,
 };
 use super::keys::MONITOR_KEY;
 
@@ -110,6 +110,10 @@ impl Monitor for EventMonitor {
     fn consumers_after(&self, name: &str, proxy: u64) -> Result<Vec<Consumer>, ConsumersAfterError> {
         let consumers = self.channel(name)?.shared().consumers_after(proxy, MAX_CONSUMERS);
         Ok(consumers.iter().map(consumer).collect())
+    }
+
+    fn gateways_after(&self, name: &str, proxy: u64) -> Result<Vec<ChannelGateway>, GatewaysAfterError> {
+        Ok(self.channel(name)?.shared().gateways_after(proxy, MAX_CONSUMERS))
     }
 }
 

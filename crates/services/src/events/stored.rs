@@ -10,8 +10,9 @@ use corelane_wire::{Endian, Version};
 
 use super::counts::DropCounts;
 use super::designator::TIME_UNIT;
+use super::gateway::passage::Passage;
 use super::header::{EventHeader, EventSource, EventType};
-use super::idl::corelane_events::{Drops, Gap};
+use super::idl::corelane_events::{Drops, Gap, PassingEvent};
 use super::idl::{RtecEventData, rtec_event_comm as rtec};
 use super::queue::LatestKey;
 use super::router::{DeliverySet, RoutedEvent};
@@ -48,15 +49,13 @@ pub(super) struct StoredEvent {
     encoded: OnceLock<Option<EncodedData>>,
     /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
     value: OnceLock<Result<Any, SystemException>>,
+    /// The way of an event that came through a gateway, or that goes through one.
+    passage: OnceLock<Passage>,
 }
 
 impl RoutedEvent for Arc<StoredEvent> {
     fn bytes(&self) -> usize {
-        *self.bytes.get_or_init(|| {
-            let RtecEventData { payload, any_value, .. } = &self.event.data;
-            let value = if is_null(any_value) { 0 } else { encoded_size(any_value) };
-            HEADER_BYTES.saturating_add(payload.len()).saturating_add(value)
-        })
+        *self.bytes.get_or_init(|| size(&self.event.data))
     }
 
     fn key(&self) -> LatestKey {
@@ -126,8 +125,20 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data })
     }
 
+    /// Returns an event that a gateway has brought on this way.
+    pub(super) fn passed(event: &rtec::Event, passage: Passage, now: Nanos) -> Self {
+        Self { passage: OnceLock::from(passage), ..Self::new(event, now) }
+    }
+
+    /// Returns the event for a gateway. `own` makes the way of an event that has come through none.
+    pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
+        let Passage { path, number } = self.passage.get_or_init(own);
+        let lane = lanes.get(self.lane).copied().unwrap_or_default();
+        PassingEvent { path: path.clone(), number: *number, lane, event: self.sent(now) }
+    }
+
     fn of(event: rtec::Event) -> Self {
-        Self { event, lane: 0, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
+        Self { event, ..Self::default() }
     }
 
     /// Computes the event's size, which later calls need.
@@ -199,6 +210,17 @@ pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
         ttl: header.ttl,
         creation_time: header.creation_time,
     }
+}
+
+/// Returns the number of bytes that an event counts in a queue.
+pub(super) fn size(data: &RtecEventData) -> usize {
+    let value = if is_null(&data.any_value) { 0 } else { encoded_size(&data.any_value) };
+    HEADER_BYTES.saturating_add(data.payload.len()).saturating_add(value)
+}
+
+/// Returns the value that consumers of CORBA's Event Service get of an event.
+pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
+    if is_null(&event.data.any_value) { Any::new(event) } else { Ok(event.data.any_value.clone()) }
 }
 
 fn is_null(value: &Any) -> bool {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
-use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane::{Completion, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
+use crate::events::gateway::{Gateway, GatewayBuilder};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
 use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
@@ -39,6 +40,7 @@ pub struct EventChannelBuilder {
     router: RouterConfig,
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
+    gateways: Vec<(ObjectRef, GatewayBuilder)>,
 }
 
 impl Default for EventChannelBuilder {
@@ -58,7 +60,13 @@ impl Default for EventChannelBuilder {
             pull_timeout: Duration::from_secs(1),
             max_waiting_pulls: 2,
         };
-        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config, durable: None }
+        Self {
+            name: DEFAULT_NAME.to_owned(),
+            router: RouterConfig::default(),
+            config,
+            durable: None,
+            gateways: Vec::new(),
+        }
     }
 }
 
@@ -237,6 +245,14 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Adds a gateway that passes the channel's events to another channel, for the consumers there. It has the channel's
+    /// lanes, and ends with the channel. [`EventChannel::gateways`] returns it.
+    #[must_use]
+    pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
+        self.gateways.push((to.as_object().clone(), settings));
+        self
+    }
+
     pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
         self.router.queue.max_sets = count;
         self
@@ -279,6 +295,7 @@ impl EventChannelBuilder {
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
         let durable = self.durable.map(|(store, retention)| DurablePart::new(store, retention));
+        let lanes = self.config.lanes.clone();
         let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
@@ -300,6 +317,11 @@ impl EventChannelBuilder {
             orb.unbind_key(&keys[0]);
         })?;
         shared.has_bound_keys();
-        Ok(EventChannel { shared, rtec, cos })
+        let serve = |(to, settings): (ObjectRef, GatewayBuilder)| {
+            settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to)
+        };
+        let gateways: Result<Vec<Gateway>, SystemException> = self.gateways.into_iter().map(serve).collect();
+        let gateways = gateways.inspect_err(|_| shared.end(false))?.into();
+        Ok(EventChannel { shared, rtec, cos, gateways })
     }
 }
