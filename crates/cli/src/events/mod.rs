@@ -28,7 +28,8 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
-                             [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--gateway NAME=CHANNEL]...
+                             [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
+                             [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
                              [--orb-config FILE]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
@@ -39,7 +40,7 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
        corelane events list [--at REFERENCE] [--json]
        corelane events stat [--at REFERENCE] [--json] [NAME]
        corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
-       corelane events create [--at REFERENCE] [--durable] NAME
+       corelane events create [--at REFERENCE] [--durable [--control PATH]] NAME
        corelane events destroy --control PATH NAME
        corelane events destroy CHANNEL
        corelane events check [--json] FILE
@@ -71,7 +72,12 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     let the server itself pass the events of its channel NAME to CHANNEL
   --both            pass the events of each of the two channels to the other
   --ttl N           the number of gateways that the events may cross (1)
-  --durable         a channel that keeps its events
+  --durable         a channel that keeps its events; over the control socket, unless the server has --create-by-clients
+  --create-by-clients
+                    let each client create channels that keep their events
+  --max-channels N  maximum number of channels of the factory, and of channels in the file (64)
+  --max-consumers N maximum number of named consumers in the file (1024)
+  --max-bytes N     maximum size of all events in the file (8589934592)
   --acknowledged    push to a durable channel, and print the number of each event when it is on the disk
   --from N          the number of the first event (1)
   --consumer NAME   begin behind the last event that a consumer of this name printed
@@ -88,7 +94,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --filter-builder NAME
                     the rules of filters: basic (default) or prefix, which has groups inside groups
   --allow-control USER,...
-                    let processes of these users, given by number, destroy channels over the control socket
+                    let processes of these users, given by number, destroy channels, and create those that keep their
+                    events, over the control socket
   --control PATH    the control socket
   --destroy-by-clients
                     let each client destroy channels
@@ -137,6 +144,10 @@ pub(crate) fn command() -> Command {
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
+        flag("create-by-clients"),
+        option("max-channels", "N"),
+        option("max-consumers", "N"),
+        option("max-bytes", "N"),
     ]);
     let tail = arguments::command("tail", USAGE).arg(arguments::positional("CHANNEL"));
     let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
@@ -166,7 +177,7 @@ pub(crate) fn command() -> Command {
     let top = on_server("top").args([option("interval", "SECONDS"), option("count", "N")]);
     let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
     let check = arguments::command("check", USAGE).args([flag("json"), arguments::positional("FILE")]);
-    let create = named("create").arg(flag("durable"));
+    let create = named("create").args([flag("durable"), option("control", "PATH")]);
     let all = [serve, tail, replay, push, gateway, list, stat, top, create, destroy, check];
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
@@ -229,6 +240,11 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let count = texts("count")
         .pop()
         .map(|text| text.parse().map_err(|_| format!("`--count` needs a number of events, not `{}`", excerpt(&text))));
+    let limit = |id: &str| {
+        let number =
+            |text: String| text.parse().map_err(|_| format!("`--{id}` needs a number, not `{}`", excerpt(&text)));
+        texts(id).pop().map(number).transpose()
+    };
     let is_set = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let arguments = EventsArguments {
         listen: texts("listen"),
@@ -246,6 +262,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        is_created_by_clients: is_set("create-by-clients"),
+        max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
+        max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
+        max_bytes: limit("max-bytes")?,
         store: texts("store").pop().map(PathBuf::from),
         is_durable: is_set("durable"),
         is_acknowledged: is_set("acknowledged"),
@@ -289,6 +309,20 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         }
         EventsCommand::Serve if arguments.allow_control.is_empty() != arguments.control.is_none() => {
             Err("`--allow-control` and `--control` need each other".to_owned())
+        }
+        EventsCommand::Serve
+            if arguments.store.is_none()
+                && (arguments.is_created_by_clients
+                    || arguments.max_consumers.is_some()
+                    || arguments.max_bytes.is_some()) =>
+        {
+            Err("`--create-by-clients`, `--max-consumers` and `--max-bytes` need `--store`".to_owned())
+        }
+        EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
+            Err("`--control` takes the place of `--at`".to_owned())
+        }
+        EventsCommand::Create if arguments.control.is_some() && !arguments.is_durable => {
+            Err("`--control` of `create` needs `--durable`".to_owned())
         }
         EventsCommand::Replay if arguments.from.is_some() && arguments.consumer.is_some() => {
             Err("`--consumer` takes the place of `--from`".to_owned())

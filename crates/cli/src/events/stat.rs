@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane::Orb;
 use corelane_services::events::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
 use corelane_services::events::corelane_events::{
-    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef,
+    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef, NotStored,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
@@ -91,12 +91,25 @@ pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     ]
 }
 
+pub(super) fn unstored_reasons(unstored: &NotStored) -> [(&'static str, u64); 4] {
+    [
+        ("queue_full", unstored.queue_full),
+        ("size", unstored.size),
+        ("no_room", unstored.no_room),
+        ("failed", unstored.failed),
+    ]
+}
+
 fn dropped(drops: &Drops) -> u64 {
     reasons(drops).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
 fn drops_text(drops: &Drops) -> String {
-    let found = reasons(drops).into_iter().filter(|(_, count)| *count > 0);
+    reasons_text(&reasons(drops))
+}
+
+fn reasons_text(reasons: &[(&str, u64)]) -> String {
+    let found = reasons.iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = found.map(|(reason, count)| format!("{reason} {count}")).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
@@ -124,6 +137,10 @@ pub(super) fn channel_json(channel: &Channel) -> Json {
         "suppliers": channel.suppliers,
         "consumers": channel.consumers,
         "sets": deliveries_json(&channel.sets),
+        "unstored": unstored_reasons(&channel.unstored)
+            .into_iter()
+            .map(|(reason, count)| (reason.to_owned(), Json::from(count)))
+            .collect::<Json>(),
     })
 }
 
@@ -174,14 +191,20 @@ fn gateway_lines(gateway: &ChannelGateway) -> String {
 }
 
 fn channel_lines(channel: &Channel) -> String {
-    let Channel { published, refused, unpublished, suppliers, consumers, sets, .. } = channel;
+    let Channel { published, refused, unpublished, suppliers, consumers, sets, unstored, .. } = channel;
     let name = printable(&channel.name);
     let Deliveries { routed, delivered, queued, in_flight, .. } = sets;
+    let unstored = unstored_reasons(unstored);
+    let not_stored = if unstored.iter().all(|(_, count)| *count == 0) {
+        String::new()
+    } else {
+        format!("  not stored: {}\n", reasons_text(&unstored))
+    };
     format!(
         "{name}: {suppliers} suppliers, {consumers} consumers\n  \
          events: published {published}, refused {refused}, unpublished {unpublished}\n  \
          sets: routed {routed}, delivered {delivered}, queued {queued}, in flight {in_flight}\n  \
-         dropped: {}\n",
+         dropped: {}\n{not_stored}",
         drops_text(&sets.dropped)
     )
 }
@@ -300,6 +323,15 @@ fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channel_with_events_that_are_not_stored_has_a_line_with_the_reasons() {
+        let mut channel = Channel { name: "flight".to_owned(), ..Channel::default() };
+        assert!(!channel_lines(&channel).contains("not stored"));
+        channel.unstored = NotStored { no_room: 3, failed: 1, ..NotStored::default() };
+        assert!(channel_lines(&channel).ends_with("\n  not stored: no_room 3, failed 1\n"));
+        assert_eq!(channel_json(&channel)["unstored"]["no_room"], 3);
+    }
 
     #[test]
     fn table_has_rates_since_the_table_before() {

@@ -468,7 +468,8 @@ impl SharedChannel {
     }
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
-        self.state.lock().router.statistics(Self::now())
+        let counts = self.state.lock().router.statistics(Self::now());
+        ChannelStatistics { unstored: self.unstored(), ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {
@@ -660,6 +661,9 @@ pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.0.end(false);
+        if let Some(durable) = &self.0.durable {
+            durable.settle();
+        }
     }
 }
 

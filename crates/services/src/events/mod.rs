@@ -61,7 +61,7 @@ mod timers;
 pub use self::channel::{EventChannel, EventChannelBuilder};
 pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
-pub use self::durable::{EventStore, Retention, STORED_EVENTS};
+pub use self::durable::{EventStore, EventStoreLimits, Retention, STORED_EVENTS, UncommittedEvents, UnstoredEvents};
 pub use self::expression::{EventNames, FilterExpressionError};
 pub use self::factory::EventChannelFactory;
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, SystemException};
+use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, Limits, SystemException};
 use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
@@ -32,6 +32,9 @@ pub(super) struct CosEvents {
     /// Types by the repository id of the event's value.
     pub(super) types: HashMap<String, EventType>,
 }
+
+/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
+const MAX_STORED_NESTING: u32 = 64;
 
 #[derive(Debug)]
 struct EncodedData {
@@ -147,22 +150,23 @@ impl StoredEvent {
     }
 
     /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or 0, and the event in
-    /// CDR with UTF-8 and UTF-16.
+    /// CDR with UTF-8 and UTF-16. Refuses an event that readers with the default limits could not decode.
     pub(super) fn to_octets(&self) -> Result<Vec<u8>, CdrError> {
         let mut encoder = Encoder::new();
         encoder.set_code_sets(CodeSets::UTF8_UTF16);
         self.event.encode(&mut encoder)?;
         let mut octets = vec![u8::from(Endian::NATIVE == Endian::Little)];
         octets.extend(encoder.to_vec());
+        if has_parts(&self.event.data.any_value) {
+            let limits = Limits { max_nesting: MAX_STORED_NESTING, ..Limits::default() };
+            decode(&octets, &limits)?;
+        }
         Ok(octets)
     }
 
     /// Reads an event in the form of [`to_octets`](Self::to_octets).
     pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
-        let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
-        let endian = if *order == 0 { Endian::Big } else { Endian::Little };
-        let mut decoder = Decoder::new(octets, endian).with_code_sets(CodeSets::UTF8_UTF16);
-        rtec::Event::decode(&mut decoder)
+        decode(octets, &Limits::default())
     }
 
     pub(super) fn header(&self) -> EventHeader {
@@ -221,6 +225,21 @@ pub(super) fn size(data: &RtecEventData) -> usize {
 /// Returns the value that consumers of CORBA's Event Service get of an event.
 pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
     if is_null(&event.data.any_value) { Any::new(event) } else { Ok(event.data.any_value.clone()) }
+}
+
+fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
+    let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
+    let endian = if *order == 0 { Endian::Big } else { Endian::Little };
+    let mut decoder = Decoder::new(octets, endian).with_limits(limits).with_code_sets(CodeSets::UTF8_UTF16);
+    rtec::Event::decode(&mut decoder)
+}
+
+/// Returns false for values of types that contain no others.
+fn has_parts(value: &Any) -> bool {
+    let kind = value.type_code().kind();
+    !is_null(value)
+        && !matches!(kind, Kind::Short | Kind::Long | Kind::UShort | Kind::ULong | Kind::Float | Kind::Double)
+        && !matches!(kind, Kind::Boolean | Kind::Octet | Kind::LongLong | Kind::ULongLong | Kind::String)
 }
 
 fn is_null(value: &Any) -> bool {

@@ -6,7 +6,7 @@ use corelane_services::events::EventMonitor;
 use corelane_services::events::corelane_events::{Channel, ChannelGateway, Consumer, GatewayState, Monitor as _};
 use serde_json::{Value as Json, json};
 
-use crate::events::stat::{channel_json, consumer_json, gateway_json, reasons};
+use crate::events::stat::{channel_json, consumer_json, gateway_json, reasons, unstored_reasons};
 use crate::text::json_line;
 
 /// Maximum number of consumers in an answer, over all channels. The counts of a channel include all
@@ -187,6 +187,13 @@ fn write_metrics(text: &mut String, channels: &[ChannelCounts]) -> std::fmt::Res
         for (reason, count) in reasons(&channel.sets.dropped) {
             let channel = label(&channel.name);
             writeln!(text, "corelane_events_dropped_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
+        }
+    }
+    head(text, "unstored_total", "counter", "Events without acknowledgement that are not in the channel's store.")?;
+    for (channel, _) in channels {
+        for (reason, count) in unstored_reasons(&channel.unstored) {
+            let channel = label(&channel.name);
+            writeln!(text, "corelane_events_unstored_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
         }
     }
     head(text, "queue_sets", "gauge", "Sets in a queue of a consumer.")?;

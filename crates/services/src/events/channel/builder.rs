@@ -41,6 +41,8 @@ pub struct EventChannelBuilder {
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
     gateways: Vec<(ObjectRef, GatewayBuilder)>,
+    /// `None` for the default: permitted, unless the channel is durable.
+    is_destroyed_by_clients: Option<bool>,
 }
 
 impl Default for EventChannelBuilder {
@@ -53,7 +55,7 @@ impl Default for EventChannelBuilder {
             cos_events,
             lanes: LaneTable::default(),
             current: None,
-            is_destroyed_by_clients: true,
+            is_destroyed_by_clients: false,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
@@ -66,6 +68,7 @@ impl Default for EventChannelBuilder {
             config,
             durable: None,
             gateways: Vec::new(),
+            is_destroyed_by_clients: None,
         }
     }
 }
@@ -183,10 +186,11 @@ impl EventChannelBuilder {
     /// Permits the operation `destroy` of the channel to clients. Without permission it raises
     /// NO_PERMISSION; the program can still destroy the channel
     /// ([`EventChannel::destroy`], and the control object of an
-    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted.
+    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted, unless the channel is
+    /// [durable](Self::durable).
     #[must_use]
     pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
-        self.config.is_destroyed_by_clients = is_permitted;
+        self.is_destroyed_by_clients = Some(is_permitted);
         self
     }
 
@@ -235,7 +239,8 @@ impl EventChannelBuilder {
     /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
     /// delivery of an event does not wait for its commit. Default: none.
     ///
-    /// The threads of the ORB's pool wait for the disk: a pool with one thread commits one event at a time.
+    /// Threads of the ORB's pool wait for the disk, at most as many as
+    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise TRANSIENT.
     /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
     /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
     /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
@@ -280,6 +285,7 @@ impl EventChannelBuilder {
             let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
+        self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
         self.router.lanes = self.config.lanes.len().max(1);

@@ -289,6 +289,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
                 sum.add(&connection.counts);
                 sum
             }),
+            ..ChannelStatistics::default()
         }
     }
 
