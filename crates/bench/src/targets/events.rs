@@ -3,7 +3,8 @@
 /// Maximum median of a push through a reactive channel to one consumer, relative to a collocated
 /// call of the consumer.
 pub(crate) const MAX_REACTIVE_TO_CALL_RATIO: f64 = 3.0;
-/// Maximum time in microseconds by which a lane increases the median of a reactive channel.
+/// Maximum time in microseconds by which a lane increases the median of a delivery through a
+/// reactive channel.
 pub(crate) const MAX_LANE_US: f64 = 1.2;
 
 /// Maximum median of a delivery between three processes over TCP, relative to a bare relay of as
@@ -16,7 +17,7 @@ pub(crate) const MAX_DELIVERY_TO_RELAY_RATIO_MEMORY: f64 = 1.25;
 pub(crate) const MAX_DELIVERY_TO_OMNIEVENTS_RATIO: f64 = 0.8;
 
 /// Maximum 99th percentile of a push, and of a delivery to another consumer, beside a stopped and a
-/// slow consumer, relative to consumers that keep up.
+/// slow consumer, relative to a channel without them.
 pub(crate) const MAX_P99_RATIO_BESIDE_OTHERS: f64 = 1.1;
 
 /// Minimum rate of deliveries to many consumers, relative to a loop of bare sends.

@@ -135,6 +135,17 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
+    /// Checks out a connection for a oneway that no call uses, without waiting.
+    pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
+        self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, false), None)
+    }
+
+    /// Checks out a connection that has the rest of a message to send.
+    pub(crate) fn borrow_unsent(&self) -> Option<Checkout<'_>> {
+        let has_unsent = |slot: &mut Option<Box<ClientConnection>>| slot.as_ref().is_some_and(|it| it.has_unsent());
+        self.find_slot(PoolSlot::try_checkout_arc, has_unsent, None)
+    }
+
     /// Checks out the first slot that `wanted` accepts, beginning with the thread's last slot.
     /// Closes the unusable connections that it finds. If `due` is set and the last slot is under
     /// maintenance, may wait for this slot, but not past `due`.

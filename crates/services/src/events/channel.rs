@@ -30,10 +30,11 @@ use super::header::EventHeader;
 use super::health::MissPolicy;
 use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
 use super::lanes::LaneTable;
-use super::peer::Peer;
+use super::peer::{ImmediatePush, Peer};
 use super::router::{
-    CallResult, ConnectRefusal, DeliverySet, DirectDelivery, Disconnected, NewConsumer, ProxyId, Publication,
-    PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
+    CallResult, ConnectRefusal, DeliverySet, DirectDelivery, Disconnected, Handover, ImmediateDelivery, NewConsumer,
+    ProxyId, Publication, PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
+    SupplierConnection, Transfer,
 };
 use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
@@ -391,11 +392,16 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes senders and pullers, and calls direct consumers. Empties the lists.
+    /// Wakes senders and pullers, sends what can be sent at once, and calls direct consumers. Empties
+    /// the lists.
     fn deliver(&self, routed: &mut ChannelRouted) {
         for peer in routed.wake.drain(..) {
             counters::count_handoff();
             peer.wake.notify_all();
+        }
+        // A direct consumer may take its time, so the turns are given back before.
+        for delivery in routed.immediate.drain(..) {
+            self.send_now(delivery);
         }
         if routed.direct.is_empty() {
             return;
@@ -415,6 +421,51 @@ impl SharedChannel {
             if let Some(event) = delivery.set.into_only_event().and_then(emptied) {
                 SPARE_EVENT.set(Some(event));
             }
+        }
+    }
+
+    fn send_now(&self, delivery: ImmediateDelivery<Arc<StoredEvent>, Arc<Peer>>) {
+        let ImmediateDelivery { sender, peer, set } = delivery;
+        match peer.push_now(&set, Self::now()) {
+            ImmediatePush::Done => {
+                if !peer.give_turn_back() {
+                    self.pass_turn(sender, &peer);
+                }
+                if let Some(event) = set.into_only_event().and_then(emptied) {
+                    SPARE_EVENT.set(Some(event));
+                }
+            }
+            ImmediatePush::Begun => self.hand_over(sender, &peer, set.event_type(), Handover::Rest),
+            ImmediatePush::NotSent => self.hand_over(sender, &peer, set.event_type(), Handover::Whole(set)),
+            ImmediatePush::Refused => self.refused_now(sender, &peer, set.event_type()),
+        }
+    }
+
+    #[cold]
+    fn pass_turn(&self, sender: SenderId, peer: &Peer) {
+        let is_waiting = self.state.lock().router.pass_turn(sender);
+        if is_waiting {
+            counters::count_handoff();
+            peer.wake.notify_all();
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, sender: SenderId, peer: &Peer, event_type: i32, handover: Handover<Arc<StoredEvent>>) {
+        self.state.lock().router.hand_over(sender, event_type, handover);
+        counters::count_handoff();
+        peer.wake.notify_all();
+    }
+
+    /// Counts a set that could not be written.
+    #[cold]
+    fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
+        let mut state = self.state.lock();
+        // The consumer has done nothing wrong, so it stays connected.
+        state.router.immediate_failed(sender, event_type, CallResult::Refused, Self::now());
+        drop(state);
+        if !peer.give_turn_back() {
+            self.pass_turn(sender, peer);
         }
     }
 
@@ -562,6 +613,10 @@ impl SharedChannel {
                     spare = set.into_only_event().and_then(emptied);
                     result
                 }
+                SenderStep::Finish => {
+                    drop(state);
+                    peer.finish_push()
+                }
                 SenderStep::Ask => {
                     drop(state);
                     peer.ask()
@@ -622,7 +677,7 @@ fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
 /// Empties an event, so that its memory can be used again; `None` if there are other references to
 /// it.
 fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
-    *Arc::get_mut(&mut event)? = StoredEvent::default();
+    Arc::get_mut(&mut event)?.empty();
     Some(event)
 }
 

@@ -56,6 +56,7 @@ mod simulation;
 mod stored;
 mod subscriptions;
 mod timers;
+mod turn;
 
 pub use self::channel::{EventChannel, EventChannelBuilder};
 pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};

@@ -1,5 +1,6 @@
 //! An event in a channel, and the forms in which consumers get it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +31,11 @@ pub(super) struct CosEvents {
     pub(super) source: EventSource,
     /// Types by the repository id of the event's value.
     pub(super) types: HashMap<String, EventType>,
+}
+
+thread_local! {
+    /// Memory of the encoded data of an event that the thread has emptied.
+    static SPARE_OCTETS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
@@ -130,6 +136,15 @@ impl StoredEvent {
         Self { event, lane: 0, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
     }
 
+    /// Removes the content, so that the event's memory can be used again.
+    pub(super) fn empty(&mut self) {
+        if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take() {
+            octets.clear();
+            SPARE_OCTETS.set(octets);
+        }
+        *self = Self::default();
+    }
+
     /// Computes the event's size, which later calls need.
     pub(super) fn measure(self: &Arc<Self>) {
         self.bytes();
@@ -171,8 +186,8 @@ impl StoredEvent {
     }
 
     /// Encodes small data once for all connections that have the version and code sets of the first
-    /// one.
-    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+    /// one, if `is_shared` says that the event has several consumers.
+    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>, is_shared: bool) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
         let data = &self.event.data;
@@ -181,7 +196,11 @@ impl StoredEvent {
             return data.encode(encoder);
         }
         let (version, code_sets) = (encoder.version(), encoder.code_sets());
-        let encoded = self.encoded.get_or_init(|| encode(data, version, code_sets));
+        // An event with one consumer is not encoded in advance.
+        let encoded = match is_shared {
+            true => self.encoded.get_or_init(|| encode(data, version, code_sets)).as_ref(),
+            false => self.encoded.get().and_then(Option::as_ref),
+        };
         match encoded {
             Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
                 encoder.write_raw(&encoded.octets);
@@ -208,12 +227,12 @@ fn is_null(value: &Any) -> bool {
 /// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that
 /// cannot be encoded, or not in one piece.
 fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option<EncodedData> {
-    let mut encoder = Encoder::new();
+    let mut encoder = Encoder::with_buffer(SPARE_OCTETS.take());
     encoder.set_version(version);
     encoder.set_code_sets(code_sets);
     data.encode(&mut encoder).ok()?;
-    let octets = encoder.contiguous()?.to_vec();
-    Some(EncodedData { version, code_sets, octets })
+    encoder.contiguous()?;
+    Some(EncodedData { version, code_sets, octets: encoder.take_buffer() })
 }
 
 fn encoded_size(value: &Any) -> usize {
@@ -260,7 +279,7 @@ pub(super) fn write_events(
     encoder.write_len(set.len())?;
     for occurrence in set {
         match occurrence {
-            Occurrence::Event(event) => event.write(now, encoder)?,
+            Occurrence::Event(event) => event.write(now, encoder, Arc::strong_count(event) > 1)?,
             Occurrence::Timeout(expiry) => timeout_event(expiry, now).encode(encoder)?,
         }
     }

@@ -23,7 +23,9 @@ use std::ops::Bound;
 
 use corelane_sched::task::Nanos;
 
-use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropsByType};
+use super::counts::{
+    ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType,
+};
 use super::header::EventHeader;
 use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
@@ -31,11 +33,11 @@ use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
 pub(super) use self::connection::{
-    ConnectRefusal, Disconnected, NewConsumer, ProxyId, Publication, SupplierConnection, Transfer,
+    ConnectRefusal, Disconnected, Handover, NewConsumer, ProxyId, Publication, QueuePeer, SupplierConnection, Transfer,
 };
 use self::connection::{Connection, SenderQueue};
 pub(super) use self::delivery_set::{DeliverySet, RoutedEvent};
-pub(super) use self::routing::{DirectDelivery, PushRefusal, Routed};
+pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 
 /// The bounds of a channel.
@@ -101,7 +103,7 @@ pub(super) struct Router<E, P> {
     departed: DeliveryCounts,
 }
 
-impl<E: RoutedEvent, P: Clone> Router<E, P> {
+impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(super) fn new(config: RouterConfig) -> Self {
         Self {
             subscriptions: Subscriptions::new(config.limits.subscriptions.clone()),
@@ -160,6 +162,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
             sets: DeliveryQueue::default(),
             health: ConsumerHealth::default(),
             in_flight: None,
+            handed_over: None,
             is_sender_idle: false,
             has_sender_ended: false,
         };
@@ -310,6 +313,11 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         let Connection { queues, counts, .. } = &mut *connection;
         for queue in queues.iter_mut() {
             queue.sets.clear(|_, reason| counts.dropped.count(reason));
+            if queue.handed_over.take().is_some() {
+                queue.in_flight = None;
+                counts.in_flight -= 1;
+                counts.dropped.count(DropReason::Disconnected);
+            }
         }
         let peers = connection.peers();
         if connection.transfer == Transfer::Queued {
