@@ -76,6 +76,7 @@ fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, 
         sum.orb_locks += cost.orb_locks;
         sum.handoffs += cost.handoffs;
         sum.locks += cost.locks;
+        sum.lane_locks += cost.lane_locks;
         sum.syscalls += cost.syscalls;
         sum.futex_calls += cost.futex_calls;
         while channel.statistics().total().queued + channel.statistics().total().in_flight > 0 {
@@ -143,10 +144,13 @@ fn events_for_other_processes_are_sent_by_their_supplier_without_a_hand_off() {
     for octets in [0, 16] {
         push(&channel, &supplier, &event(octets), 50);
         let cost = push(&channel, &supplier, &event(octets), EVENTS);
+        // The payload is copied once into the channel.
         let copies = if octets == 0 { 0 } else { EVENTS };
         assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [copies, 0, 0]);
-        // The lock is the channel's. Each consumer's message is one call of the kernel.
-        assert_eq!([cost.locks, cost.syscalls, cost.futex_calls], [EVENTS, 2 * EVENTS, 0]);
+        // The channel's lock, and that of the connection to each consumer, which no other thread
+        // uses. Each consumer's message is one call of the kernel.
+        assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, 3 * EVENTS, 2 * EVENTS]);
+        assert_eq!(cost.futex_calls, 0);
     }
     wait_for(&consumers, 2 * EVENTS + 150);
     let counts = channel.statistics().total();

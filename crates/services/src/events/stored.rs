@@ -285,3 +285,27 @@ pub(super) fn write_events(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_encoded_data_is_used_again() {
+        let data = RtecEventData { payload: vec![7; 40].into(), ..RtecEventData::default() };
+        let mut event = Arc::new(StoredEvent::of(rtec::Event { header: rtec::EventHeader::default(), data }));
+        let written = |event: &Arc<StoredEvent>| {
+            let mut encoder = Encoder::new();
+            event.write(0, &mut encoder, true).unwrap();
+            encoder.to_vec()
+        };
+        let first = written(&event);
+        let encoded = event.encoded.get().unwrap().as_ref().unwrap();
+        let memory = encoded.octets.as_ptr();
+        assert_eq!(written(&event), first);
+        Arc::get_mut(&mut event).unwrap().empty();
+        let other = Arc::new(StoredEvent::default());
+        written(&other);
+        assert_eq!(other.encoded.get().unwrap().as_ref().unwrap().octets.as_ptr(), memory);
+    }
+}
