@@ -356,14 +356,15 @@ impl SharedChannel {
             let header = event.header();
             let mut state = self.state.lock();
             // The clock is read under the lock, so that the router never gets an earlier time.
-            let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
+            let now = Self::now();
+            let pushed = state.router.push(supplier, &header, event, now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             let spare = state.spare_events.pop();
             drop(state);
             if spare.is_some() {
                 SPARE_EVENT.set(spare);
             }
-            self.deliver(&mut routed);
+            self.deliver(&mut routed, now);
             ROUTED.set(routed);
             self.finish_all(removed);
             result = result.and(pushed);
@@ -393,15 +394,17 @@ impl SharedChannel {
     }
 
     /// Wakes senders and pullers, sends what can be sent at once, and calls direct consumers. Empties
-    /// the lists.
-    fn deliver(&self, routed: &mut ChannelRouted) {
+    /// the lists. The first delivery has the time `now`, at which the set was routed.
+    fn deliver(&self, routed: &mut ChannelRouted, now: Nanos) {
         for peer in routed.wake.drain(..) {
             counters::count_handoff();
             peer.wake.notify_all();
         }
         // A direct consumer may take its time, so the turns are given back before.
+        let mut routed_at = Some(now);
+        let mut time = || routed_at.take().unwrap_or_else(Self::now);
         for delivery in routed.immediate.drain(..) {
-            self.send_now(delivery);
+            self.send_now(delivery, time());
         }
         if routed.direct.is_empty() {
             return;
@@ -414,7 +417,7 @@ impl SharedChannel {
             return;
         };
         for delivery in routed.direct.drain(..) {
-            let result = delivery.peer.push(&delivery.set, Self::now());
+            let result = delivery.peer.push(&delivery.set, time());
             if result != CallResult::Done {
                 self.direct_failed(&delivery, result);
             }
@@ -424,9 +427,9 @@ impl SharedChannel {
         }
     }
 
-    fn send_now(&self, delivery: ImmediateDelivery<Arc<StoredEvent>, Arc<Peer>>) {
+    fn send_now(&self, delivery: ImmediateDelivery<Arc<StoredEvent>, Arc<Peer>>, now: Nanos) {
         let ImmediateDelivery { sender, peer, set } = delivery;
-        match peer.push_now(&set, Self::now()) {
+        match peer.push_now(&set, now) {
             ImmediatePush::Done => {
                 if !peer.give_turn_back() {
                     self.pass_turn(sender, &peer);
@@ -652,10 +655,11 @@ impl SharedChannel {
                 continue;
             }
             let mut routed = ROUTED.take();
-            state.router.expire(Self::now(), &mut routed);
+            let now = Self::now();
+            state.router.expire(now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
-            self.deliver(&mut routed);
+            self.deliver(&mut routed, now);
             ROUTED.set(routed);
             self.finish_all(removed);
             state = self.state.lock();

@@ -46,6 +46,7 @@ mod lanes;
 pub mod lifecycle;
 mod lifetimes;
 mod monitor;
+mod numbers;
 mod peer;
 mod queue;
 mod reach;

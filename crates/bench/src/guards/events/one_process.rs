@@ -205,7 +205,7 @@ pub(super) fn dispatch(
         let (_orb, events) = (Arc::clone(&orb), [event(MEASURED, PAYLOAD)]);
         Ok::<_, Failure>(Box::new(DeliveredPushes { _orb, target, events, consumer }))
     };
-    let reactive_delivery = delivered(EventChannel::builder().name("reactive delivery"), 0)?;
+    let reactive_delivery = delivered(EventChannel::builder().name("reactive-delivery"), 0)?;
     let lane_delivery = delivered(EventChannel::builder().name("lanes").lanes([EventLane::new(LANE)]), LANE)?;
     let ours = |config: &str| label("Corelane", "none", "push", config);
     let [call, reactive] = [ours("collocated call"), ours("reactive channel")];

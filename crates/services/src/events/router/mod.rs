@@ -29,6 +29,7 @@ use super::counts::{
 use super::header::EventHeader;
 use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
+use super::numbers::NumberHashing;
 use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
@@ -86,15 +87,17 @@ pub(super) struct RouterConfig {
     pub(super) is_supplier_reconnected: bool,
 }
 
+type Connections<E, P> = HashMap<ConsumerId, Connection<E, P>, NumberHashing>;
+
 #[derive(Debug)]
 pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
     /// `None` for a proxy without a connected consumer.
     consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
-    connections: HashMap<ConsumerId, Connection<E, P>>,
+    connections: Connections<E, P>,
     /// `None` for a proxy without a connected supplier.
-    suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>>,
+    suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>, NumberHashing>,
     last_proxy: u64,
     senders: usize,
     published: u64,
@@ -109,8 +112,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             subscriptions: Subscriptions::new(config.limits.subscriptions.clone()),
             config,
             consumers: BTreeMap::new(),
-            connections: HashMap::new(),
-            suppliers: HashMap::new(),
+            connections: Connections::default(),
+            suppliers: HashMap::default(),
             last_proxy: 0,
             senders: 0,
             published: 0,

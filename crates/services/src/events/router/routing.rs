@@ -1,12 +1,10 @@
 //! From an event or a timeout to the queues and direct calls of the consumers.
 
-use std::collections::HashMap;
-
 use corelane_sched::task::Nanos;
 
 use super::connection::{Connection, Disconnected, ProxyId, QueuePeer, SenderQueue, SupplierConnection, Transfer};
 use super::delivery_set::{DeliverySet, RoutedEvent};
-use super::{Router, RouterConfig, SenderId};
+use super::{Connections, Router, RouterConfig, SenderId};
 use crate::events::counts::{DropCounts, DropReason};
 use crate::events::header::{EventHeader, EventHeaderError};
 use crate::events::health::NextCall;
@@ -194,7 +192,7 @@ fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
 /// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a
 /// suspended connection is dropped.
 fn route<E: RoutedEvent, P: QueuePeer>(
-    connections: &mut HashMap<ConsumerId, Connection<E, P>>,
+    connections: &mut Connections<E, P>,
     config: &RouterConfig,
     id: ConsumerId,
     set: &[Occurrence<E>],
