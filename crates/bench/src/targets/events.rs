@@ -28,6 +28,13 @@ pub(crate) const MAX_PUSH_RATIO: f64 = 1.05;
 /// Maximum time in microseconds by which a filter of 64 nodes increases the median of a push.
 pub(crate) const MAX_FILTER_US: f64 = 1.0;
 
+/// Minimum rate of acknowledged events of one supplier, relative to syncs of the disk.
+pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_1_SUPPLIER: f64 = 0.5;
+/// Minimum rate of acknowledged events of 16 suppliers, relative to syncs of the disk.
+pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_16_SUPPLIERS: f64 = 8.0;
+/// Minimum rate of replayed events per second.
+pub(crate) const MIN_REPLAYED_PER_S: f64 = 300_000.0;
+
 /// Maximum 99th percentile of deliveries at 20 Hz beside suppliers of lower priority, relative to
 /// the percentile without them.
 pub(crate) const MAX_P99_RATIO_BESIDE_SUPPLIERS: f64 = 1.10;

@@ -84,3 +84,72 @@ pub(crate) fn finish_oneway(callee: &Callee) -> Result<(), SystemException> {
         ExchangeError::Fault(_) | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => lost(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{ObjectRef, Orb};
+
+    /// Far more than the buffers of a connection.
+    const LARGE: usize = 16 << 20;
+
+    fn scene() -> (Orb, ObjectRef, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let orb = Orb::builder().build().unwrap();
+        let url = format!("corbaloc::1.2@{}/Key", listener.local_addr().unwrap());
+        let object = orb.string_to_object(&url).unwrap().unwrap();
+        (orb, object, listener)
+    }
+
+    fn try_send(object: &ObjectRef, octets: usize) -> ImmediateSend {
+        let write = |encoder: &mut Encoder<'_>| {
+            encoder.write_raw(&vec![7; octets]);
+            Ok(())
+        };
+        object.try_send_oneway(&Operation::new("op"), &write).unwrap()
+    }
+
+    fn read_message(stream: &mut TcpStream) -> usize {
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        let size = u32::from_ne_bytes(head[8..].try_into().unwrap()) as usize;
+        stream.read_exact(&mut vec![0; size]).unwrap();
+        size
+    }
+
+    #[test]
+    fn oneway_that_would_wait_is_not_sent_and_a_begun_one_is_finished_before_any_other() {
+        let (_orb, object, listener) = scene();
+        assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the reference has no connection");
+        object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
+        let mut stream = listener.accept().unwrap().0;
+        assert_eq!(try_send(&object, 8), ImmediateSend::Sent);
+        assert_eq!(try_send(&object, LARGE), ImmediateSend::Begun);
+        assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the rest of a message is before this one");
+        let reader = std::thread::spawn(move || [(); 4].map(|()| read_message(&mut stream)));
+        object.finish_oneway().unwrap();
+        assert_eq!(try_send(&object, 800), ImmediateSend::Sent);
+        let sizes = reader.join().unwrap();
+        assert!(sizes[1] < 200 && sizes[2] > LARGE && sizes[3] > 800 && sizes[3] < 1_000, "{sizes:?}");
+    }
+
+    #[test]
+    fn rest_of_a_message_ends_with_its_time_or_its_connection() {
+        for closes in [false, true] {
+            let (_orb, object, listener) = scene();
+            let object = object.with_timeout(Duration::from_millis(100));
+            object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
+            let stream = listener.accept().unwrap().0;
+            assert_eq!(try_send(&object, LARGE), ImmediateSend::Begun);
+            let _kept = (!closes).then_some(stream);
+            let kind = object.finish_oneway().unwrap_err().kind();
+            assert_eq!(kind, if closes { Kind::CommFailure } else { Kind::Timeout });
+            assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the connection is gone");
+            assert_eq!(object.finish_oneway().unwrap_err().kind(), Kind::CommFailure);
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //!
 //! All processes share one core, so that a delivery has as many context switches as its baseline.
 
+mod durable;
 mod omnievents;
 mod one_process;
 mod overload;
@@ -49,6 +50,7 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
     overload::stopped_and_slow(options, &others, report, progress)?;
     relayed::many_consumers(options, sizes, report, progress)?;
     one_process::subscriptions(options, report, progress)?;
+    durable::durable(options, report, progress)?;
     priorities::beside_low_suppliers(options, report, progress)
 }
 

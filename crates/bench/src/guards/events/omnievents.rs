@@ -17,6 +17,7 @@ use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
 use corelane_services::events::lifecycle::cos_naming::NameComponent;
 use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 use corelane_sys::clock;
+use corelane_sys::thread::Scheduling;
 
 use super::processes::{Channel, Consumers, Deliveries, cos_supplier};
 use super::programs::{NONE, Service, USUAL};
@@ -35,7 +36,11 @@ use crate::targets::events as goals;
 
 /// Cycles in nanoseconds with which omniEvents may be at its best. The shortest one passes an event
 /// on soonest, a longer one takes less of the core from the supplier and the consumer.
-const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), (100_000, "omniEvents, cycle of 0.1 ms")];
+const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), LONG_CYCLE];
+/// The cycles at a fixed priority. A cycle of 1 ns never sleeps, and at the priority of all other
+/// processes it would keep the core for ever.
+const FIXED_PRIORITY_CYCLES: [(u32, &str); 2] = [(10_000, "omniEvents, cycle of 10 us"), LONG_CYCLE];
+const LONG_CYCLE: (u32, &str) = (100_000, "omniEvents, cycle of 0.1 ms");
 /// Maximum number of deliveries of a turn if each takes up to a cycle of 0.1 s.
 const MAX_SLOW_DELIVERIES: usize = 20;
 const START: Duration = Duration::from_secs(30);
@@ -173,7 +178,8 @@ pub(super) fn cos_push(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let best = CYCLES.map(|(cycle, name)| (Some(cycle), name));
+    let is_fixed = options.placement.scheduling.is_some_and(|class| class != Scheduling::Other);
+    let best = if is_fixed { FIXED_PRIORITY_CYCLES } else { CYCLES }.map(|(cycle, name)| (Some(cycle), name));
     compare("at its best", ComparedQuantity::Median, &best, options, &options.run_length, report, progress)?;
     if options.without_peers {
         return Ok(());
