@@ -135,8 +135,12 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Checks out a connection for a oneway that no call uses, without waiting.
+    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting. With
+    /// several connections, the oneway could overtake one of another thread.
     pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
+        if self.used.load(Ordering::Acquire) != 1 {
+            return None;
+        }
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, false), None)
     }
 

@@ -313,8 +313,8 @@ impl ObjectRef {
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// Calls a oneway operation if this waits for nothing: a connection of the reference is idle,
-    /// and its transport takes the message, or a part of it, at once. The first call of a reference
+    /// Calls a oneway operation if this waits for nothing: the only connection to the server is
+    /// idle, and its transport takes the message, or a part of it, at once. The first call of a reference
     /// connects, so it must be a [`send_oneway`](Self::send_oneway). A message with octets that the
     /// encoder shares instead of copying is not sent.
     ///
