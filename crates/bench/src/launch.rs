@@ -137,6 +137,15 @@ pub(crate) fn start_event_channel(
     start("Corelane's event channel", &["event-channel", address, lanes, patience, destination], placement)
 }
 
+/// Starts a durable channel whose store is a file.
+pub(crate) fn start_durable_channel(
+    address: &str,
+    file: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    start("Corelane's durable channel", &["durable-channel", address, file], placement)
+}
+
 pub(crate) fn start_event_consumers(
     address: &str,
     service: &str,

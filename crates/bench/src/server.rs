@@ -47,6 +47,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         ["event-channel", address, lanes, patience, destination] => {
             events::programs::serve_channel(address, lanes, patience, destination)
         }
+        ["durable-channel", address, file] => events::programs::serve_durable_channel(address, file),
         ["event-consumers", address, service, count, arrivals, delay_us] => {
             let consumers = events::programs::ConsumerProgram {
                 address,

@@ -261,13 +261,13 @@ impl Drop for Beside {
 }
 
 /// Writes and syncs one page per call, which bounds the rate of sequential commits on the disk.
-struct Syncs {
+pub(super) struct Syncs {
     file: File,
     next: u64,
 }
 
 impl Syncs {
-    fn new(folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(folder: &Path) -> Result<Self, Failure> {
         let made = File::create(folder.join("syncs")).and_then(|file| file.set_len(4 << 20).map(|()| file));
         Ok(Syncs { file: made.map_err(|error| Failure::new(error.to_string()))?, next: 0 })
     }
@@ -343,11 +343,11 @@ impl Drop for OmniNames {
 }
 
 /// A folder on the disk, because the system's folder for temporary files may be in memory.
-struct DiskFolder(PathBuf);
+pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl DiskFolder {
-    fn new() -> Result<Self, Failure> {
-        let path = PathBuf::from(format!("/var/tmp/corelane-bench-naming-{}", std::process::id()));
+    pub(super) fn new(benchmark: &str) -> Result<Self, Failure> {
+        let path = PathBuf::from(format!("/var/tmp/corelane-bench-{benchmark}-{}", std::process::id()));
         Self::at(path)
     }
 
@@ -357,7 +357,7 @@ impl DiskFolder {
         Ok(DiskFolder(path))
     }
 
-    fn store(&self, name: &str) -> Result<String, Failure> {
+    pub(super) fn store(&self, name: &str) -> Result<String, Failure> {
         let path = self.0.join(name).into_os_string().into_string();
         path.map_err(|_| Failure::new("the path of the store is not UTF-8"))
     }
@@ -379,7 +379,7 @@ struct Scene<'o> {
 pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let is_small = options.requested.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
-    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new()?, most };
+    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new("naming")?, most };
     report.add_text(
         "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
          1,000 bindings here, and its changes are compared with relaxed ones\n",

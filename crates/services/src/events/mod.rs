@@ -47,6 +47,7 @@ mod lanes;
 pub mod lifecycle;
 mod lifetimes;
 mod monitor;
+mod numbers;
 mod peer;
 mod queue;
 mod reach;
@@ -57,6 +58,7 @@ mod simulation;
 mod stored;
 mod subscriptions;
 mod timers;
+mod turn;
 
 pub use self::channel::{EventChannel, EventChannelBuilder};
 pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};

@@ -1,5 +1,6 @@
 //! An event in a channel, and the forms in which consumers get it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +36,11 @@ pub(super) struct CosEvents {
 
 /// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
+
+thread_local! {
+    /// Memory of the encoded data of an event that the thread has emptied.
+    static SPARE_OCTETS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 #[derive(Debug)]
 struct EncodedData {
@@ -144,6 +150,15 @@ impl StoredEvent {
         Self { event, ..Self::default() }
     }
 
+    /// Removes the content, so that the event's memory can be used again.
+    pub(super) fn empty(&mut self) {
+        if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take() {
+            octets.clear();
+            SPARE_OCTETS.set(octets);
+        }
+        *self = Self::default();
+    }
+
     /// Computes the event's size, which later calls need.
     pub(super) fn measure(self: &Arc<Self>) {
         self.bytes();
@@ -186,8 +201,8 @@ impl StoredEvent {
     }
 
     /// Encodes small data once for all connections that have the version and code sets of the first
-    /// one.
-    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+    /// one, if `is_shared` says that the event has several consumers.
+    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>, is_shared: bool) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
         let data = &self.event.data;
@@ -196,7 +211,11 @@ impl StoredEvent {
             return data.encode(encoder);
         }
         let (version, code_sets) = (encoder.version(), encoder.code_sets());
-        let encoded = self.encoded.get_or_init(|| encode(data, version, code_sets));
+        // An event with one consumer is not encoded in advance.
+        let encoded = match is_shared {
+            true => self.encoded.get_or_init(|| encode(data, version, code_sets)).as_ref(),
+            false => self.encoded.get().and_then(Option::as_ref),
+        };
         match encoded {
             Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
                 encoder.write_raw(&encoded.octets);
@@ -249,12 +268,12 @@ fn is_null(value: &Any) -> bool {
 /// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that
 /// cannot be encoded, or not in one piece.
 fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option<EncodedData> {
-    let mut encoder = Encoder::new();
+    let mut encoder = Encoder::with_buffer(SPARE_OCTETS.take());
     encoder.set_version(version);
     encoder.set_code_sets(code_sets);
     data.encode(&mut encoder).ok()?;
-    let octets = encoder.contiguous()?.to_vec();
-    Some(EncodedData { version, code_sets, octets })
+    encoder.contiguous()?;
+    Some(EncodedData { version, code_sets, octets: encoder.take_buffer() })
 }
 
 fn encoded_size(value: &Any) -> usize {
@@ -301,9 +320,33 @@ pub(super) fn write_events(
     encoder.write_len(set.len())?;
     for occurrence in set {
         match occurrence {
-            Occurrence::Event(event) => event.write(now, encoder)?,
+            Occurrence::Event(event) => event.write(now, encoder, Arc::strong_count(event) > 1)?,
             Occurrence::Timeout(expiry) => timeout_event(expiry, now).encode(encoder)?,
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_encoded_data_is_used_again() {
+        let data = RtecEventData { payload: vec![7; 40].into(), ..RtecEventData::default() };
+        let mut event = Arc::new(StoredEvent::of(rtec::Event { header: rtec::EventHeader::default(), data }));
+        let written = |event: &Arc<StoredEvent>| {
+            let mut encoder = Encoder::new();
+            event.write(0, &mut encoder, true).unwrap();
+            encoder.to_vec()
+        };
+        let first = written(&event);
+        let encoded = event.encoded.get().unwrap().as_ref().unwrap();
+        let memory = encoded.octets.as_ptr();
+        assert_eq!(written(&event), first);
+        Arc::get_mut(&mut event).unwrap().empty();
+        let other = Arc::new(StoredEvent::default());
+        written(&other);
+        assert_eq!(other.encoded.get().unwrap().as_ref().unwrap().octets.as_ptr(), memory);
+    }
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemException};
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
-use corelane_services::events::{EventChannel, EventLane, Gateway, MissPolicy, cos_event_comm as cos};
+use corelane_services::events::{
+    EventChannel, EventLane, EventStore, Gateway, MissPolicy, Retention, STORED_EVENTS, cos_event_comm as cos,
+};
+use corelane_services::store::FileStore;
 
 use crate::Failure;
 use crate::arrivals::ArrivalReporter;
@@ -60,6 +63,21 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destinat
         Some(queued.to_string())
     })
     .map_err(failed)
+}
+
+/// Serves a durable channel until the input ends.
+///
+/// # Errors
+/// The channel cannot start.
+pub(crate) fn serve_durable_channel(address: &str, file: &str) -> Result<(), Failure> {
+    // The pool is that of `corelane events serve --store`.
+    let pool = PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: 256 });
+    let orb = Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)?;
+    orb.root_poa().manager().activate().map_err(failed)?;
+    let store = EventStore::open(FileStore::open(file, STORED_EVENTS).map_err(failed)?).map_err(failed)?;
+    let channel = EventChannel::builder().durable(&store, Retention::default()).serve(&orb).map_err(failed)?;
+    println!("ready {}", channel.cos_reference());
+    serve_lines(|_| None).map_err(failed)
 }
 
 fn parse_lanes(text: &str) -> Result<Vec<EventLane>, Failure> {

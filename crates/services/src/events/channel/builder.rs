@@ -288,7 +288,7 @@ impl EventChannelBuilder {
         self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
-        self.router.lanes = self.config.lanes.len().max(1);
+        self.router.lanes = self.config.lanes.len();
         self.router.lane_of_type = self.config.lanes.by_type();
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
         let keys = plain_keys(&self.name);
