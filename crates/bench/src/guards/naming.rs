@@ -495,9 +495,14 @@ impl Scene<'_> {
             let bound = goals::MAX_P99_RATIO_BESIDE_CHANGES;
             values.push(judged(figure, "p99 against no other client", beside / alone, "x", bound));
         }
+        let told =
+            |figure, quantity: &str, value| SingleValue { bound: None, ..judged(figure, quantity, value, "x", 0.0) };
         if let (Some((_, alone)), Some((figure, beside))) = (called, called_beside) {
-            let value = judged(figure, "p99 against no other client", beside / alone, "x", 0.0);
-            values.push(SingleValue { bound: None, ..value });
+            values.push(told(figure, "p99 against no other client", beside / alone));
+        }
+        // Both calls wait for a core as often; only `resolve` can wait for the name server.
+        if let (Some((figure, resolved)), Some((_, called))) = (resolved_beside, called_beside) {
+            values.push(told(figure, "p99 against a call of another server", resolved / called));
         }
         report.add_values("naming: goal of resolve beside clients that bind", &values)
     }
