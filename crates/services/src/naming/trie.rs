@@ -128,8 +128,8 @@ fn expected_index<L: Leaf>(leaf: &L, depth: u32, hash: u64) -> usize {
     ((u128::from(below) * leaf.len() as u128) >> u64::BITS) as usize
 }
 
-/// Searches a leaf at `depth` from the expected index on: in a large map each cache line that the search reads costs the
-/// time to fetch it from memory.
+/// Searches a leaf at `depth`. Returns the index of the item or, as an error, the index where it would be. The search begins
+/// at the expected index: in a large map each cache line that it reads costs the time to fetch it from memory.
 fn search<L: Leaf>(leaf: &L, depth: u32, hash: u64, key: L::Key<'_>) -> Result<usize, usize> {
     let mut at = expected_index(leaf, depth, hash);
     while at > 0 && leaf.hash_at(at - 1).is_some_and(|other| other >= hash) {
