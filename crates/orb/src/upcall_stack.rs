@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(found, expected);
         let mut innermost = Vec::new();
         while depth() > 1 {
-            innermost.push(with_innermost_id(Box::from));
+            innermost.push(with_innermost_id(|id| id.to_vec().into_boxed_slice()));
             pop();
         }
         assert_eq!(innermost, expected.get(..ids.len()).unwrap());
