@@ -6,6 +6,7 @@ use corelane::{Encoder, ImmediateSend, ObjectRef, Operation, SystemException, Sy
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::PiCondvar;
 
+use super::gateway::outlet::GatewayPeer;
 use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
 use super::router::{CallResult, DeliverySet, QueuePeer};
 use super::stored::{self, StoredEvent};
@@ -20,6 +21,7 @@ pub(super) enum PeerObject {
     CosSupplier(cos::PushSupplierRef),
     CosPullConsumer(cos::PullConsumerRef),
     CosPullSupplier(cos::PullSupplierRef),
+    Gateway(GatewayPeer),
     /// A peer that wants no disconnect callback.
     Nil,
 }
@@ -62,6 +64,7 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.as_object(),
             PeerObject::CosPullConsumer(peer) => peer.as_object(),
             PeerObject::CosPullSupplier(peer) => peer.as_object(),
+            PeerObject::Gateway(peer) => peer.consumer.as_object(),
             PeerObject::Nil => return None,
         })
     }
@@ -70,10 +73,15 @@ impl Peer {
         self.reference().is_some_and(ObjectRef::is_collocated)
     }
 
+    pub(super) const fn is_gateway(&self) -> bool {
+        matches!(self.object, PeerObject::Gateway(_))
+    }
+
     pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
             PeerObject::CosConsumer(consumer) => push_values(consumer, set),
+            PeerObject::Gateway(gateway) => gateway.pass(set, now).into(),
             _ => CallResult::Gone,
         }
     }
@@ -119,6 +127,7 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.disconnect_push_supplier(),
             PeerObject::CosPullConsumer(peer) => peer.disconnect_pull_consumer(),
             PeerObject::CosPullSupplier(peer) => peer.disconnect_pull_supplier(),
+            PeerObject::Gateway(peer) => peer.consumer.disconnect_push_consumer(),
             PeerObject::Nil => Ok(()),
         };
     }

@@ -26,6 +26,7 @@ use corelane_sched::task::Nanos;
 use super::counts::{
     ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType,
 };
+use super::filter::EventFilter;
 use super::header::EventHeader;
 use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
@@ -188,6 +189,22 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         Ok((id, replaced))
     }
 
+    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no consumer is connected.
+    pub(super) fn replace_filter(
+        &mut self,
+        proxy: ProxyId,
+        filter: EventFilter,
+        now: Nanos,
+    ) -> Result<bool, ConnectRefusal> {
+        let Some(id) = self.connection(proxy) else { return Ok(false) };
+        let wanted = filter.wanted_events().into();
+        let is_replaced = self.subscriptions.replace(id, filter, now).map_err(ConnectRefusal::Full)?;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.wanted = wanted;
+        }
+        Ok(is_replaced)
+    }
+
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
@@ -278,6 +295,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
                 sum.add(&connection.counts);
                 sum
             }),
+            ..ChannelStatistics::default()
         }
     }
 
