@@ -131,9 +131,10 @@ pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,
     patience: &str,
+    destination: &str,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    start("Corelane's event channel", &["event-channel", address, lanes, patience], placement)
+    start("Corelane's event channel", &["event-channel", address, lanes, patience, destination], placement)
 }
 
 pub(crate) fn start_event_consumers(

@@ -213,8 +213,9 @@ fn stream_to_text(stream: &StatusFields) -> String {
     text
 }
 
-/// The kernel removes programs, tables and threads with their process. The command restores the
-/// receive threads and the queueing discipline, and reports what it finds. Any user can claim to use the interface, so claims of other
+/// Returns the output of `corelane rio clean`. The kernel removes programs, tables and threads with
+/// their process. The command restores the receive threads and the queueing discipline, and reports
+/// what it finds. Any user can claim to use the interface, so claims of other
 /// users do not replace the examination.
 fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());

@@ -115,6 +115,7 @@ pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
 pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
+pub use thread_context::{UpcallThread, upcall_thread};
 #[cfg(feature = "valuetype")]
 pub use value::{
     Abstract, AnyValueRef, ValueBase, ValueFactories, ValueGraph, ValueImplementation, ValueRef, ValueState,

@@ -4,8 +4,8 @@
 //! Each stream is a periodic task, whose execution time follows from the packets and bytes of a
 //! period ([`ProcessingCost`]). With the new stream, all of the following must be true:
 //!
-//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (exact
-//!    response times, `corelane_sched`);
+//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (worst-case
+//!    response times of `corelane_sched`);
 //! 2. the streams and dispatch tasks of this core leave best effort its minimum of the processor;
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
 //! 4. all streams together need at most the memory for streams.

@@ -172,7 +172,8 @@ impl LevelControl {
         }
     }
 
-    /// The end of the last ORB ends the thread and lowers the level to plain TCP.
+    /// Counts the end of an ORB. The end of the last ORB ends the thread and lowers the level to
+    /// plain TCP.
     pub(crate) fn detach_orb(&self) {
         let mut state = self.state.lock();
         state.orbs = state.orbs.saturating_sub(1);
@@ -225,8 +226,9 @@ impl LevelControl {
         }
     }
 
-    /// One thread at a time calls the handler, without the lock. It reports the changes that all
-    /// threads and the handler itself cause.
+    /// Reports the changes of the level to the handler. One thread at a time calls the handler,
+    /// without the lock, and also reports the changes that other threads and the handler itself
+    /// cause meanwhile.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {

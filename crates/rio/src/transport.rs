@@ -245,7 +245,8 @@ impl RioTransport {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
-    /// The configured level decides, because the level in use may still rise.
+    /// Returns true if connections with these properties belong to no stream. The configured level
+    /// decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
         io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
     }
@@ -496,6 +497,8 @@ impl StreamState {
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
+    /// Takes a place of the stream, or counts a refused connection.
+    ///
     /// # Errors
     /// `QuotaExceeded` if the stream has its maximum number of connections.
     fn take(stream: &Arc<StreamState>) -> io::Result<Self> {
@@ -511,7 +514,7 @@ impl ConnectionSlot {
     }
 
     /// Sets the stream's socket options on a new connection, and adds the connection to the
-    /// steering tables.
+    /// steering tables. The returned stream has the place until it is dropped.
     ///
     /// # Errors
     /// If the kernel refuses an option.

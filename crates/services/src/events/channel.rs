@@ -6,6 +6,7 @@
 mod builder;
 mod callbacks;
 mod durable;
+mod federation;
 mod pulling;
 
 use std::cell::Cell;
@@ -26,6 +27,7 @@ use corelane_sys::{counters, thread};
 use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
 use super::durable::DurablePart;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
+use super::gateway::Gateway;
 use super::header::EventHeader;
 use super::health::MissPolicy;
 use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
@@ -40,6 +42,7 @@ use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
+use self::federation::Federation;
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
@@ -104,6 +107,7 @@ pub(super) struct SharedChannel {
     pub(super) poa: Poa,
     /// The store of a durable channel.
     pub(super) durable: Option<DurablePart>,
+    pub(super) federation: Federation,
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
@@ -162,6 +166,7 @@ impl SharedChannel {
             config,
             poa,
             durable,
+            federation: Federation::new(),
         }
     }
 
@@ -231,7 +236,9 @@ impl SharedChannel {
         (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
         let first = peer()?;
-        let transfer = match (is_pulled, first.is_collocated() && self.config.lanes.is_empty()) {
+        // A gateway in this process puts the event into a buffer and returns, in a channel with lanes too.
+        let is_direct = first.is_collocated() && (self.config.lanes.is_empty() || first.is_gateway());
+        let transfer = match (is_pulled, is_direct) {
             (true, _) => Transfer::Pulled,
             (false, true) => Transfer::Direct,
             (false, false) => Transfer::Queued,
@@ -461,7 +468,8 @@ impl SharedChannel {
     }
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
-        self.state.lock().router.statistics(Self::now())
+        let counts = self.state.lock().router.statistics(Self::now());
+        ChannelStatistics { unstored: self.unstored(), ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {
@@ -653,6 +661,9 @@ pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.0.end(false);
+        if let Some(durable) = &self.0.durable {
+            durable.settle();
+        }
     }
 }
 
@@ -663,6 +674,7 @@ pub struct EventChannel {
     shared: Arc<SharedChannel>,
     rtec: rtec_admin::EventChannelRef,
     cos: cos_admin::EventChannelRef,
+    gateways: Arc<[Gateway]>,
 }
 
 impl EventChannel {
@@ -682,6 +694,12 @@ impl EventChannel {
     #[must_use]
     pub fn cos_reference(&self) -> &cos_admin::EventChannelRef {
         &self.cos
+    }
+
+    /// Returns the gateways that the channel was built with.
+    #[must_use]
+    pub fn gateways(&self) -> &[Gateway] {
+        &self.gateways
     }
 
     /// Returns the counts of the channel at one instant.

@@ -6,6 +6,7 @@ use corelane::{ObjectRef, Operation, SystemException, SystemExceptionKind as Kin
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::PiCondvar;
 
+use super::gateway::outlet::GatewayPeer;
 use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
 use super::router::{CallResult, DeliverySet};
 use super::stored::{self, StoredEvent};
@@ -19,6 +20,7 @@ pub(super) enum PeerObject {
     CosSupplier(cos::PushSupplierRef),
     CosPullConsumer(cos::PullConsumerRef),
     CosPullSupplier(cos::PullSupplierRef),
+    Gateway(GatewayPeer),
     /// A peer that wants no disconnect callback.
     Nil,
 }
@@ -43,6 +45,7 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.as_object(),
             PeerObject::CosPullConsumer(peer) => peer.as_object(),
             PeerObject::CosPullSupplier(peer) => peer.as_object(),
+            PeerObject::Gateway(peer) => peer.consumer.as_object(),
             PeerObject::Nil => return None,
         })
     }
@@ -51,10 +54,15 @@ impl Peer {
         self.reference().is_some_and(ObjectRef::is_collocated)
     }
 
+    pub(super) const fn is_gateway(&self) -> bool {
+        matches!(self.object, PeerObject::Gateway(_))
+    }
+
     pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
             PeerObject::CosConsumer(consumer) => push_values(consumer, set),
+            PeerObject::Gateway(gateway) => gateway.pass(set, now).into(),
             _ => CallResult::Gone,
         }
     }
@@ -76,6 +84,7 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.disconnect_push_supplier(),
             PeerObject::CosPullConsumer(peer) => peer.disconnect_pull_consumer(),
             PeerObject::CosPullSupplier(peer) => peer.disconnect_pull_supplier(),
+            PeerObject::Gateway(peer) => peer.consumer.disconnect_push_consumer(),
             PeerObject::Nil => Ok(()),
         };
     }

@@ -78,8 +78,9 @@ fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// Searches a leaf at `depth`. Hashes are spread evenly, so the search begins at the expected index: in a large map each
-/// cache line that it reads costs the time to fetch it from memory.
+/// Searches a leaf at `depth`. Returns the index of the item or, as an error, the index where it
+/// would be. Hashes are spread evenly, so the search begins at the expected index: in a large map
+/// each cache line that it reads costs the time to fetch it from memory.
 fn search<T: TrieItem>(items: &[(u64, T)], depth: u32, hash: u64, key: &T::Key) -> Result<usize, usize> {
     let below = hash.checked_shl(BITS * depth).unwrap_or_default();
     let expected = ((u128::from(below) * items.len() as u128) >> u64::BITS) as usize;

@@ -43,11 +43,12 @@ pub struct RecordKind {
 
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
-/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one sync of the disk. The
-/// log has 1 MiB. A checkpoint moves its changes to the file when the log is full, and when the store is opened or
-/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
-/// needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all
-/// records.
+/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`. A synced
+/// commit then takes one sync of the disk. The log has 1 MiB; a commit that does not fit goes to
+/// the file itself. A checkpoint moves the log's changes to the file when the log is full, and when
+/// the store is opened or dropped. The drop also removes the log. After `kill -9` or a power
+/// failure the next process that opens the store needs both files; without the log,
+/// [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all records.
 ///
 /// A file to which a log belongs has a later format number, so that programs that do not know the log refuse it.
 pub struct FileStore {
@@ -169,7 +170,8 @@ impl StoreSource {
         Ok((database, head))
     }
 
-    /// Opens the log of a database, and reads its commits.
+    /// Opens the log of a database, and reads its commits. Returns the log, the revision of the
+    /// last commit, and the changes that the database does not have.
     fn load_log(&self, head: &StoreHead) -> Result<(Option<WriteAheadLog>, Revision, PendingChanges), StoreError> {
         let mut pending = PendingChanges::new();
         let Some(id) = head.log_id else { return Ok((None, head.revision, pending)) };
@@ -211,8 +213,8 @@ impl StoreSource {
         opened.map_err(|error| self.log_is_unusable(error))
     }
 
-    /// Makes a log for a database that has all changes. Its identity is a random number, so that no other log fits to
-    /// the database.
+    /// Makes a log for a database that has all changes. Its identity is a random number, so that it
+    /// belongs to no other database.
     fn create_log(&self) -> Result<WriteAheadLog, StoreError> {
         let failed = |error: &io::Error| StoreError::of_io(error, self.log_path());
         let (backend, file) = match self {

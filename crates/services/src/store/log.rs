@@ -89,7 +89,8 @@ impl WriteAheadLog {
         Ok(Self::of(backend, id, file))
     }
 
-    /// Opens a log that the database needs.
+    /// Opens the log with this identity. The inner result is an error if the log is cut, or has
+    /// another identity.
     pub(super) fn open(
         backend: Box<dyn StorageBackend>,
         id: u64,
@@ -116,7 +117,9 @@ impl WriteAheadLog {
         self.file
     }
 
-    /// Calls `visit` for each commit of `generation` that follows `revision`, in order. Returns the last revision.
+    /// Calls `visit` for each change in the commits of `generation` that follow `revision` without
+    /// a gap, in order. Returns the last revision. The inner result is an error if the first entry
+    /// of the log has a later generation.
     pub(super) fn replay(
         &self,
         generation: u64,

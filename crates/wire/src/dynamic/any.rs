@@ -193,8 +193,8 @@ impl AnyValue {
     }
 
     /// Returns true if the value's type is equivalent to `to`. In the type itself, and in the
-    /// elements of its sequences and arrays, bounds and the difference of narrow and wide text are
-    /// ignored. Arrays must have equal lengths.
+    /// elements of its sequences and arrays, bounds and the difference between narrow and wide
+    /// characters or text are ignored. Arrays must have equal lengths.
     #[must_use]
     pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -390,8 +390,8 @@ impl Default for AnyValue {
     }
 }
 
-/// Compares types for equivalence and values for equality, independent of their encoding, as
-/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1).
+/// Compares types for equivalence and values for equality, as `DynAny::equal` does (CORBA 3.0.3
+/// section 9.2.3.1). The encoding of a value matters only if it contains custom values.
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
         self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())

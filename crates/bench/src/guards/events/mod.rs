@@ -3,6 +3,7 @@
 //!
 //! All processes share one core, so that a delivery has as many context switches as its baseline.
 
+mod federated;
 mod omnievents;
 mod one_process;
 mod overload;
@@ -44,6 +45,7 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
     progress.show("events: measuring the sizes of messages");
     let sizes = processes::event_sizes(&options.placement)?;
     relayed::three_processes(options, sizes, report, progress)?;
+    federated::one_hop(options, report, progress)?;
     omnievents::cos_push(options, report, progress)?;
     overload::stopped_and_slow(options, report, progress)?;
     relayed::many_consumers(options, sizes, report, progress)?;
@@ -51,7 +53,7 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
     priorities::beside_low_suppliers(options, report, progress)
 }
 
-/// Returns a placement of both sides on the server's core.
+/// Returns a placement of both sides on one core: the server's core, if the placement has one.
 fn on_one_core(placement: &Placement) -> Placement {
     let cores = match placement.cores {
         CoreChoice::Shared(core) | CoreChoice::Separate(_, core) => CoreChoice::Shared(core),
@@ -62,7 +64,7 @@ fn on_one_core(placement: &Placement) -> Placement {
 
 fn event(event_type: EventType, octets: usize) -> Event {
     Event {
-        header: EventHeader { r#type: event_type.0, source: SOURCE, ..EventHeader::default() },
+        header: EventHeader { r#type: event_type.0, source: SOURCE, ttl: 1, ..EventHeader::default() },
         data: RtecEventData { payload: vec![7; octets].into(), ..RtecEventData::default() },
     }
 }

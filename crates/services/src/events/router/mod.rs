@@ -24,6 +24,7 @@ use std::ops::Bound;
 use corelane_sched::task::Nanos;
 
 use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropsByType};
+use super::filter::EventFilter;
 use super::header::EventHeader;
 use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
@@ -182,6 +183,22 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         Ok((id, replaced))
     }
 
+    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no consumer is connected.
+    pub(super) fn replace_filter(
+        &mut self,
+        proxy: ProxyId,
+        filter: EventFilter,
+        now: Nanos,
+    ) -> Result<bool, ConnectRefusal> {
+        let Some(id) = self.connection(proxy) else { return Ok(false) };
+        let wanted = filter.wanted_events().into();
+        let is_replaced = self.subscriptions.replace(id, filter, now).map_err(ConnectRefusal::Full)?;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.wanted = wanted;
+        }
+        Ok(is_replaced)
+    }
+
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
@@ -272,6 +289,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
                 sum.add(&connection.counts);
                 sum
             }),
+            ..ChannelStatistics::default()
         }
     }
 
