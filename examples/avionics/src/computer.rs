@@ -106,7 +106,7 @@ pub(crate) fn run(recorder: &str, is_linked: bool) -> Result<()> {
 fn serve(name: &str, address: &str, servant: &Servant) -> Result<(Orb, ObjectRef)> {
     let dispatch = Dispatch::LeaderFollowers { threads: 2 };
     let pool = PoolConfig::default().name(name).dispatch(dispatch);
-    let orb = Orb::builder().pool(pool).listen(&format!("tcp:{address}:0")).log_events().build()?;
+    let orb = Orb::builder().pool(pool).listen(format!("tcp:{address}:0")).log_events().build()?;
     let object = orb.root_poa().activate(servant)?;
     orb.root_poa().manager().activate()?;
     Ok((orb, object))

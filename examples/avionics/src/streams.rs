@@ -27,7 +27,7 @@ pub(crate) fn serve(rio: &Arc<RioTransport>, servant: &Servant) -> Result<(Orb, 
     let transport: Arc<dyn Transport> = rio.clone();
     let orb = Orb::builder()
         .transports(Transports::new(vec![transport]))
-        .listen(&format!("tcp:{}:0", link::ADDRESS))
+        .listen(format!("tcp:{}:0", link::ADDRESS))
         .log_events()
         .build()?;
     let lane = LaneConfig::default().priority(PRIORITY).static_threads(2).io(COMMANDS);

@@ -111,7 +111,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
 
     let heard = Arc::new(Mailbox::new(1024)?);
     let address = if link.is_some() { link::ADDRESS } else { "127.0.0.1" };
-    let orb = Orb::builder().listen(&format!("tcp:{address}:0")).build()?;
+    let orb = Orb::builder().listen(format!("tcp:{address}:0")).build()?;
     let recorder = orb.root_poa().activate(&Recorder::servant(RecorderServant(Arc::clone(&heard))))?.to_string();
     orb.root_poa().manager().activate()?;
 
