@@ -190,7 +190,7 @@ fn write_metrics(text: &mut String, channels: &[ChannelCounts]) -> std::fmt::Res
         }
     }
     head(text, "unstored_total", "counter", "Events without acknowledgement that are not in the channel's store.")?;
-    for (channel, _) in channels {
+    for (channel, ..) in channels {
         for (reason, count) in unstored_reasons(&channel.unstored) {
             let channel = label(&channel.name);
             writeln!(text, "corelane_events_unstored_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
