@@ -95,13 +95,14 @@ mod written_any;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
+pub use client::connection::ImmediateSend;
 pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };
-pub use current::{Current, current, keep_octets};
+pub use current::{Current, current, keep_octets, with_current_id};
 pub use event::{Event, EventCounts};
 pub use exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind, UserException};
 pub use fault::PeerFault;

@@ -2,6 +2,7 @@
 
 mod channel;
 mod check;
+mod gateway;
 mod http;
 mod manage;
 mod options;
@@ -28,11 +29,14 @@ pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
-                             [--max-channels N] [--max-consumers N] [--max-bytes N] [--orb-config FILE]
+                             [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
+                             [--orb-config FILE]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
-       corelane events push [--type N] [--source N] [--acknowledged] CHANNEL TEXT...
+       corelane events push [--type N] [--source N] [--ttl N] [--acknowledged] CHANNEL TEXT...
+       corelane events gateway [--listen ADDRESS]... [--publish ADDRESS]... [--lane N[:PRIORITY]]... [--both]
+                             [--interval SECONDS] [--json] [--orb-config FILE] FROM TO
        corelane events list [--at REFERENCE] [--json]
        corelane events stat [--at REFERENCE] [--json] [NAME]
        corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
@@ -49,6 +53,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   tail              print the events of a channel as they come
   replay            print the events that a durable channel keeps
   push              push an event with each TEXT as its value, a string
+  gateway           pass events of the channel FROM to the channel TO, for the consumers there, until SIGTERM or SIGINT
   list              print the channels of a server
   stat              print the counts of all channels of a server, or of one channel and of each of its consumers
   top               print the channels with their rates again and again
@@ -57,12 +62,16 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     servers refuse
   check             check the filters and the schedule of a channel file, without a channel (- is the standard input)
 
-  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
+  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail and gateway: tcp:127.0.0.1:0)
   --publish ADDRESS the address in references, if it differs
   --orb-config FILE the ORB's options, whose pool is `events` (docs/configuration.md)
   --channel NAME    a channel of this name (EventChannel); the plain key NAME reaches CORBA's Event Service,
                     NAME.rtec TAO's
   --store FILE      keep the events of the channels in a file; also serve the channels that are in the file
+  --gateway NAME=CHANNEL
+                    let the server itself pass the events of its channel NAME to CHANNEL
+  --both            pass the events of each of the two channels to the other
+  --ttl N           the number of gateways that the events may cross (1)
   --durable         a channel that keeps its events; over the control socket, unless the server has --create-by-clients
   --create-by-clients
                     let each client create channels that keep their events
@@ -94,7 +103,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     ADDRESS:PORT
   --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
   --interval SECONDS
-                    time from one table to the next (1)
+                    time from one table to the next (1); gateway: from one line with counts to the next (none)
   --json            print one JSON object a line
 
 Channels of CORBA's Event Service have neither types nor sources: `tail` prints every event, and `push` needs neither.
@@ -110,6 +119,7 @@ enum EventsCommand {
     Tail,
     Replay,
     Push,
+    Gateway,
     List,
     Stat,
     Top,
@@ -130,6 +140,7 @@ pub(crate) fn command() -> Command {
         option("filter-builder", "NAME"),
         option("http", "ADDRESS"),
         option("store", "FILE"),
+        repeated("gateway", "NAME=CHANNEL"),
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
@@ -142,11 +153,23 @@ pub(crate) fn command() -> Command {
     let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
     let tail = tail.arg(option("filter", "EXPRESSION"));
     let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
-    let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
+    let push =
+        arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N"), option("ttl", "N")]);
     let push = push.args([flag("acknowledged"), arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
     let replay = arguments::command("replay", USAGE).arg(arguments::positional("CHANNEL"));
     let replay = replay.args([option("from", "N"), option("consumer", "NAME"), option("count", "N")]);
     let replay = replay.args([flag("follow"), flag("json")]);
+    let gateway = arguments::command("gateway", USAGE).args([
+        repeated("listen", "ADDRESS"),
+        repeated("publish", "ADDRESS"),
+        option("orb-config", "FILE"),
+        repeated("lane", "N[:PRIORITY]"),
+        option("interval", "SECONDS"),
+        flag("both"),
+        flag("json"),
+        arguments::positional("FROM"),
+        arguments::positional("TO"),
+    ]);
     let on_server = |name| arguments::command(name, USAGE).arg(option("at", "REFERENCE"));
     let named = |name| on_server(name).arg(arguments::positional("NAME"));
     let list = on_server("list").arg(flag("json"));
@@ -155,7 +178,7 @@ pub(crate) fn command() -> Command {
     let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
     let check = arguments::command("check", USAGE).args([flag("json"), arguments::positional("FILE")]);
     let create = named("create").args([flag("durable"), option("control", "PATH")]);
-    let all = [serve, tail, replay, push, list, stat, top, create, destroy, check];
+    let all = [serve, tail, replay, push, gateway, list, stat, top, create, destroy, check];
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
@@ -169,6 +192,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         EventsCommand::Tail => tail::run(&arguments, out).map(|()| true),
         EventsCommand::Replay => replay::run(&arguments, out).map(|()| true),
         EventsCommand::Push => push::run(&arguments, out).map(|()| true),
+        EventsCommand::Gateway => gateway::run(&arguments, out).map(|()| true),
         EventsCommand::List => stat::list(&arguments, out).map(|()| true),
         EventsCommand::Stat => stat::stat(&arguments, out).map(|()| true),
         EventsCommand::Top => stat::top(&arguments, out).map(|()| true),
@@ -196,6 +220,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         "serve" => EventsCommand::Serve,
         "tail" => EventsCommand::Tail,
         "replay" => EventsCommand::Replay,
+        "gateway" => EventsCommand::Gateway,
         "list" => EventsCommand::List,
         "stat" => EventsCommand::Stat,
         "top" => EventsCommand::Top,
@@ -254,7 +279,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
             .pop()
             .or_else(|| texts("NAME").pop())
             .or_else(|| texts("FILE").pop())
+            .or_else(|| texts("FROM").pop())
             .unwrap_or_default(),
+        to: texts("TO").pop().unwrap_or_default(),
+        is_both: is_set("both"),
+        gateways: texts("gateway").iter().map(|text| destination(text)).collect::<Result<_, _>>()?,
+        ttl: texts("ttl").pop().map(|text| ttl(&text)).transpose()?,
         texts: texts("TEXT"),
     };
     match action {
@@ -266,6 +296,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
             if arguments.channel.is_empty() =>
         {
             Err("no channel is given".to_owned())
+        }
+        EventsCommand::Gateway if arguments.to.is_empty() => Err("a gateway needs two channels".to_owned()),
+        EventsCommand::Gateway if arguments.channel == "-" && arguments.to == "-" => {
+            Err("the standard input has one reference".to_owned())
         }
         EventsCommand::Check if arguments.channel.is_empty() => Err("no file is given".to_owned()),
         EventsCommand::Tail
@@ -302,6 +336,19 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
 fn first_number(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`--from` needs the number of an event, from 1, not `{}`", excerpt(text)))
+}
+
+fn ttl(text: &str) -> Result<i32, String> {
+    let ttl = text.parse().ok().filter(|ttl| *ttl >= 0);
+    ttl.ok_or_else(|| format!("`--ttl` needs a number of gateways, not `{}`", excerpt(text)))
+}
+
+fn destination(text: &str) -> Result<(String, String), String> {
+    let (name, channel) = text
+        .split_once('=')
+        .filter(|(name, channel)| !name.is_empty() && !channel.is_empty())
+        .ok_or_else(|| format!("`--gateway` needs NAME=CHANNEL, not `{}`", excerpt(text)))?;
+    Ok((name.to_owned(), channel.to_owned()))
 }
 
 fn lane(text: &str) -> Result<EventLane, String> {

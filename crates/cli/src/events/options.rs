@@ -45,5 +45,11 @@ pub(super) struct EventsArguments {
     pub(super) at: Option<String>,
     pub(super) interval: Option<Duration>,
     pub(super) channel: String,
+    /// The destination of a gateway.
+    pub(super) to: String,
+    pub(super) is_both: bool,
+    /// The gateways of `serve`: the name of a channel, and the destination.
+    pub(super) gateways: Vec<(String, String)>,
+    pub(super) ttl: Option<i32>,
     pub(super) texts: Vec<String>,
 }

@@ -9,16 +9,17 @@ use std::time::Duration;
 use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{
     EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, FACTORY_KEY,
-    Retention, STORED_EVENTS,
+    Gateway, Retention, STORED_EVENTS,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
 
-use super::channel::message;
+use super::channel::{channel_object, message};
 use super::http;
 use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
+use crate::text::excerpt;
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
 /// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
@@ -55,12 +56,18 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let is_only_stored = |name: &String| stored.contains(name) && !arguments.channels.contains(name);
     names.extend(stored.iter().filter(|&name| !arguments.channels.contains(name)).cloned());
+    if let Some((name, _)) = arguments.gateways.iter().find(|(name, _)| !names.contains(name)) {
+        return Err(format!("`--gateway`: the server has no channel `{}`", excerpt(name)));
+    }
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {
         let mut channel = channel_builder(arguments).name(name);
         if let Some(store) = &store {
             channel = channel.durable(store, store.retention(name).unwrap_or_default());
+        }
+        for (_, to) in arguments.gateways.iter().filter(|(of, _)| of == name) {
+            channel = channel.gateway(&channel_object(&orb, to)?, Gateway::builder());
         }
         let channel = match channel.serve(&orb) {
             Ok(channel) => channel,

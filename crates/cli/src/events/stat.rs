@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use corelane::Orb;
 use corelane_services::events::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
-use corelane_services::events::corelane_events::{Channel, Consumer, Deliveries, Drops, MonitorRef, NotStored};
+use corelane_services::events::corelane_events::{
+    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef, NotStored,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
@@ -55,6 +57,19 @@ fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> 
         })?;
         if next.first().is_none_or(|first| first.proxy <= after) || all.len() >= MAX_READ {
             return Ok(all);
+        }
+        all.extend(next);
+    }
+}
+
+/// Returns the gateways of a channel; none if the server does not know such.
+fn gateways(monitor: &MonitorRef, name: &str) -> Vec<ChannelGateway> {
+    let mut all: Vec<ChannelGateway> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |gateway| gateway.proxy);
+        let next = monitor.gateways_after(name, after).unwrap_or_default();
+        if next.first().is_none_or(|first| first.proxy <= after) || all.len() >= MAX_READ {
+            return all;
         }
         all.extend(next);
     }
@@ -142,6 +157,39 @@ pub(super) fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
     })
 }
 
+pub(super) fn gateway_json(channel: &str, gateway: &ChannelGateway) -> Json {
+    let ChannelGateway { proxy, state } = gateway;
+    json!({
+        "channel": channel,
+        "gateway": proxy,
+        "destination": state.destination,
+        "is_connected": state.is_connected,
+        "received": state.received,
+        "forwarded": state.forwarded,
+        "duplicates": state.duplicates,
+        "returned": state.returned,
+        "ttl_ended": state.ttl_ended,
+        "dropped": { "full": state.dropped_full, "refused": state.dropped_refused },
+        "waiting": state.waiting,
+        "reconnects": state.reconnects,
+    })
+}
+
+fn gateway_lines(gateway: &ChannelGateway) -> String {
+    let ChannelGateway { proxy, state } = gateway;
+    let GatewayState { destination, received, forwarded, duplicates, returned, ttl_ended, waiting, .. } = state;
+    let connected = if state.is_connected { "connected" } else { "not connected" };
+    format!(
+        "  gateway {proxy} to {}: {connected}, reconnects {}\n    received {received}, forwarded {forwarded}, \
+         duplicates {duplicates}, returned {returned}, ttl ended {ttl_ended}, waiting {waiting}\n    \
+         dropped: full {}, refused {}\n",
+        printable(destination),
+        state.reconnects,
+        state.dropped_full,
+        state.dropped_refused
+    )
+}
+
 fn channel_lines(channel: &Channel) -> String {
     let Channel { published, refused, unpublished, suppliers, consumers, sets, unstored, .. } = channel;
     let name = printable(&channel.name);
@@ -211,6 +259,10 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
             out,
             &if arguments.is_json { json_line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) },
         );
+    }
+    for gateway in gateways(&monitor, name) {
+        let json = || json_line(&gateway_json(name, &gateway));
+        print(out, &if arguments.is_json { json() } else { gateway_lines(&gateway) });
     }
     Ok(())
 }

@@ -274,6 +274,9 @@ pub struct CoreUse {
     /// the last jobs of tasks that ended, moved or changed their timing, and by changes of timings
     /// that may still be taken back.
     pub used: Utilization,
+    /// The share of work above all tasks, for example of the guaranteed share for best effort. It is
+    /// a part of `capacity`, and not of `used`.
+    pub reserved: Utilization,
 }
 
 /// The numbers of decisions and ends since the books were created.

@@ -567,7 +567,7 @@ impl Books for MemoryBooks {
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
-            CoreUse { core: core.id, capacity, used }
+            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&core.interference) }
         };
         Snapshot {
             tasks: self.entries.iter().filter_map(record).collect(),

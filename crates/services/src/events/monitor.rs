@@ -12,9 +12,9 @@ use super::channel::EventChannel;
 use super::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 use super::durable::UnstoredEvents;
 use super::idl::corelane_events::control::DestroyChannelError;
-use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
+use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError, GatewaysAfterError};
 use super::idl::corelane_events::{
-    Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, TypeDrops,
+    Channel, ChannelGateway, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, TypeDrops,
 };
 use super::keys::MONITOR_KEY;
 
@@ -111,6 +111,10 @@ impl Monitor for EventMonitor {
     fn consumers_after(&self, name: &str, proxy: u64) -> Result<Vec<Consumer>, ConsumersAfterError> {
         let consumers = self.channel(name)?.shared().consumers_after(proxy, MAX_CONSUMERS);
         Ok(consumers.iter().map(consumer).collect())
+    }
+
+    fn gateways_after(&self, name: &str, proxy: u64) -> Result<Vec<ChannelGateway>, GatewaysAfterError> {
+        Ok(self.channel(name)?.shared().gateways_after(proxy, MAX_CONSUMERS))
     }
 }
 

@@ -278,8 +278,10 @@ impl AnyValue {
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).
     pub fn encode_value_with(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        if self.fits(e) {
-            e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
+        let octets = self.octets.get(usize::from(self.start)..).unwrap_or_default();
+        // No octets, as of null, are the same in each form.
+        if self.fits(e) || (octets.is_empty() && !self.values) {
+            e.write_raw(octets);
             return Ok(());
         }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(self.octets.clone());

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
-use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane::{Completion, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
+use crate::events::gateway::{Gateway, GatewayBuilder};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
 use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
@@ -39,6 +40,7 @@ pub struct EventChannelBuilder {
     router: RouterConfig,
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
+    gateways: Vec<(ObjectRef, GatewayBuilder)>,
     /// `None` for the default: permitted, unless the channel is durable.
     is_destroyed_by_clients: Option<bool>,
 }
@@ -60,8 +62,14 @@ impl Default for EventChannelBuilder {
             pull_timeout: Duration::from_secs(1),
             max_waiting_pulls: 2,
         };
-        let name = DEFAULT_NAME.to_owned();
-        Self { name, router: RouterConfig::default(), config, durable: None, is_destroyed_by_clients: None }
+        Self {
+            name: DEFAULT_NAME.to_owned(),
+            router: RouterConfig::default(),
+            config,
+            durable: None,
+            gateways: Vec::new(),
+            is_destroyed_by_clients: None,
+        }
     }
 }
 
@@ -242,6 +250,14 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Adds a gateway that passes the channel's events to another channel, for the consumers there. It has the channel's
+    /// lanes, and ends with the channel. [`EventChannel::gateways`] returns it.
+    #[must_use]
+    pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
+        self.gateways.push((to.as_object().clone(), settings));
+        self
+    }
+
     pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
         self.router.queue.max_sets = count;
         self
@@ -272,7 +288,7 @@ impl EventChannelBuilder {
         self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
-        self.router.lanes = self.config.lanes.len().max(1);
+        self.router.lanes = self.config.lanes.len();
         self.router.lane_of_type = self.config.lanes.by_type();
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
         let keys = plain_keys(&self.name);
@@ -285,6 +301,7 @@ impl EventChannelBuilder {
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
         let durable = self.durable.map(|(store, retention)| DurablePart::new(store, retention));
+        let lanes = self.config.lanes.clone();
         let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
@@ -306,6 +323,11 @@ impl EventChannelBuilder {
             orb.unbind_key(&keys[0]);
         })?;
         shared.has_bound_keys();
-        Ok(EventChannel { shared, rtec, cos })
+        let serve = |(to, settings): (ObjectRef, GatewayBuilder)| {
+            settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to)
+        };
+        let gateways: Result<Vec<Gateway>, SystemException> = self.gateways.into_iter().map(serve).collect();
+        let gateways = gateways.inspect_err(|_| shared.end(false))?.into();
+        Ok(EventChannel { shared, rtec, cos, gateways })
     }
 }

@@ -90,7 +90,7 @@ impl SharedChannel {
         let is_routed = state.router.published() != before;
         let removed = self.remove_disconnected(&mut state, &mut routed);
         drop(state);
-        self.deliver(&mut routed);
+        self.deliver(&mut routed, now);
         ROUTED.set(routed);
         self.finish_all(removed);
         pushed.map(|()| is_routed)
