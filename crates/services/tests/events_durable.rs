@@ -119,6 +119,7 @@ fn value(number: u32) -> Any {
 }
 
 /// Publishes an event by each of some threads, and sends the results.
+#[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
 fn publish_by_threads<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     durable: &DurableChannelRef,
