@@ -7,13 +7,16 @@ use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use redb::{
-    Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError, TransactionError,
+    Builder, CommitError, Database, DatabaseError, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition, TableError, TransactionError,
 };
 
+use super::backend::{FileAccess, StoreFile};
 use super::file::RecordKind;
+use super::preview::Preview;
 use super::{RangeVisitor, RecordChange, Revision, StoreError};
 
 /// Version of the set of tables, which is independent of the records' format: of a store that was closed.
@@ -43,25 +46,90 @@ pub(super) struct StoreHead {
     pub(super) log_id: Option<u64>,
 }
 
-impl StoreHead {
-    pub(super) fn base(&self) -> (u64, Option<u64>) {
-        (self.generation, self.log_id)
-    }
+/// An open database. Its drop cannot panic, even if its file is damaged.
+pub(super) struct OpenDatabase {
+    database: Option<Database>,
+    access: FileAccess,
 }
 
-/// A database whose drop cannot panic, even if its file is damaged.
-pub(super) struct OpenDatabase(pub(super) Option<Database>);
-
 impl OpenDatabase {
-    pub(super) fn get(&self) -> Result<&Database, StoreError> {
-        self.0.as_ref().ok_or_else(|| damaged(None, "it was closed".to_owned()))
+    /// Opens the database in a file for writing. This may repair the file.
+    pub(super) fn open(
+        file: &Arc<StoreFile>,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let access = FileAccess::new(file);
+        Self::of_backend(access.clone(), access, kind, path)
+    }
+
+    /// Opens the database in a file for reading. The database, and its repair, change only memory.
+    pub(super) fn open_unchanged(
+        file: &Arc<StoreFile>,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let access = FileAccess::new(file);
+        let preview =
+            Preview::new(access.clone()).map_err(|error| StoreError::of_io(&error, path.map(Path::to_owned)))?;
+        Self::of_backend(preview, access, kind, path)
+    }
+
+    fn of_backend(
+        backend: impl StorageBackend,
+        access: FileAccess,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let opened = fenced(path, || builder().create_with_backend(backend).map_err(|error| of_database(error, path)))?;
+        let database = OpenDatabase { database: Some(opened), access };
+        let head = fenced(path, || prepare(database.get(path)?, kind, path))?;
+        Ok((Arc::new(database), head))
+    }
+
+    pub(super) fn get(&self, path: Option<&Path>) -> Result<&Database, StoreError> {
+        self.database.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))
+    }
+
+    /// Returns the records as of the last checkpoint.
+    pub(super) fn snapshot(self: &Arc<Self>, path: Option<&Path>) -> Result<Snapshot, StoreError> {
+        let records = fenced(path, || {
+            let read = self.get(path)?.begin_read().map_err(|error| of_transaction(error, path))?;
+            read.open_table(RECORDS).map_err(|error| of_table(error, path))
+        })?;
+        Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
+    }
+
+    /// Ends the access to the file, so that the file can be opened again.
+    pub(super) fn revoke(&self) {
+        self.access.revoke();
     }
 }
 
 impl Drop for OpenDatabase {
     fn drop(&mut self) {
-        let database = self.0.take();
+        let database = self.database.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
+}
+
+/// The records as of a checkpoint. Later checkpoints leave their pages as they are. Reading them takes no lock that a
+/// checkpoint holds over a sync; beginning a transaction of redb does.
+pub(super) struct Snapshot {
+    records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
+    database: Arc<OpenDatabase>,
+}
+
+impl Snapshot {
+    pub(super) fn database(&self) -> &OpenDatabase {
+        &self.database
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let records = self.records.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(records)));
     }
 }
 
@@ -102,7 +170,7 @@ pub(super) fn write_checkpoint(
 
 /// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
 pub(super) fn visit_merged(
-    read: &ReadTransaction,
+    snapshot: &Snapshot,
     pending: &PendingChanges,
     from: &[u8],
     visit: &mut RangeVisitor<'_>,
@@ -113,7 +181,7 @@ pub(super) fn visit_merged(
         Some(value) => visit(key, value),
         None => Ok(ControlFlow::Continue(())),
     };
-    let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+    let records = snapshot.records.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
     for record in records.range(from..).map_err(|error| of_storage(error, path))? {
         let (key, value) = record.map_err(|error| of_storage(error, path))?;
         let key = key.value();

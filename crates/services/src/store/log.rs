@@ -11,11 +11,10 @@
 //! a later generation than the database is refused.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::sync::Arc;
 
-use redb::StorageBackend;
-
+use super::backend::StoreFile;
 use super::{RecordChange, Revision};
 
 const MAGIC: &[u8; 16] = b"corelane log 1\n\0";
@@ -48,17 +47,9 @@ impl fmt::Display for LogError {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-}
-
 pub(super) struct WriteAheadLog {
-    backend: Box<dyn StorageBackend>,
+    file: Arc<StoreFile>,
     id: u64,
-    /// `None` if the backend is no file.
-    file: Option<FileId>,
     generation: u64,
     /// Offset of the last entry, also if its write or sync has failed.
     last: usize,
@@ -69,51 +60,43 @@ pub(super) struct WriteAheadLog {
 
 impl WriteAheadLog {
     /// Returns true if a file is a log, or one whose creation was interrupted.
-    pub(super) fn is_log(file: File) -> io::Result<bool> {
-        let is_short = file.metadata()?.len() <= SIZE as u64;
-        let mut octets = Vec::new();
-        file.take(SIZE as u64).read_to_end(&mut octets)?;
+    pub(super) fn is_log(file: &StoreFile) -> io::Result<bool> {
+        let length = file.len()?;
+        let mut octets = vec![0; length.min(SIZE as u64) as usize];
+        file.read(0, &mut octets)?;
         let start = octets.get(..MAGIC.len()).unwrap_or(&octets);
-        Ok(MAGIC.starts_with(start) || is_short && octets.iter().all(|octet| *octet == 0))
+        Ok(MAGIC.starts_with(start) || length <= SIZE as u64 && octets.iter().all(|octet| *octet == 0))
     }
 
     /// Makes an empty log with this identity.
-    pub(super) fn create(backend: Box<dyn StorageBackend>, id: u64, file: Option<FileId>) -> io::Result<Self> {
+    pub(super) fn create(file: Arc<StoreFile>, id: u64) -> io::Result<Self> {
         // The zeros make the file system allocate the blocks now, so that later syncs write data only.
         let mut image = vec![0; SIZE];
         image[..MAGIC.len()].copy_from_slice(MAGIC);
         image[MAGIC.len()..][..8].copy_from_slice(&id.to_le_bytes());
-        backend.set_len(SIZE as u64)?;
-        backend.write(0, &image)?;
-        backend.sync_data()?;
-        Ok(Self::of(backend, id, file))
+        file.set_len(SIZE as u64)?;
+        file.write(0, &image)?;
+        file.sync()?;
+        Ok(Self::of(file, id))
     }
 
     /// Opens a log that the database needs.
-    pub(super) fn open(
-        backend: Box<dyn StorageBackend>,
-        id: u64,
-        file: Option<FileId>,
-    ) -> io::Result<Result<Self, LogError>> {
-        if backend.len()? < SIZE as u64 {
+    pub(super) fn open(file: Arc<StoreFile>, id: u64) -> io::Result<Result<Self, LogError>> {
+        if file.len()? < SIZE as u64 {
             return Ok(Err(LogError::Cut));
         }
         let mut start = [0; MAGIC.len() + 8];
-        backend.read(0, &mut start)?;
+        file.read(0, &mut start)?;
         let is_own = start[..MAGIC.len()] == *MAGIC && start[MAGIC.len()..] == id.to_le_bytes();
-        Ok(if is_own { Ok(Self::of(backend, id, file)) } else { Err(LogError::Foreign) })
+        Ok(if is_own { Ok(Self::of(file, id)) } else { Err(LogError::Foreign) })
     }
 
-    fn of(backend: Box<dyn StorageBackend>, id: u64, file: Option<FileId>) -> Self {
-        WriteAheadLog { backend, id, file, generation: 0, last: START, end: START, is_synced: true, entry: Vec::new() }
+    fn of(file: Arc<StoreFile>, id: u64) -> Self {
+        WriteAheadLog { file, id, generation: 0, last: START, end: START, is_synced: true, entry: Vec::new() }
     }
 
     pub(super) fn id(&self) -> u64 {
         self.id
-    }
-
-    pub(super) fn file(&self) -> Option<FileId> {
-        self.file
     }
 
     /// Calls `visit` for each commit of `generation` that follows `revision`, in order. Returns the last revision.
@@ -124,7 +107,7 @@ impl WriteAheadLog {
         visit: impl FnMut(RecordChange<'_>),
     ) -> io::Result<Result<Revision, LogError>> {
         let mut entries = vec![0; SIZE - START];
-        self.backend.read(START as u64, &mut entries)?;
+        self.file.read(START as u64, &mut entries)?;
         Ok(replay(&entries, self.id, generation, revision, visit))
     }
 
@@ -158,14 +141,14 @@ impl WriteAheadLog {
         self.entry[4..8].copy_from_slice(&checksum.to_le_bytes());
         self.is_synced = false;
         self.last = self.end;
-        self.backend.write(self.end as u64, &self.entry)?;
+        self.file.write(self.end as u64, &self.entry)?;
         self.end += self.entry.len();
         Ok(())
     }
 
     /// Erases the entry whose write or sync has failed, as far as the disk permits, so that no process replays it.
     pub(super) fn erase_last(&self) {
-        let erased = self.backend.write(self.last as u64, &[0; HEAD]).and_then(|()| self.backend.sync_data());
+        let erased = self.file.write(self.last as u64, &[0; HEAD]).and_then(|()| self.file.sync());
         // Otherwise the next checkpoint makes the entry invalid.
         drop(erased);
     }
@@ -173,7 +156,7 @@ impl WriteAheadLog {
     /// Writes all entries to the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if !self.is_synced {
-            self.backend.sync_data()?;
+            self.file.sync()?;
             self.is_synced = true;
         }
         Ok(())
@@ -279,6 +262,7 @@ fn split_number(octets: &[u8]) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use redb::StorageBackend;
     use redb::backends::InMemoryBackend;
 
     use super::*;
@@ -304,7 +288,8 @@ mod tests {
     }
 
     fn new_log(generation: u64) -> WriteAheadLog {
-        let mut log = WriteAheadLog::create(Box::new(InMemoryBackend::new()), ID, None).unwrap();
+        let file = StoreFile::lock(Box::new(InMemoryBackend::new()), None).unwrap();
+        let mut log = WriteAheadLog::create(file, ID).unwrap();
         log.restart(generation);
         log
     }
@@ -326,7 +311,7 @@ mod tests {
                 ends.push(log.end - START);
             }
             let mut octets = vec![0; ends.last().unwrap() + 64];
-            log.backend.read(START as u64, &mut octets).unwrap();
+            log.file.read(START as u64, &mut octets).unwrap();
             let mut found = Changes::new();
             let last = replay(&octets, ID, 5, Revision(7), collect(&mut found)).unwrap();
             prop_assert_eq!((last, &found), (Revision(7 + commits.len() as u64), &commits.concat()));
@@ -390,10 +375,11 @@ mod tests {
             let backend = InMemoryBackend::new();
             backend.set_len(octets.len() as u64).unwrap();
             backend.write(0, octets).unwrap();
-            WriteAheadLog::open(Box::new(backend), id, None).unwrap().err()
+            let file = StoreFile::lock(Box::new(backend), None).unwrap();
+            WriteAheadLog::open(file, id).unwrap().err()
         };
         let mut log = vec![0; SIZE];
-        new_log(1).backend.read(0, &mut log).unwrap();
+        new_log(1).file.read(0, &mut log).unwrap();
         assert_eq!(open(&log, ID), None);
         assert_eq!(open(&log, ID + 1), Some(LogError::Foreign));
         assert_eq!(open(&log[1..], ID), Some(LogError::Cut));
