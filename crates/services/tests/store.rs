@@ -406,9 +406,15 @@ fn synced_commits_survive_power_failures_whole() {
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
+        // The first checkpoint beside commits begins and stops meanwhile.
+        match number {
+            40 => disk.hold_syncs(disk::DATABASE),
+            60 => disk.release_syncs(),
+            _ => {}
+        }
         let mut batch = random_batch(&mut random);
         if number % 6 == 3 {
-            // These values fill the log three times.
+            // These values fill a part of the log three times.
             batch.push((b"large".to_vec(), Some(vec![number as u8; 130_000])));
         }
         let durability = if number % 10 == 9 { Durability::Relaxed } else { Durability::Synced };
@@ -647,6 +653,87 @@ fn reading_waits_for_no_sync() {
         assert_eq!(read(&*store).0, revision);
         assert_eq!(read(&FileStore::open(&copy, KIND).unwrap()).1, expected.1);
     }
+}
+
+/// Commits `count` values of 10,000 octets, of which some are synced.
+fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, count: u32) -> Result<(), StoreError> {
+    for _ in 0..count {
+        let number = revision.0 as u32;
+        let (key, value) = ((number % 50).to_be_bytes(), vec![number as u8; 10_000]);
+        let change = [if number % 7 == 6 { RecordChange::Delete(&key) } else { RecordChange::Put(&key, &value) }];
+        let durability = if number.is_multiple_of(3) { Durability::Synced } else { Durability::Relaxed };
+        *revision = store.commit(*revision, &change, durability)?;
+        apply(expected, &change);
+    }
+    Ok(())
+}
+
+/// The sync of a checkpoint stops while the other half of the log takes commits.
+#[test]
+fn commits_go_on_beside_a_checkpoint() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+    disk.start_log();
+    let (mut revision, mut expected) = (Revision(0), Records::new());
+    fill(&store, &mut revision, &mut expected, 50).unwrap();
+    disk.hold_syncs(disk::DATABASE);
+    // One half of the log takes some 100 values.
+    fill(&store, &mut revision, &mut expected, 120).unwrap();
+    disk.wait_for_stopped_sync();
+    assert_eq!(read(&store), (revision, expected.clone()));
+    check_ranges(&store);
+    store.sync().unwrap();
+    // A power failure in the middle of the checkpoint.
+    for seed in 0..20 {
+        let image = disk.cut(disk.log_len(), &mut Random(seed));
+        let store = FileStore::with_backends(image.files(), KIND).unwrap();
+        assert_eq!(read(&store), (revision, expected.clone()), "seed {seed}");
+    }
+    disk.release_syncs();
+    // These commits wait for checkpoints.
+    fill(&store, &mut revision, &mut expected, 500).unwrap();
+    assert_eq!(read(&store), (revision, expected.clone()));
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()), (revision, expected));
+}
+
+#[test]
+fn log_takes_commits_while_checkpoints_fail() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+    disk.start_log();
+    let (mut revision, mut expected) = (Revision(0), Records::new());
+    for _ in 0..3 {
+        disk.fail_file(Some(disk::DATABASE));
+        let refused = fill(&store, &mut revision, &mut expected, 500);
+        assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+        assert_eq!(read(&store), (revision, expected.clone()));
+        store.sync().unwrap();
+        let image = disk.cut(disk.log_len(), &mut Random(revision.0));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), (revision, expected.clone()));
+        disk.fail_file(None);
+        fill(&store, &mut revision, &mut expected, 150).unwrap();
+        assert_eq!(read(&store), (revision, expected.clone()));
+    }
+    // Commits without changes need the log's room, too.
+    for room in [false, true] {
+        disk.fail_file(if room { None } else { Some(disk::DATABASE) });
+        for _ in 0..100_000 {
+            match store.commit(revision, &[], Durability::Relaxed) {
+                Ok(next) => revision = next,
+                Err(error) => {
+                    assert!(!room, "{error}");
+                    break;
+                }
+            }
+        }
+        assert_eq!(read(&store).0, revision);
+        store.sync().unwrap();
+        let image = disk.cut(disk.log_len(), &mut Random(revision.0));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), (revision, expected.clone()));
+    }
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()), (revision, expected));
 }
 
 #[test]

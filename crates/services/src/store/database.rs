@@ -1,5 +1,6 @@
 //! The database of a store: its tables, its checkpoints, and the errors of redb.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -22,8 +23,8 @@ use super::{RangeVisitor, RecordChange, Revision, StoreError};
 /// Version of the set of tables, which is independent of the records' format: of a store that was closed.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
-/// The version while the database lacks the changes in its log.
-pub(super) const LOGGED_FORMAT: u64 = 2;
+/// The version while the database lacks the changes in its log. Version 2 had a log of version 1.
+pub(super) const LOGGED_FORMAT: u64 = 3;
 
 /// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
 pub(super) const CACHE_SIZE: usize = 16 << 20;
@@ -39,6 +40,7 @@ pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("
 pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// What a database says about its store.
+#[derive(Clone, Debug)]
 pub(super) struct StoreHead {
     pub(super) revision: Revision,
     pub(super) generation: u64,
@@ -133,10 +135,9 @@ impl Drop for Snapshot {
     }
 }
 
-pub(super) fn write_checkpoint(
+pub(super) fn write_checkpoint<'c>(
     database: &Database,
-    pending: &PendingChanges,
-    batch: &[RecordChange<'_>],
+    changes: impl Iterator<Item = RecordChange<'c>>,
     head: &StoreHead,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
@@ -144,10 +145,7 @@ pub(super) fn write_checkpoint(
     transaction.set_quick_repair(true);
     {
         let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-        let pending = pending.iter().map(|(key, value)| {
-            value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
-        });
-        for change in pending.chain(batch.iter().copied()) {
+        for change in changes {
             match change {
                 RecordChange::Put(key, value) => records.insert(key, value).map(drop),
                 RecordChange::Delete(key) => records.remove(key).map(drop),
@@ -168,15 +166,45 @@ pub(super) fn write_checkpoint(
     transaction.commit().map_err(|error| of_commit(error, path))
 }
 
+/// Returns the changes, for a checkpoint.
+pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = RecordChange<'_>> {
+    pending.iter().map(|(key, value)| match value {
+        Some(value) => RecordChange::Put(key, value),
+        None => RecordChange::Delete(key),
+    })
+}
+
+/// Returns the changes of keys from `from` on, in the order of their keys. `newer` has the last word on a key.
+fn merged<'c>(
+    [older, newer]: [&'c PendingChanges; 2],
+    from: &'c [u8],
+) -> impl Iterator<Item = (&'c Vec<u8>, &'c Option<Vec<u8>>)> {
+    let range =
+        |changes: &'c PendingChanges| changes.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let (mut older, mut newer) = (range(older), range(newer));
+    std::iter::from_fn(move || {
+        let order = match (older.peek(), newer.peek()) {
+            (Some((older, _)), Some((newer, _))) => older.cmp(newer),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        match order {
+            Ordering::Less => older.next(),
+            Ordering::Equal => older.next().and(newer.next()),
+            Ordering::Greater => newer.next(),
+        }
+    })
+}
+
 /// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
 pub(super) fn visit_merged(
     snapshot: &Snapshot,
-    pending: &PendingChanges,
+    changes: [&PendingChanges; 2],
     from: &[u8],
     visit: &mut RangeVisitor<'_>,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let mut pending = pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let mut pending = merged(changes, from).peekable();
     let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
         Some(value) => visit(key, value),
         None => Ok(ControlFlow::Continue(())),
@@ -253,7 +281,7 @@ pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>
     Ok(StoreHead {
         revision: Revision(number("revision")?),
         generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
-        log_id: if format == LOGGED_FORMAT { Some(number(LOG_ID)?) } else { None },
+        log_id: if format > CLOSED_FORMAT { Some(number(LOG_ID)?) } else { None },
     })
 }
 
@@ -346,4 +374,29 @@ pub(super) fn lock_holder(path: &Path) -> Option<u32> {
         let (process, file) = (fields.next()?, fields.next()?);
         if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn changes() -> impl Strategy<Value = PendingChanges> {
+        prop::collection::btree_map(
+            prop::collection::vec(0..3_u8, 0..3),
+            prop::option::of(prop::collection::vec(any::<u8>(), 0..2)),
+            0..12,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn newer_changes_replace_older_ones(older in changes(), newer in changes(), from in prop::collection::vec(0..3_u8, 0..3)) {
+            let mut expected = older.clone();
+            expected.extend(newer.clone());
+            let found: Vec<_> = merged([&older, &newer], &from).collect();
+            prop_assert_eq!(found, expected.range(from.clone()..).collect::<Vec<_>>());
+        }
+    }
 }

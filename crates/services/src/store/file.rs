@@ -1,16 +1,19 @@
 //! A store in a file: the embedded database redb, and a write-ahead log beside it while the store is open.
 //!
 //! A commit goes to the log, which takes one sync; a commit of the database takes two. A checkpoint writes the log's
-//! changes to the database, when the log is full and when the store is opened or closed. It saves the state of the
-//! database's allocator (quick repair), so opening a file never scans the whole file.
+//! changes to the database, when a part of the log is full and when the store is opened or closed. It saves the state of
+//! the database's allocator (quick repair), so opening a file never scans the whole file.
+//!
+//! A thread of its own makes the checkpoint of a full part, while commits go on in the other part. A commit waits for it
+//! only if both parts are full, or if the batch is larger than a part: such a batch goes to the database.
 //!
 //! # Locks
 //! | lock | what it guards | held during |
 //! |---|---|---|
-//! | `store writer` | the log, and the database as checkpoints use it | a commit, a sync of the log, a checkpoint, an opening after an error |
+//! | `store writer` | the log, and the start and the end of checkpoints | a commit, a sync of the log, an opening after an error, a checkpoint that is not made beside commits |
 //! | `store view` | what readers see: a [`Snapshot`] of the database, the changes since, and the revision | operations in memory |
 //!
-//! A thread takes the writer's lock first. A reader takes only the lock of the view and copies two pointers, so that it
+//! The thread of a checkpoint holds neither lock while it writes. A thread takes the writer's lock first. A reader takes only the lock of the view and copies some pointers, so that it
 //! waits for no disk but its own reads. A commit enters the view when its durability is reached. A snapshot is made
 //! once for each checkpoint and not for each reader, because redb begins a reading transaction under a lock that it
 //! holds while it syncs a file that grows.
@@ -30,13 +33,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::process;
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use corelane_sys::{process, thread};
 use redb::StorageBackend;
 
 use super::backend::StoreFile;
 use super::database::{
-    OpenDatabase, PendingChanges, Snapshot, StoreHead, damaged, fenced, visit_merged, write_checkpoint,
+    OpenDatabase, PendingChanges, Snapshot, StoreHead, changes_of, damaged, fenced, visit_merged, write_checkpoint,
 };
 use super::files::{self, LogFile, PRIVATE, USUAL};
 use super::log::{LogError, WriteAheadLog};
@@ -54,8 +57,8 @@ pub struct RecordKind {
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
 /// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one sync of the disk. The
-/// log has 1 MiB. A checkpoint moves its changes to the file when the log is full, and when the store is opened or
-/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
+/// log has 2 MiB. A checkpoint moves its changes to the file when a half of it is full, beside further commits, and when
+/// the store is opened or dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
 /// needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all
 /// records.
 ///
@@ -69,6 +72,8 @@ pub struct FileStore {
 struct SharedStore {
     view: Mutex<View>,
     writer: Mutex<Writer>,
+    /// A checkpoint beside commits has ended.
+    checkpointed: Condvar,
     /// `None` if the store is over backends.
     path: Option<PathBuf>,
     kind: RecordKind,
@@ -80,7 +85,10 @@ struct SharedStore {
 struct View {
     /// `None` if the database could not be opened again after an error.
     snapshot: Option<Arc<Snapshot>>,
-    /// The last change of each key since the snapshot; `None` is a deletion.
+    /// The last change of each key in the full part of the log, which a checkpoint writes to the database or was to write;
+    /// `None` is a deletion.
+    written: Arc<PendingChanges>,
+    /// The last change of each key after those.
     pending: Arc<PendingChanges>,
     /// The last commit.
     revision: Revision,
@@ -96,6 +104,11 @@ struct Writer {
     names_log: bool,
     generation: u64,
     revision: Revision,
+    /// A thread makes a checkpoint. No other checkpoint begins, and the database is not opened for writing.
+    is_checkpointing: bool,
+    /// A checkpoint beside commits has failed, so the database needs both parts of the log.
+    needs_both_parts: bool,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Writer {
@@ -120,6 +133,23 @@ fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
 
 fn next_revision(revision: Revision) -> Revision {
     Revision(revision.0.saturating_add(1))
+}
+
+/// The changes of a view that a new snapshot has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SnapshotChanges {
+    /// A checkpoint was in doubt.
+    Unknown,
+    Written,
+    All,
+}
+
+/// What a reader sees, of one instant.
+struct Shown {
+    snapshot: Arc<Snapshot>,
+    written: Arc<PendingChanges>,
+    pending: Arc<PendingChanges>,
+    revision: Revision,
 }
 
 impl FileStore {
@@ -191,7 +221,7 @@ impl SharedStore {
             let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
             revision = replayed.map_err(|error| failed(&error))?.map_err(unusable)?;
         }
-        let view = View { snapshot: Some(snapshot), pending: Arc::new(pending), revision };
+        let view = View { snapshot: Some(snapshot), written: Arc::default(), pending: Arc::new(pending), revision };
         let writer = Writer {
             database: None,
             log: None,
@@ -199,10 +229,14 @@ impl SharedStore {
             names_log: head.log_id.is_some(),
             generation: head.generation,
             revision,
+            is_checkpointing: false,
+            needs_both_parts: false,
+            thread: None,
         };
         let shared = SharedStore {
             view: Mutex::new("store view", LockScope::Orb, view),
             writer: Mutex::new("store writer", LockScope::Orb, writer),
+            checkpointed: Condvar::new(),
             path,
             kind,
             file,
@@ -231,7 +265,7 @@ impl SharedStore {
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
-        let earlier = self.show(writer, snapshot, None);
+        let earlier = self.show(writer, snapshot, SnapshotChanges::Unknown);
         // The second checkpoint from now on may write over the pages of the earlier opening.
         if let Some(earlier) = earlier {
             earlier.database().revoke();
@@ -240,15 +274,20 @@ impl SharedStore {
         Ok(database)
     }
 
-    /// Shows readers another snapshot, and the changes since. Returns the earlier snapshot.
-    fn show(&self, writer: &Writer, snapshot: Snapshot, pending: Option<Arc<PendingChanges>>) -> Option<Arc<Snapshot>> {
+    /// Shows readers another snapshot. Returns the earlier one.
+    fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) -> Option<Arc<Snapshot>> {
         let mut view = self.view.lock();
         view.revision = writer.revision;
         let earlier = view.snapshot.replace(Arc::new(snapshot));
-        let replaced = pending.map(|pending| std::mem::replace(&mut view.pending, pending));
+        let mut replaced = [Arc::default(), Arc::default()];
+        if has != SnapshotChanges::Unknown {
+            std::mem::swap(&mut view.written, &mut replaced[0]);
+        }
+        if has == SnapshotChanges::All {
+            std::mem::swap(&mut view.pending, &mut replaced[1]);
+        }
         // Destructors run outside the lock.
         drop(view);
-        drop(replaced);
         earlier
     }
 
@@ -258,7 +297,7 @@ impl SharedStore {
             return Ok(());
         }
         self.database(writer)?;
-        if writer.names_log || !self.view.lock().pending.is_empty() {
+        if writer.names_log || self.has_changes() {
             // The database must not name the old log when a new one replaces it.
             self.checkpoint(writer, None, None)?;
         }
@@ -277,9 +316,15 @@ impl SharedStore {
         Ok(())
     }
 
-    /// Writes the pending changes and `batch`, if any, to the database, which then names the log `log_id`. Restarts the
-    /// log. There must be no pending changes if there is a batch, because they would hide it from readers if the
-    /// checkpoint were in doubt.
+    /// Returns true if the database lacks changes.
+    fn has_changes(&self) -> bool {
+        let view = self.view.lock();
+        !view.written.is_empty() || !view.pending.is_empty()
+    }
+
+    /// Writes all changes and `batch`, if any, to the database, which then names the log `log_id`. Restarts the log. No
+    /// thread may be making a checkpoint. There must be no other changes if there is a batch, because they would hide it
+    /// from readers if the checkpoint were in doubt.
     fn checkpoint(
         &self,
         writer: &mut Writer,
@@ -287,17 +332,19 @@ impl SharedStore {
         log_id: Option<u64>,
     ) -> Result<(), StoreError> {
         let database = self.database(writer)?;
-        let pending = Arc::clone(&self.view.lock().pending);
+        let (written, pending) = {
+            let view = self.view.lock();
+            (Arc::clone(&view.written), Arc::clone(&view.pending))
+        };
         let revision = if batch.is_some() { next_revision(writer.revision) } else { writer.revision };
         let head = StoreHead { revision, generation: writer.generation.wrapping_add(1), log_id };
-        let written = fenced(self.path(), || {
-            let database = database.get(self.path())?;
-            write_checkpoint(database, &pending, batch.unwrap_or_default(), &head, self.path())
-        });
-        match written.and_then(|()| database.snapshot(self.path())) {
+        let batch = batch.unwrap_or_default().iter().copied();
+        let changes = changes_of(&written).chain(changes_of(&pending)).chain(batch);
+        match self.write(&database, changes, &head) {
             Ok(snapshot) => {
                 writer.adopt(&head);
-                self.show(writer, snapshot, Some(Arc::default()));
+                writer.needs_both_parts = false;
+                self.show(writer, snapshot, SnapshotChanges::All);
                 if let Some(log) = &mut writer.log {
                     log.restart(head.generation);
                 }
@@ -313,6 +360,81 @@ impl SharedStore {
         }
     }
 
+    /// Makes a checkpoint of all changes, after an error once more with a new log.
+    fn checkpoint_or_begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let log_id = writer.log.as_ref().map(WriteAheadLog::id);
+        match self.checkpoint(writer, None, log_id) {
+            Err(_) if writer.log.is_none() => self.begin_log(writer),
+            done => done,
+        }
+    }
+
+    fn write<'c>(
+        &self,
+        database: &Arc<OpenDatabase>,
+        changes: impl Iterator<Item = RecordChange<'c>>,
+        head: &StoreHead,
+    ) -> Result<Snapshot, StoreError> {
+        fenced(self.path(), || write_checkpoint(database.get(self.path())?, changes, head, self.path()))?;
+        database.snapshot(self.path())
+    }
+
+    /// Begins the next generation in the other part of the log, and a thread that writes the changes of the full part to
+    /// the database. The last checkpoint must have succeeded, so that the database does not need the other part.
+    fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) -> Result<(), StoreError> {
+        let database = self.database(writer)?;
+        let generation = writer.generation.wrapping_add(1);
+        let Some(log) = &mut writer.log else { return Ok(()) };
+        log.restart(generation);
+        writer.generation = generation;
+        let head = StoreHead { revision: writer.revision, generation, log_id: Some(log.id()) };
+        let written = {
+            let mut view = self.view.lock();
+            view.written = std::mem::take(&mut view.pending);
+            Arc::clone(&view.written)
+        };
+        if let Some(ended) = writer.thread.take() {
+            let _ = ended.join();
+        }
+        let shared = Arc::clone(self);
+        let (to_write, its_head) = (Arc::clone(&written), head.clone());
+        let its_database = Arc::clone(&database);
+        let started = thread::ThreadBuilder::new().name("store/save").spawn(move || {
+            let snapshot = shared.write(&its_database, changes_of(&to_write), &its_head);
+            let mut writer = shared.writer.lock();
+            shared.end_checkpoint(&mut writer, &its_head, snapshot);
+            writer.is_checkpointing = false;
+            drop(writer);
+            shared.checkpointed.notify_all();
+        });
+        match started {
+            Ok(thread) => {
+                writer.is_checkpointing = true;
+                writer.thread = Some(thread);
+            }
+            // There is no room for a thread.
+            Err(_) => {
+                let snapshot = self.write(&database, changes_of(&written), &head);
+                self.end_checkpoint(writer, &head, snapshot);
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error the changes remain in the log and in memory. The next checkpoint writes them.
+    fn end_checkpoint(&self, writer: &mut Writer, head: &StoreHead, snapshot: Result<Snapshot, StoreError>) {
+        match snapshot {
+            Ok(snapshot) => {
+                writer.adopt(head);
+                self.show(writer, snapshot, SnapshotChanges::Written);
+            }
+            Err(_) => {
+                writer.needs_both_parts = true;
+                let _ = self.read_again(writer);
+            }
+        }
+    }
+
     /// Opens the database for reading, after an error.
     fn read_again(&self, writer: &mut Writer) -> Result<(), StoreError> {
         if let Some(failed) = writer.database.take() {
@@ -322,16 +444,19 @@ impl SharedStore {
         let (database, head) = OpenDatabase::open_unchanged(&self.file, self.kind, self.path())?;
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
-        self.show(writer, snapshot, None);
+        self.show(writer, snapshot, SnapshotChanges::Unknown);
         Ok(())
     }
 
-    /// Returns the database as of the last checkpoint, with the later changes and the revision.
-    fn shown(&self) -> Result<(Arc<Snapshot>, Arc<PendingChanges>, Revision), StoreError> {
+    fn shown(&self) -> Result<Shown, StoreError> {
         let shown = || {
             let view = self.view.lock();
-            let snapshot = view.snapshot.as_ref()?;
-            Some((Arc::clone(snapshot), Arc::clone(&view.pending), view.revision))
+            Some(Shown {
+                snapshot: view.snapshot.clone()?,
+                written: Arc::clone(&view.written),
+                pending: Arc::clone(&view.pending),
+                revision: view.revision,
+            })
         };
         if let Some(shown) = shown() {
             return Ok(shown);
@@ -382,6 +507,10 @@ impl Drop for FileStore {
     /// process.
     fn drop(&mut self) {
         let shared = &self.shared;
+        let thread = shared.writer.lock().thread.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
         let mut writer = shared.writer.lock();
         let closed = shared.checkpoint(&mut writer, None, None);
         if let (Ok(()), Some(log_file), Some(path)) = (closed, &writer.log_file, shared.path()) {
@@ -397,20 +526,21 @@ impl Store for FileStore {
 
     fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.shared.path();
-        let (snapshot, pending, revision) = self.shared.shown()?;
+        let shown = self.shared.shown()?;
         let visit_failed = Cell::new(false);
         let mut visit = |key: &[u8], value: &[u8]| {
             let visited = visit(key, value);
             visit_failed.set(visited.is_err());
             visited
         };
-        let visited = fenced(path, || visit_merged(&snapshot, &pending, from, &mut visit, path));
+        let visited =
+            fenced(path, || visit_merged(&shown.snapshot, [&shown.written, &shown.pending], from, &mut visit, path));
         if visited.is_err() && !visit_failed.get() {
             // After an error the database refuses every further use.
             let mut view = self.shared.view.lock();
-            view.snapshot.take_if(|shown| Arc::ptr_eq(shown, &snapshot));
+            view.snapshot.take_if(|current| Arc::ptr_eq(current, &shown.snapshot));
         }
-        visited.map(|()| revision)
+        visited.map(|()| shown.revision)
     }
 
     fn commit(
@@ -421,26 +551,41 @@ impl Store for FileStore {
     ) -> Result<Revision, StoreError> {
         let shared = &self.shared;
         let mut writer = shared.writer.lock();
-        shared.begin_log(&mut writer)?;
-        if writer.revision != after {
-            return Err(StoreError::Conflict);
+        loop {
+            if writer.revision != after {
+                return Err(StoreError::Conflict);
+            }
+            if writer.has_room(batch) {
+                return shared.append(&mut writer, batch, durability);
+            }
+            if writer.is_checkpointing {
+                writer = shared.checkpointed.wait(writer);
+                continue;
+            }
+            // The batch is in none of the checkpoints before its own, so their failure leaves nothing in doubt.
+            if writer.log.is_none() {
+                shared.begin_log(&mut writer)?;
+            } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {
+                shared.start_checkpoint(&mut writer)?;
+            } else if writer.needs_both_parts || shared.has_changes() {
+                shared.checkpoint_or_begin(&mut writer)?;
+            } else {
+                let log_id = writer.log.as_ref().map(WriteAheadLog::id);
+                return shared.checkpoint(&mut writer, Some(batch), log_id).map(|()| writer.revision);
+            }
         }
-        if !writer.has_room(batch) {
-            // The batch is in none of these checkpoints, so a failure leaves nothing in doubt.
-            let log_id = writer.log.as_ref().map(WriteAheadLog::id);
-            shared.checkpoint(&mut writer, None, log_id).or_else(|_| shared.begin_log(&mut writer))?;
-        }
-        if !writer.has_room(batch) {
-            let log_id = writer.log.as_ref().map(WriteAheadLog::id);
-            return shared.checkpoint(&mut writer, Some(batch), log_id).map(|()| writer.revision);
-        }
-        shared.append(&mut writer, batch, durability)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
         let shared = &self.shared;
         let mut writer = shared.writer.lock();
-        shared.begin_log(&mut writer)?;
+        while writer.log.is_none() {
+            if writer.is_checkpointing {
+                writer = shared.checkpointed.wait(writer);
+            } else {
+                shared.begin_log(&mut writer)?;
+            }
+        }
         let synced = writer.log.as_mut().map_or(Ok(()), WriteAheadLog::sync);
         synced.map_err(|error| {
             writer.log = None;

@@ -54,6 +54,8 @@ struct Contents {
     log: Vec<(usize, Operation)>,
     room: Option<usize>,
     single_failure: Option<usize>,
+    /// The file without room.
+    full_file: Option<usize>,
     read: usize,
     locked: [bool; FILES],
     /// The file whose syncs stop.
@@ -152,6 +154,11 @@ impl Disk {
         self.contents().room = operations;
     }
 
+    /// Makes each write, sync and change of length of this file fail. `None` ends the failures.
+    pub(crate) fn fail_file(&self, file: Option<usize>) {
+        self.contents().full_file = file;
+    }
+
     /// Makes one operation fail, after this number of operations.
     pub(crate) fn fail_once_after(&self, operations: usize) {
         self.contents().single_failure = Some(operations);
@@ -192,6 +199,9 @@ impl Disk {
             Some(0) => return Err(io::Error::other("one failure")),
             Some(more) => contents.single_failure = Some(more - 1),
             None => {}
+        }
+        if contents.full_file == Some(file) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         match &mut contents.room {
             Some(0) => return Err(io::ErrorKind::StorageFull.into()),
