@@ -759,6 +759,25 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
     assert!(opened > 3, "{opened}");
 }
 
+/// The next process shows its readers what a killed one did not sync.
+#[test]
+fn shown_commits_of_a_killed_process_survive_a_power_failure() {
+    for seed in 0..20 {
+        let disk = Disk::default();
+        let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+        disk.start_log();
+        let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Relaxed).unwrap();
+        std::mem::forget(store);
+        disk.release_locks();
+        disk.fail_file(Some(disk::DATABASE));
+        let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+        let shown = read(&store);
+        assert_eq!(shown.0, first);
+        let image = disk.cut(disk.log_len(), &mut Random(seed));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), shown, "seed {seed}");
+    }
+}
+
 /// The lock on the database moves with its file, and the log's name does not.
 #[test]
 fn renamed_store_keeps_its_log() {

@@ -218,6 +218,10 @@ impl SharedStore {
             let failed = |error: &io::Error| StoreError::of_io(error, path.as_deref().map(files::log_path));
             let opened = WriteAheadLog::open(Arc::clone(&log_file.file), id).map_err(|error| failed(&error))?;
             let log = opened.map_err(unusable)?;
+            // A process that was killed may not have synced all that the files have. Readers see it from now on, also if
+            // there is no room for a checkpoint.
+            file.sync().map_err(|error| StoreError::of_io(&error, path.clone()))?;
+            log_file.file.sync().map_err(|error| failed(&error))?;
             let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
             revision = replayed.map_err(|error| failed(&error))?.map_err(unusable)?;
         }

@@ -133,6 +133,11 @@ impl Disk {
         contents.stopped_syncs -= 1;
     }
 
+    /// Releases the locks, as the end of a killed process does.
+    pub(crate) fn release_locks(&self) {
+        self.contents().locked = [false; FILES];
+    }
+
     /// Begins a new log of operations. Earlier operations are never lost.
     pub(crate) fn start_log(&self) {
         let mut contents = self.contents();
@@ -154,7 +159,7 @@ impl Disk {
         self.contents().room = operations;
     }
 
-    /// Makes each write, sync and change of length of this file fail. `None` ends the failures.
+    /// Makes each write and change of length of this file fail. `None` ends the failures.
     pub(crate) fn fail_file(&self, file: Option<usize>) {
         self.contents().full_file = file;
     }
@@ -200,7 +205,7 @@ impl Disk {
             Some(more) => contents.single_failure = Some(more - 1),
             None => {}
         }
-        if contents.full_file == Some(file) {
+        if contents.full_file == Some(file) && !matches!(operation, Operation::Sync) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         match &mut contents.room {
