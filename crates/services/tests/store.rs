@@ -338,6 +338,40 @@ fn killed_process_leaves_a_log_that_the_next_one_needs() {
     assert_eq!(fs::read(folder.file("other.db.wal")).unwrap(), b"text");
 }
 
+/// A backup, or an earlier state of the store, in the place of a store whose process was killed.
+#[test]
+fn log_of_a_replaced_store_is_kept() {
+    let folder = Folder::new("replaced");
+    let (path, backup, copy) = (folder.file("names.db"), folder.file("backup"), folder.file("copy"));
+    let store = FileStore::open(&path, KIND).unwrap();
+    let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    store.backup(&backup).unwrap();
+    drop(store);
+    fs::copy(&path, &copy).unwrap();
+    let store = FileStore::open(&path, KIND).unwrap();
+    store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
+    let (database, log) = killed(&folder, "names.db");
+    let (whole, kept) = (folder.file("whole"), fs::read(&log).unwrap());
+    fs::rename(&database, &whole).unwrap();
+    for (replacement, size) in [(&backup, 1), (&copy, 1)] {
+        fs::copy(replacement, &database).unwrap();
+        let refused = message(FileStore::open(&database, KIND));
+        assert!(refused.contains("killed.db.wal is the log of another store or of a later state of"), "{refused}");
+        assert!(refused.contains("move the log away"), "{refused}");
+        assert_eq!(fs::read(&log).unwrap(), kept);
+        let aside = folder.file("aside");
+        fs::rename(&log, &aside).unwrap();
+        assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), size);
+        fs::rename(&aside, &log).unwrap();
+    }
+    fs::copy(&whole, &database).unwrap();
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
+    // A process that was killed before it removed the log left no change in it.
+    fs::write(&log, kept).unwrap();
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
+    assert!(!log.exists());
+}
+
 #[test]
 fn empty_file_becomes_a_store() {
     let folder = Folder::new("empty");

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use corelane_sys::process;
 use redb::{
     Builder, CommitError, Database, DatabaseError, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
     StorageError, TableDefinition, TableError, TransactionError,
@@ -35,6 +36,8 @@ pub(super) const FORMAT: &str = "file format";
 /// Number of checkpoints.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
+/// A random number of each store, also of each backup. Stores of earlier versions have none.
+pub(super) const STORE_ID: &str = "store id";
 pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -44,6 +47,8 @@ pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub(super) struct StoreHead {
     pub(super) revision: Revision,
     pub(super) generation: u64,
+    /// Identity of the store; 0 if it has none yet.
+    pub(super) store_id: u64,
     /// Identity of the log; `None` if the database has all changes.
     pub(super) log_id: Option<u64>,
 }
@@ -159,6 +164,7 @@ pub(super) fn write_checkpoint<'c>(
             ("revision", head.revision.0),
             (GENERATION, head.generation),
             (LOG_ID, head.log_id.unwrap_or_default()),
+            (STORE_ID, head.store_id),
         ] {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
@@ -281,6 +287,7 @@ pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>
     Ok(StoreHead {
         revision: Revision(number("revision")?),
         generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
+        store_id: number_of(&numbers, STORE_ID, path)?.unwrap_or_default(),
         log_id: if format > CLOSED_FORMAT { Some(number(LOG_ID)?) } else { None },
     })
 }
@@ -295,11 +302,13 @@ pub(super) fn number_of(
 }
 
 pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+    let store_id = process::random_number().map_err(|error| StoreError::of_io(&error, path.map(Path::to_owned)))?;
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
     transaction.set_quick_repair(true);
     {
         let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        for (name, number) in [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0)] {
+        let names = [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0), (STORE_ID, store_id)];
+        for (name, number) in names {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
         let mut texts = transaction.open_table(TEXTS).map_err(|error| of_table(error, path))?;
@@ -307,7 +316,7 @@ pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Pa
         transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
     }
     transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(StoreHead { revision: Revision(0), generation: 0, log_id: None })
+    Ok(StoreHead { revision: Revision(0), generation: 0, store_id, log_id: None })
 }
 
 /// Converts a panic inside redb, for example for a damaged page, into an error.

@@ -102,6 +102,8 @@ struct Writer {
     log_file: Option<LogFile>,
     /// The database names a log.
     names_log: bool,
+    /// The random number of the store, by which its logs name it.
+    store_id: u64,
     generation: u64,
     revision: Revision,
     /// A thread makes a checkpoint. No other checkpoint begins, and the database is not opened for writing.
@@ -121,6 +123,7 @@ impl Writer {
         self.generation = self.generation.max(head.generation);
         self.revision = self.revision.max(head.revision);
         self.names_log = head.log_id.is_some();
+        self.store_id = head.store_id;
     }
 }
 
@@ -206,7 +209,7 @@ impl SharedStore {
         // redb would repair another program's database if the file were opened for writing.
         let (database, head) = OpenDatabase::open_unchanged(&file, kind, path.as_deref())?;
         let snapshot = Arc::new(database.snapshot(path.as_deref())?);
-        let log_file = match (log_file, &path) {
+        let mut log_file = match (log_file, &path) {
             (None, Some(path)) if head.log_id.is_some() => LogFile::open(path)?,
             (log_file, _) => log_file,
         };
@@ -214,7 +217,7 @@ impl SharedStore {
         let mut revision = head.revision;
         if let Some(id) = head.log_id {
             let unusable = |error: LogError| log_is_unusable(path.as_deref(), error);
-            let log_file = log_file.as_ref().ok_or_else(|| unusable(LogError::Missing))?;
+            let log_file = log_file.as_mut().ok_or_else(|| unusable(LogError::Missing))?;
             let failed = |error: &io::Error| StoreError::of_io(error, path.as_deref().map(files::log_path));
             let opened = WriteAheadLog::open(Arc::clone(&log_file.file), id).map_err(|error| failed(&error))?;
             let log = opened.map_err(unusable)?;
@@ -224,6 +227,7 @@ impl SharedStore {
             log_file.file.sync().map_err(|error| failed(&error))?;
             let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
             revision = replayed.map_err(|error| failed(&error))?.map_err(unusable)?;
+            log_file.is_own = true;
         }
         let view = View { snapshot: Some(snapshot), written: Arc::default(), pending: Arc::new(pending), revision };
         let writer = Writer {
@@ -231,7 +235,9 @@ impl SharedStore {
             log: None,
             log_file,
             names_log: head.log_id.is_some(),
-            generation: head.generation,
+            store_id: head.store_id,
+            // The log may have entries of the generation after the database's.
+            generation: head.generation.wrapping_add(u64::from(head.log_id.is_some())),
             revision,
             is_checkpointing: false,
             needs_both_parts: false,
@@ -301,18 +307,29 @@ impl SharedStore {
             return Ok(());
         }
         self.database(writer)?;
-        if writer.names_log || self.has_changes() {
-            // The database must not name the old log when a new one replaces it.
+        let is_without_id = writer.store_id == 0;
+        if is_without_id {
+            writer.store_id = process::random_number().map_err(|error| self.log_failed(&error))?;
+        }
+        if writer.names_log || is_without_id || self.has_changes() {
+            // The database must not name the old log when a new one replaces it, and must know the id that the log has.
             self.checkpoint(writer, None, None)?;
         }
+        let (store, generation) = (writer.store_id, writer.generation);
         let log_file = match (&mut writer.log_file, self.path()) {
-            (Some(log_file), _) => log_file,
-            (log_file, Some(path)) => log_file.insert(LogFile::create(path)?),
+            (Some(log_file), path) => {
+                if !log_file.is_own {
+                    log_file.check_obsolete(path, store, generation)?;
+                    log_file.is_own = true;
+                }
+                log_file
+            }
+            (log_file, Some(path)) => log_file.insert(LogFile::create(path, store, generation)?),
             (None, None) => return Err(log_is_unusable(None, LogError::Missing)),
         };
         let file = Arc::clone(&log_file.file);
         // The identity is a random number, so that no other log fits to the database.
-        let log = process::random_number().and_then(|id| WriteAheadLog::create(file, id));
+        let log = process::random_number().and_then(|id| WriteAheadLog::create(file, id, store));
         let mut log = log.map_err(|error| self.log_failed(&error))?;
         self.checkpoint(writer, None, Some(log.id()))?;
         log.restart(writer.generation);
@@ -341,7 +358,8 @@ impl SharedStore {
             (Arc::clone(&view.written), Arc::clone(&view.pending))
         };
         let revision = if batch.is_some() { next_revision(writer.revision) } else { writer.revision };
-        let head = StoreHead { revision, generation: writer.generation.wrapping_add(1), log_id };
+        let head =
+            StoreHead { revision, generation: writer.generation.wrapping_add(1), store_id: writer.store_id, log_id };
         let batch = batch.unwrap_or_default().iter().copied();
         let changes = changes_of(&written).chain(changes_of(&pending)).chain(batch);
         match self.write(&database, changes, &head) {
@@ -391,7 +409,8 @@ impl SharedStore {
         let Some(log) = &mut writer.log else { return Ok(()) };
         log.restart(generation);
         writer.generation = generation;
-        let head = StoreHead { revision: writer.revision, generation, log_id: Some(log.id()) };
+        let head =
+            StoreHead { revision: writer.revision, generation, store_id: writer.store_id, log_id: Some(log.id()) };
         let written = {
             let mut view = self.view.lock();
             view.written = std::mem::take(&mut view.pending);

@@ -15,7 +15,7 @@ use super::database::{
     RECORDS, builder, fenced, lock, of_commit, of_database, of_storage, of_table, of_transaction, prepare,
 };
 use super::file::RecordKind;
-use super::log::WriteAheadLog;
+use super::log::{UnnamedLog, WriteAheadLog};
 use super::{RecordVisitor, Revision, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
@@ -35,13 +35,15 @@ struct FileId {
 /// The file of a log.
 pub(super) struct LogFile {
     pub(super) file: Arc<StoreFile>,
+    /// The store may write over the contents.
+    pub(super) is_own: bool,
     /// `None` if the log is no file.
     id: Option<FileId>,
 }
 
 impl LogFile {
     pub(super) fn of_backend(file: Arc<StoreFile>) -> Self {
-        LogFile { file, id: None }
+        LogFile { file, is_own: false, id: None }
     }
 
     /// Opens the log of a database. `Ok(None)` if there is none.
@@ -58,31 +60,50 @@ impl LogFile {
         Self::of_file(file, &path).map(Some)
     }
 
-    /// Creates the file for the log of a database that needs no log. An earlier log is removed.
-    pub(super) fn create(database: &Path) -> Result<Self, StoreError> {
+    /// Creates the file for the log of a database that names no log. An earlier log is removed if the database has all its
+    /// changes, and otherwise left.
+    pub(super) fn create(database: &Path, store: u64, generation: u64) -> Result<Self, StoreError> {
         let path = log_path(database);
         let failed = |error: &io::Error| StoreError::of_io(error, Some(path.clone()));
         if let Some(earlier) = Self::open(database)? {
-            // A process that was killed while it opened or closed the store.
-            if !WriteAheadLog::is_log(&earlier.file).map_err(|error| failed(&error))? {
-                return Err(StoreError::NotAStore { path });
-            }
+            earlier.check_obsolete(Some(database), store, generation)?;
             fs::remove_file(&path).map_err(|error| failed(&error))?;
         }
         // The log has the records of the store, so it has the store's permissions.
         let mode = fs::metadata(database).map_err(|error| failed(&error))?.mode();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(mode & 0o666).open(&path);
-        let created = Self::of_file(file.map_err(|error| failed(&error))?, &path)?;
+        let mut created = Self::of_file(file.map_err(|error| failed(&error))?, &path)?;
+        created.is_own = true;
         sync_folder(database).map_err(|error| failed(&error))?;
         Ok(created)
+    }
+
+    /// Checks that a database that names no log can begin one in place of this one.
+    pub(super) fn check_obsolete(
+        &self,
+        database: Option<&Path>,
+        store: u64,
+        generation: u64,
+    ) -> Result<(), StoreError> {
+        let path = database.map(log_path);
+        let found = WriteAheadLog::examine(&self.file, store, generation);
+        let shown = || path.clone().unwrap_or_else(|| PathBuf::from("the log"));
+        match found.map_err(|error| StoreError::of_io(&error, path.clone()))? {
+            UnnamedLog::Obsolete => Ok(()),
+            UnnamedLog::NoLog => Err(StoreError::NotAStore { path: shown() }),
+            UnnamedLog::Other => {
+                let store = database.map_or_else(|| PathBuf::from("the store"), Path::to_owned);
+                Err(StoreError::OtherLog { path: shown(), store })
+            }
+        }
     }
 
     fn of_file(file: File, path: &Path) -> Result<Self, StoreError> {
         let id = file.metadata().map(|found| file_id(&found));
         let id = id.map_err(|error| StoreError::of_io(&error, Some(path.to_owned())))?;
         // If the database was renamed, another store may use the log's name.
-        Ok(LogFile { file: locked(file, path)?, id: Some(id) })
+        Ok(LogFile { file: locked(file, path)?, is_own: false, id: Some(id) })
     }
 
     /// Removes the file, unless its name is that of another file now.

@@ -1,7 +1,7 @@
 //! The write-ahead log of a store: the commits since the last checkpoint of its database.
 //!
 //! ```text
-//! 0     "corelane log 2\n" | 00 | u64 identity, then zeros up to octet 4096
+//! 0     "corelane log 2\n" | 00 | u64 identity | u64 identity of the store, then zeros up to octet 4096
 //! 4096  two parts of equal size, the first for even generations and the second for odd ones
 //!       part:               entries without gaps, then octets of earlier generations
 //!       entry:              u32 length of the changes | u32 CRC-32 of the identity and of the rest of the entry
@@ -60,6 +60,17 @@ impl fmt::Display for LogError {
     }
 }
 
+/// A log beside a database that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnnamedLog {
+    /// The database has all its changes: a process was killed while it opened or closed the store.
+    Obsolete,
+    /// The log of another store, or of a later state of this store.
+    Other,
+    /// The file of another program.
+    NoLog,
+}
+
 pub(super) struct WriteAheadLog {
     file: Arc<StoreFile>,
     id: u64,
@@ -74,22 +85,36 @@ pub(super) struct WriteAheadLog {
 }
 
 impl WriteAheadLog {
-    /// Returns true if a file is a log, or one whose creation was interrupted.
-    pub(super) fn is_log(file: &StoreFile) -> io::Result<bool> {
+    /// Says what the log of a database is that names no log.
+    pub(super) fn examine(file: &StoreFile, store: u64, generation: u64) -> io::Result<UnnamedLog> {
         let length = file.len()?;
         let mut octets = vec![0; length.min(SIZE as u64) as usize];
         file.read(0, &mut octets)?;
-        let start = octets.get(..MAGIC.len()).unwrap_or(&octets);
-        Ok([MAGIC, MAGIC_OF_1].iter().any(|magic| magic.starts_with(start))
-            || length <= SIZE as u64 && octets.iter().all(|octet| *octet == 0))
+        if length <= SIZE as u64 && octets.iter().all(|octet| *octet == 0) {
+            return Ok(UnnamedLog::Obsolete);
+        }
+        let Some((magic, rest)) = octets.split_first_chunk::<{ MAGIC.len() }>() else { return Ok(UnnamedLog::NoLog) };
+        let is_old = magic == MAGIC_OF_1;
+        if !is_old && magic != MAGIC {
+            return Ok(UnnamedLog::NoLog);
+        }
+        let Some((id, rest)) = rest.split_first_chunk() else { return Ok(UnnamedLog::Other) };
+        let is_own = is_old || rest.first_chunk().is_some_and(|id| u64::from_le_bytes(*id) == store);
+        let has_changes = |start: usize| {
+            let part = octets.get(start..).unwrap_or_default();
+            split_entry(part, u64::from_le_bytes(*id)).is_some_and(|entry| entry.generation >= generation)
+        };
+        let has_changes = has_changes(START) || !is_old && has_changes(START + PART);
+        Ok(if is_own && !has_changes { UnnamedLog::Obsolete } else { UnnamedLog::Other })
     }
 
-    /// Makes an empty log with this identity.
-    pub(super) fn create(file: Arc<StoreFile>, id: u64) -> io::Result<Self> {
+    /// Makes an empty log with this identity, for this store.
+    pub(super) fn create(file: Arc<StoreFile>, id: u64, store: u64) -> io::Result<Self> {
         // The zeros make the file system allocate the blocks now, so that later syncs write data only.
         let mut image = vec![0; SIZE];
         image[..MAGIC.len()].copy_from_slice(MAGIC);
         image[MAGIC.len()..][..8].copy_from_slice(&id.to_le_bytes());
+        image[MAGIC.len() + 8..][..8].copy_from_slice(&store.to_le_bytes());
         file.set_len(SIZE as u64)?;
         file.write(0, &image)?;
         file.sync()?;
@@ -315,6 +340,7 @@ mod tests {
     use super::*;
 
     const ID: u64 = 77;
+    const STORE: u64 = 5;
 
     type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -336,7 +362,7 @@ mod tests {
 
     fn new_log(generation: u64) -> WriteAheadLog {
         let file = StoreFile::lock(Box::new(InMemoryBackend::new()), None).unwrap();
-        let mut log = WriteAheadLog::create(file, ID).unwrap();
+        let mut log = WriteAheadLog::create(file, ID, STORE).unwrap();
         log.restart(generation);
         log
     }
@@ -436,6 +462,23 @@ mod tests {
     }
 
     #[test]
+    fn only_a_log_without_changes_for_the_database_is_obsolete() {
+        let mut log = new_log(2);
+        let examine =
+            |log: &WriteAheadLog, store, generation| WriteAheadLog::examine(&log.file, store, generation).unwrap();
+        assert_eq!(examine(&log, STORE, 0), UnnamedLog::Obsolete);
+        for generation in [2, 3] {
+            log.restart(generation);
+            log.append(Revision(4), &[RecordChange::Put(b"key", b"value")]).unwrap();
+            assert_eq!(examine(&log, STORE, generation), UnnamedLog::Other);
+            assert_eq!(examine(&log, STORE, generation + 1), UnnamedLog::Obsolete);
+            assert_eq!(examine(&log, STORE + 1, generation + 1), UnnamedLog::Other);
+        }
+        log.file.write(0, b"text").unwrap();
+        assert_eq!(examine(&log, STORE, 9), UnnamedLog::NoLog);
+    }
+
+    #[test]
     fn log_of_version_1_is_read() {
         let mut log = new_log(2);
         log.append(Revision(4), &[RecordChange::Put(b"key", b"value")]).unwrap();
@@ -446,7 +489,9 @@ mod tests {
         backend.set_len(octets.len() as u64).unwrap();
         backend.write(0, &octets).unwrap();
         let file = StoreFile::lock(Box::new(backend), None).unwrap();
-        assert!(WriteAheadLog::is_log(&file).unwrap());
+        for (generation, expected) in [(2, UnnamedLog::Other), (3, UnnamedLog::Obsolete)] {
+            assert_eq!(WriteAheadLog::examine(&file, STORE + 1, generation).unwrap(), expected);
+        }
         let log = WriteAheadLog::open(file, ID).unwrap().unwrap();
         assert_eq!(log.replay(2, Revision(3), |_| ()).unwrap(), Ok(Revision(4)));
         assert_eq!(log.replay(1, Revision(3), |_| ()).unwrap(), Err(LogError::Newer));

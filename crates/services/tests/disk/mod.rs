@@ -123,7 +123,7 @@ impl Disk {
         let mut contents = self.contents();
         contents.stopped_syncs += 1;
         self.0.1.notify_all();
-        while contents.held == Some(file) {
+        while contents.held == Some(file) && !contents.is_expired {
             if end.is_past() {
                 contents.is_expired = true;
                 break;
