@@ -14,7 +14,7 @@ pub use valuetypes::valuetypes;
 pub use corelane_config::fuzz::configuration;
 pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
 pub use corelane_rio::fuzz::rio_frames;
-pub use corelane_services::events::fuzz::event_filters;
+pub use corelane_services::events::fuzz::{event_filters, event_records};
 pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_sniff::fuzz::sniff;
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
@@ -36,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     ("configuration", configuration),
     ("connection_ops", connection_ops),
     ("event_filters", event_filters),
+    ("event_records", event_records),
     ("generated", generated),
     ("giop_framing", giop_framing),
     ("idl", idl),

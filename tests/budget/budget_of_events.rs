@@ -75,6 +75,10 @@ fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, 
         sum.allocations += cost.allocations;
         sum.orb_locks += cost.orb_locks;
         sum.handoffs += cost.handoffs;
+        sum.locks += cost.locks;
+        sum.lane_locks += cost.lane_locks;
+        sum.syscalls += cost.syscalls;
+        sum.futex_calls += cost.futex_calls;
         while channel.statistics().total().queued + channel.statistics().total().in_flight > 0 {
             std::thread::yield_now();
         }
@@ -119,14 +123,36 @@ fn lanes_allocate_nothing_and_hand_an_event_over_once() {
     assert_eq!(consumer.events.load(Ordering::Acquire), EVENTS + 50);
 }
 
+/// Waits until the consumers have this number of events.
+fn wait_for(consumers: &[Arc<Counting>], events: u64) {
+    for consumer in consumers {
+        while consumer.events.load(Ordering::Acquire) < events {
+            std::thread::yield_now();
+        }
+    }
+}
+
 #[test]
-fn supplier_of_a_consumer_in_another_process_allocates_nothing() {
+fn events_for_other_processes_are_sent_by_their_supplier_without_a_hand_off() {
     let (server, other) = (orb(), orb());
     let channel = EventChannel::builder().serve(&server).unwrap();
     let remote = other.string_to_reference(&channel.reference().to_string()).unwrap();
-    let consumer = connect(&other, &remote);
-    assert_eq!(supplier_cost(&channel, &event(0)), [0, 0, EVENTS]);
-    while consumer.events.load(Ordering::Acquire) < EVENTS + 50 {
-        std::thread::yield_now();
+    let consumers = [connect(&other, &remote), connect(&other, &remote)];
+    let supplier = supplier(channel.reference());
+    // The senders connect.
+    push(&channel, &supplier, &event(0), 50);
+    for octets in [0, 16] {
+        push(&channel, &supplier, &event(octets), 50);
+        let cost = push(&channel, &supplier, &event(octets), EVENTS);
+        // The payload is copied once into the channel.
+        let copies = if octets == 0 { 0 } else { EVENTS };
+        assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [copies, 0, 0]);
+        // The channel's lock, and that of the connection to each consumer, which no other thread
+        // uses. Each consumer's message is one call of the kernel.
+        assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, 3 * EVENTS, 2 * EVENTS]);
+        assert_eq!(cost.futex_calls, 0);
     }
+    wait_for(&consumers, 2 * EVENTS + 150);
+    let counts = channel.statistics().total();
+    assert!(counts.is_balanced() && counts.delivered == counts.routed, "{counts:?}");
 }

@@ -14,7 +14,7 @@ use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-const SECTIONS: [(&str, &str, Options); 19] = [
+const SECTIONS: [(&str, &str, Options); 20] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -22,6 +22,7 @@ const SECTIONS: [(&str, &str, Options); 19] = [
     ("ConnectionLimits", "crates/orb/src/server/config.rs", Options::Fields),
     ("Dispatch", "crates/orb/src/server/config.rs", Options::Variants),
     ("Limits", "crates/wire/src/limits.rs", Options::Fields),
+    ("EventStoreLimits", "crates/services/src/events/durable/limits.rs", Options::Fields),
     ("RtConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtClientPolicies", "crates/orb/src/rt/client_policies.rs", Options::Fields),
     ("ThreadpoolConfig", "crates/orb/src/rt/config.rs", Options::Fields),

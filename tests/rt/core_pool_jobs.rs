@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corelane::rt::{CorePoolConfig, JobOverrunAction, TaskBinding, TaskRules};
-use corelane::{Completion, Event, Orb, SystemException, SystemExceptionKind as Kind, minor};
+use corelane::{Completion, Event, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind, Timeout, minor};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{Scheduling, list_threads, scheduling};
 use corelane_tests::core_pool::{DEMOTED, HOLD, LOW, NOTE, OVER, REST, STEP, Scene, Served, step, task};
@@ -408,4 +408,37 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
     let shared = step(&scene.object(&clients[0], "task-2"), &STEP, 7).unwrap();
     assert_eq!((shared.core, shared.native), (1, alone.native));
     assert!(scene.pool.set_tasks(&[task(1, 0, 97).rules(TaskRules::default().deadline(Duration::ZERO))]).is_err());
+}
+
+#[test]
+fn deadline_of_a_request_may_shorten_the_deadline_of_its_task() {
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("travel").cores([0]));
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let set = |rules: TaskRules| scene.set(&[by_deadline(1, 0, 60), task(2, 0, 98).rules(rules)]);
+    let late = TaskRules::default().deadline(minutes(90));
+    set(late);
+    let clients = [(); 2].map(|()| Orb::new().unwrap());
+    let [one, two] = [(&clients[0], "task-1"), (&clients[1], "task-2")].map(|(client, id)| scene.object(client, id));
+    let urgent = two.with_timeout(Timeout::Precise(minutes(20)));
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| step(&one, &HOLD, 0).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        let mut seen = Vec::new();
+        let mut see = |object: &ObjectRef| seen.push(step(object, &STEP, 1).unwrap().native);
+        // The task permits no shorter deadline.
+        see(&urgent);
+        set(late.shortest_deadline(minutes(1)));
+        see(&two);
+        see(&urgent);
+        // The request asks for less than the task permits.
+        set(late.shortest_deadline(minutes(80)));
+        see(&urgent);
+        // A request lengthens no deadline.
+        set(TaskRules::default().deadline(minutes(30)).shortest_deadline(minutes(1)));
+        see(&two.with_timeout(Timeout::Precise(minutes(240))));
+        scene.state.open.store(true, Ordering::SeqCst);
+        let held = held.join().unwrap().native;
+        let is_above: Vec<bool> = seen.iter().map(|native| *native > held).collect();
+        assert_eq!(is_above, [false, false, true, false, true], "{seen:?} beside {held}");
+    });
 }

@@ -78,7 +78,7 @@ impl Default for Steps {
 
 struct Stepper(Arc<State>);
 
-/// Returns at once.
+/// An operation that returns at once.
 pub static STEP: Operation = Operation::new("step");
 /// An operation that waits until [`State::open`] is true.
 pub static HOLD: Operation = Operation::new("hold");

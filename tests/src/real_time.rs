@@ -49,7 +49,7 @@ pub struct Reporter {
     orb: RtOrb,
     /// Number of begun operations.
     pub begun: AtomicUsize,
-    /// Threads in `wait`.
+    /// Number of threads in `wait`.
     pub waiting: AtomicUsize,
     /// 0 until `wait` and `hold` may return, then 1.
     pub released: AtomicUsize,

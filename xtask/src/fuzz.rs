@@ -32,6 +32,7 @@ const TARGETS: &[Target] = &[
     Target { name: "ior_text", what: "IOR and corbaloc text", longest: 768, dictionary: Some("ior_text") },
     Target { name: "naming_records", what: "records of the Naming Service", longest: 256, dictionary: None },
     Target { name: "event_filters", what: "filters of event consumers", longest: 256, dictionary: None },
+    Target { name: "event_records", what: "records of durable event channels", longest: 256, dictionary: None },
     Target { name: "orb_options", what: "options of other ORBs", longest: 512, dictionary: Some("orb_options") },
     Target {
         name: "configuration",

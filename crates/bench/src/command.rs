@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::environment::{Environment, RunEnd};
-use crate::guards::{call, counts, cubit, demux, events, floods, footprint, idl, lane, naming, scale};
+use crate::guards::{call, counts, cubit, demux, events, floods, footprint, idl, instead, lane, naming, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
@@ -63,9 +63,11 @@ pub const EXIT_FAILURE: u8 = 1;
 /// Exit status of a command line that is not valid.
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// This benchmark sets the cores' idle states, so the command releases its [`IdleStateLock`] before
-/// it.
+/// These benchmarks set the cores' idle states, so the command releases its [`IdleStateLock`] before
+/// them.
+const SET_IDLE_STATES: [&str; 2] = [OS, INSTEAD];
 const OS: &str = "os";
+const INSTEAD: &str = "instead";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
 
@@ -95,6 +97,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "cubit",
         about: "operation throughput with every kind of argument: Corelane, omniORB, JacORB, Ice and the floor",
         run: cubit::cubit,
+    },
+    Benchmark {
+        name: INSTEAD,
+        about: "echoes of an octet, 64 KiB and 1 MiB: Corelane, iceoryx2, tonic, zenoh, Cap'n Proto and tarpc",
+        run: instead::instead,
     },
     Benchmark {
         name: "mt",
@@ -333,7 +340,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
-    let environment = Environment::read(&options.placement, idle_held(awake.is_some(), benchmarks));
+    let environment = Environment::read(&options.placement, &idle_held(awake.is_some(), benchmarks));
     report.begin(options.name.as_deref(), &environment, &options.run_length)?;
     if cfg!(debug_assertions) {
         report.add_text("warning: this is a debug build; build with --release for valid figures\n")?;
@@ -344,7 +351,7 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
     for (index, benchmark) in benchmarks.iter().enumerate() {
         progress.step(index + 1, benchmarks.len());
         awake = match benchmark.name {
-            OS => None,
+            name if SET_IDLE_STATES.contains(&name) => None,
             _ => awake.or_else(IdleStateLock::hold),
         };
         let outcome = (benchmark.run)(options, &mut report, &mut progress);
@@ -365,13 +372,17 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
     first_failure.map_or(Ok(()), Err)
 }
 
-fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
-    let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
-    match of_os {
-        _ if !held => "not held",
-        0 => "held at 0 us by /dev/cpu_dma_latency",
-        all if all == benchmarks.len() => "set by `os`: see its figures",
-        _ => "held at 0 us by /dev/cpu_dma_latency, except in `os`: see its figures",
+fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> String {
+    let is_named = |name: &&str| benchmarks.iter().any(|benchmark| benchmark.name == *name);
+    let setting: Vec<String> = SET_IDLE_STATES.into_iter().filter(is_named).map(|name| format!("`{name}`")).collect();
+    let setting = setting.join(" and ");
+    match setting.is_empty() {
+        _ if !held => "not held".to_owned(),
+        true => "held at 0 us by /dev/cpu_dma_latency".to_owned(),
+        false if benchmarks.iter().all(|benchmark| SET_IDLE_STATES.contains(&benchmark.name)) => {
+            format!("set by {setting}: see the figures")
+        }
+        false => format!("held at 0 us by /dev/cpu_dma_latency, except in {setting}: see the figures"),
     }
 }
 
@@ -408,7 +419,8 @@ mod tests {
         assert_eq!(idle_held(true, &named(&["call"])), "held at 0 us by /dev/cpu_dma_latency");
         assert_eq!(idle_held(false, &named(&["call", OS])), "not held");
         assert!(!idle_held(true, &named(&[OS])).starts_with("held at"));
-        assert!(idle_held(true, &named(&["call", OS])).contains("except in `os`"));
+        assert!(idle_held(true, &named(&["call", OS])).contains("except in `os`:"));
+        assert!(idle_held(true, &named(&[OS, INSTEAD])).starts_with("set by `os` and `instead`:"));
     }
 
     #[test]

@@ -26,8 +26,8 @@ impl IdleStateLock {
     }
 }
 
-/// Threads that keep cores busy. They have the class SCHED_IDLE, so any other thread preempts them
-/// at once.
+/// Threads that keep cores busy. They have the class SCHED_IDLE, so threads of other classes
+/// preempt them.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -131,9 +131,19 @@ pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,
     patience: &str,
+    destination: &str,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    start("Corelane's event channel", &["event-channel", address, lanes, patience], placement)
+    start("Corelane's event channel", &["event-channel", address, lanes, patience, destination], placement)
+}
+
+/// Starts a durable channel whose store is a file.
+pub(crate) fn start_durable_channel(
+    address: &str,
+    file: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    start("Corelane's durable channel", &["durable-channel", address, file], placement)
 }
 
 pub(crate) fn start_event_consumers(

@@ -44,7 +44,10 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         ["sink", transport, connections, arrivals] => {
             run_sink(parse_transport(transport)?, number(connections, 1000)?, arrivals)
         }
-        ["event-channel", address, lanes, patience] => events::programs::serve_channel(address, lanes, patience),
+        ["event-channel", address, lanes, patience, destination] => {
+            events::programs::serve_channel(address, lanes, patience, destination)
+        }
+        ["durable-channel", address, file] => events::programs::serve_durable_channel(address, file),
         ["event-consumers", address, service, count, arrivals, delay_us] => {
             let consumers = events::programs::ConsumerProgram {
                 address,

@@ -13,6 +13,8 @@ use crate::value::SingleValue;
 enum CoreArrangement {
     OneCore,
     BothCores,
+    /// Goals of either arrangement; no run has it.
+    Either,
 }
 
 impl CoreArrangement {
@@ -37,6 +39,7 @@ enum OperationSet {
     Batches,
     /// Any configuration at this position on this axis.
     Along(&'static str, u64),
+    All,
 }
 
 impl OperationSet {
@@ -57,6 +60,7 @@ impl OperationSet {
             OperationSet::Batches => {
                 config.strip_suffix(", batches").is_some_and(|rest| per_connection(rest) || followers(rest))
             }
+            OperationSet::All => true,
             OperationSet::Along(axis, x) => {
                 label.axis_point.as_ref().is_some_and(|axis_point| (axis_point.axis, axis_point.x) == (axis, x))
             }
@@ -74,6 +78,8 @@ enum TargetBound {
     OmniOrb(f64),
     Baseline(f64),
     Median(f64),
+    /// Maximum ratio to the fastest of the variants that are no baseline.
+    Fastest(f64),
 }
 
 impl TargetBound {
@@ -102,6 +108,10 @@ impl TargetBound {
                 against(figure.ratios.iter().find(|ratio| ratio.with.peer == "omniORB"), most)
             }
             TargetBound::Baseline(most) => against(figure.ratios.first(), most),
+            TargetBound::Fastest(most) => {
+                let others = figure.ratios.iter().filter(|ratio| ratio.with.peer != "floor");
+                against(others.max_by(|a, b| a.ratio.total_cmp(&b.ratio)), most)
+            }
             TargetBound::Median(most) => Some((figure.summary.p50_us, "us", "median".to_owned(), most)),
         }
     }
@@ -120,7 +130,11 @@ const CALLS: &[&str] = &["call", "cubit"];
 const SCALE: &[&str] = &["scale"];
 const SMALL: &[&str] = &["octet", "long", "struct"];
 
+const ECHOES: &[&str] = &["octet", "octets65536", "octets1048576"];
+
 const GOALS: &[Goal] = &[
+    fastest("tcp"),
+    fastest("shm"),
     Goal { calls: OperationSet::PerConnection, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.05)) },
     Goal { calls: OperationSet::LeaderFollowers, ..goal(CALLS, SMALL, "tcp", TargetBound::Floor(1.06)) },
     goal(CALLS, SMALL, "tcp", TargetBound::OmniOrb(0.88)),
@@ -211,6 +225,12 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
+/// Corelane is at least as fast as everything that people use instead.
+const fn fastest(transport: &'static str) -> Goal {
+    let (calls, place) = (OperationSet::All, CoreArrangement::Either);
+    Goal { calls, place, ..goal(&["instead"], ECHOES, transport, TargetBound::Fastest(1.0)) }
+}
+
 /// Compares Corelane's figures with the goals. A comparison has the goal's bound only if the goal
 /// is for these cores. Omits a comparison whose figures are missing.
 pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
@@ -223,7 +243,8 @@ pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<S
                 OperationSet::Along(axis, x) => format!("{x} {axis}, {quantity}"),
                 _ => quantity,
             };
-            let bound = (here == Some(goal.place)).then_some(at_most);
+            let applies = here.is_some_and(|here| goal.place == here || goal.place == CoreArrangement::Either);
+            let bound = applies.then_some(at_most);
             Some(SingleValue { label: figure.label.clone(), quantity, value, unit, bound })
         })
     });
@@ -348,6 +369,17 @@ mod tests {
         assert_eq!(judged(ours, BOTH), [(1.3, None), (1.2, Some(1.3))]);
         let pool = label("Corelane", "shm", "octet", "shm, leader/followers, 4");
         assert_eq!(judged(figure(pool, &[(futex, 1.3)]), BOTH), [(1.3, None)]);
+    }
+
+    #[test]
+    fn corelane_is_compared_with_the_fastest_alternative() {
+        let of = |peer, config| FigureLabel { bench: "instead", ..label(peer, "tcp", "octet", config) };
+        let with =
+            [(of("floor", "blocking"), 2.0), (of("tarpc", "as it comes"), 0.5), (of("zenoh", "as it comes"), 0.3)];
+        for cores in [ONE, BOTH] {
+            assert_eq!(judged(figure(of("Corelane", "any"), &with), cores), [(0.5, Some(1.0))]);
+        }
+        assert_eq!(judged(figure(of("Corelane", "any"), &with[..1]), ONE), []);
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> 
     Ok(permits_fixed_priorities())
 }
 
-fn several_cores(placement: &Placement) -> bool {
+pub(crate) fn several_cores(placement: &Placement) -> bool {
     match placement.cores {
         CoreChoice::Shared(_) => false,
         CoreChoice::Separate(client, server) => client != server,

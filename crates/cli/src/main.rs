@@ -164,7 +164,8 @@ fn bench_command() -> Command {
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])
 }
 
-/// Ignores errors, because the reader may have closed the pipe.
+/// Prints a text and returns the exit status of success. Ignores errors, because the reader may
+/// have closed the pipe.
 fn print(text: &str) -> u8 {
     let _ = io::stdout().write_all(text.as_bytes());
     DONE

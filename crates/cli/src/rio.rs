@@ -6,9 +6,11 @@ use std::fs;
 use std::io::Write;
 
 use clap::Command;
+use corelane_rio::admission::ProcessingCost;
 use corelane_rio::examination::{examine, steering_refusal};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::status::{StatusFields, StatusReports, TransportReport, read_reports, value_of};
+use corelane_rio::{RioConfig, restore_interface};
 use serde_json::{Value as Json, json};
 
 use crate::arguments::{self, flag, positional};
@@ -18,12 +20,14 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane rio status IF [--json]
        corelane rio clean IF [--json]
+       corelane rio calibrate [--json]
 
 Shows the live state of real-time I/O on the network interface IF: the processes that use it, their streams, threads, queues,
 queued and missed frames, and budgets. Programs of other users are seen by root only.
 
   status            show the state
-  clean             look for what a killed process has left on IF; the kernel leaves nothing
+  clean             restore the settings that a killed process has left on IF
+  calibrate         measure the processor time for the packets of a stream, for the admission of streams
 
   --json            print one JSON object
 
@@ -32,7 +36,8 @@ Exit status: 0 done, 1 not done, 2 wrong usage.
 
 pub(crate) fn command() -> Command {
     let of = |name| arguments::command(name, USAGE).args([flag("json"), positional("IF")]);
-    let command = arguments::command("rio", USAGE).subcommands([of("status"), of("clean")]);
+    let calibrate = arguments::command("calibrate", USAGE).args([flag("json")]);
+    let command = arguments::command("rio", USAGE).subcommands([of("status"), of("clean"), calibrate]);
     arguments::with_descriptions(command, USAGE)
 }
 
@@ -41,23 +46,51 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         Ok(found) => found,
         Err(refusal) => return arguments::print_refusal(refusal.subcommand_reason(), USAGE, out),
     };
+    let is_json = parsed.get_flag("json");
+    if verb == "calibrate" {
+        return finish(calibrate(is_json), is_json, out);
+    }
     let Some(name) = arguments::text(&parsed, "IF") else {
         return arguments::print_refusal(Some("no interface is given".to_owned()), USAGE, out);
     };
-    let is_json = parsed.get_flag("json");
     let result = if corelane_sys::interface::index(&name).is_err() {
         Err(format!("there is no interface {}", excerpt(&name)))
     } else {
         read_reports().map_err(|error| format!("the transports of this machine cannot be read: {error}"))
     };
+    let shown = result.map(|found| match verb.as_str() {
+        "clean" => clean(&name, &users(found, &name), is_json),
+        _ => show(&name, &users(found, &name), is_json),
+    });
+    finish(shown, is_json, out)
+}
+
+fn finish(result: Result<String, String>, is_json: bool, out: &mut dyn Write) -> u8 {
     let (status, text) = match result {
-        Ok(found) if verb == "clean" => (DONE, clean(&name, &users(found, &name), is_json)),
-        Ok(found) => (DONE, show(&name, &users(found, &name), is_json)),
+        Ok(text) => (DONE, text),
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
     let _ = out.write_all(text.as_bytes());
     status
+}
+
+fn calibrate(is_json: bool) -> Result<String, String> {
+    let cost = ProcessingCost::measure().map_err(|error| format!("the cost cannot be measured: {error}"))?;
+    let ProcessingCost { per_period, per_packet, per_kibibyte } = cost;
+    if is_json {
+        let report = json!({
+            "schema": 1,
+            "per_period_ns": per_period,
+            "per_packet_ns": per_packet,
+            "per_kibibyte_ns": per_kibibyte,
+        });
+        return Ok(json_text(&report));
+    }
+    Ok(format!(
+        "Processor time for the packets of a stream on this machine, without a margin:\n  \
+         {per_period:>8} ns for each period\n  {per_packet:>8} ns for each packet\n  {per_kibibyte:>8} ns for each KiB\n"
+    ))
 }
 
 /// Returns the transports on the interface, and those that sort no frames: their connections can
@@ -119,6 +152,9 @@ fn to_text(report: &TransportReport) -> String {
     };
     let mut text = format!("{process}: {} on {place}\n", field("level"));
     text += &format!("  not higher, because {}\n", field("limit"));
+    if report.field("priorities_lack").is_some() {
+        text += &format!("  kernel priorities: {}\n", field("priorities_lack"));
+    }
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
             "  best effort: {} frames in the receive context, {} queued\n",
@@ -171,11 +207,15 @@ fn stream_to_text(stream: &StatusFields) -> String {
     if has("lack") {
         text += &format!("    lacks    {}\n", field("lack"));
     }
+    if has("refusal") {
+        text += &format!("    refusal  {}\n", field("refusal"));
+    }
     text
 }
 
-/// The kernel removes programs, tables and threads with their process, so the command removes
-/// nothing and reports what it finds. Any user can claim to use the interface, so claims of other
+/// Returns the output of `corelane rio clean`. The kernel removes programs, tables and threads with
+/// their process. The command restores the receive threads and the queueing discipline, and reports
+/// what it finds. Any user can claim to use the interface, so claims of other
 /// users do not replace the examination.
 fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
@@ -203,10 +243,16 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
             }
         }
     };
+    // Without the privileges, or while a process has the settings, nothing is restored.
+    let removed = restore_interface(name, &RioConfig::default().journal_folder).unwrap_or_default();
     if is_json {
-        let report = json!({ "schema": 1, "interface": name, "removed": [], "found": found, "unread": unread });
+        let report = json!({ "schema": 1, "interface": name, "removed": removed, "found": found, "unread": unread });
         return json_text(&report);
     }
-    let text = "Nothing is left to remove. The kernel removes all of real-time I/O with its process.\n";
+    let text = match removed.as_slice() {
+        [] => "Nothing is left to remove. The kernel removes programs, tables and threads with their process.\n"
+            .to_owned(),
+        removed => format!("Removed what a killed process had left: {}.\n", removed.join(", ")),
+    };
     format!("{text}Found: {found}.\n{}", unread_to_text(unread))
 }

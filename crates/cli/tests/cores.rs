@@ -274,10 +274,27 @@ fn server_enforces_rates_if_it_is_asked_to() {
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };
-        assert_eq!(ping(), [0; 3].map(Json::from), "{options:?}");
-        // A LocateRequest has no rate. The first request waits for an hour, and the next one is
-        // refused.
+        // A LocateRequest has no rate. The first request runs, the second one waits for an hour, and
+        // later ones are refused.
+        assert_eq!(ping(), [0, 0, failures[2]].map(Json::from), "{options:?}");
         assert_eq!(ping(), failures.map(Json::from), "{options:?}");
+    }
+}
+
+#[test]
+fn server_with_a_share_for_best_effort_shows_it() {
+    let server = AdmissionServer::start_with("1", &["--best-effort", "1900us/10ms"]);
+    let at = ["--at", &server.at];
+    let shown = cores(&["snapshot", at[0], at[1]], "");
+    assert!(text(&shown).contains("core 0: utilization 0.000 of 0.950, best effort 0.200\n"), "{}", text(&shown));
+    let view = text(&cores(&["top", "--once", at[0], at[1]], ""));
+    assert!(view.contains("best effort on core 0: "), "{view}");
+    let document = json(&cores(&["top", "--once", "--json", at[0], at[1]], ""));
+    assert_eq!(document["cores"][0]["reserved_ppb"], 200_000_000);
+    assert_eq!(document["pool"]["best_effort"][0]["core"], 0);
+    for malformed in ["2ms", "2ms/", "x/10ms", "20ms/10ms"] {
+        let refused = cores(&["serve", "--listen", "tcp:127.0.0.1:0", "--best-effort", malformed], "");
+        assert_ne!(status(&refused), 0, "{malformed}");
     }
 }
 
@@ -379,10 +396,12 @@ fn calibrate_measures_an_operation_and_the_machine() {
     let snapshot = json(&cores(&["snapshot", "--json", at[0], at[1]], ""));
     let ended = |task: &Json| task["state"] == "ending";
     assert!(snapshot["tasks"].as_array().expect("tasks").iter().all(ended), "{snapshot}");
-    // The server forwards calls to a plain key, so only the first one is a job.
-    let forwarded = called(&server.at, "_non_existent", &[]);
-    assert_eq!(status(&forwarded), 0, "{}", text(&forwarded));
-    assert!(text(&forwarded).contains("_non_existent: 119 further calls were no jobs"), "{}", text(&forwarded));
+    // Calls to the object of a plain key are jobs too.
+    let of_key = json(&called(&server.at, "_non_existent", &["--json"]));
+    assert_eq!(
+        (&of_key["jobs"][0]["missing"], &of_key["jobs"][0]["processor_time"]["count"]),
+        (&0.into(), &120.into())
+    );
     let refused = called(&server.reference, "no_such_operation", &[]);
     assert_eq!(status(&refused), 1);
     assert!(text(&refused).contains("`no_such_operation`: "), "{}", text(&refused));
@@ -432,7 +451,7 @@ fn top_prints_views_until_it_is_terminated() {
     // The second view has the share of each core that jobs have used.
     for share in ["-", "0.000"] {
         let line = lines.by_ref().map(|line| line.expect("UTF-8")).find(|line| line.starts_with("1 ")).expect("a view");
-        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["1", "0.000", "0.950", share, "0"]);
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["1", "0.000", "0.000", "0.950", share, "0"]);
     }
     let id = process.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());

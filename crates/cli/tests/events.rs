@@ -338,6 +338,8 @@ fn page_and_metrics_have_the_counts_of_stat() {
     let counts: Json = serde_json::from_str(&resource(address, "/counts.json")).expect("JSON");
     let mut shown = counts["channels"][0].clone();
     let consumers = shown.as_object_mut().expect("an object").remove("shown_consumers").expect("the consumers");
+    let gateways = shown.as_object_mut().expect("an object").remove("shown_gateways").expect("the gateways");
+    assert_eq!(gateways, serde_json::json!([]));
     assert_eq!((Some(shown), Some(consumers[0].clone())), (of_stat.next(), of_stat.next()));
     assert_eq!(
         (&counts["channels"][0]["published"], counts["channels"].as_array().map(Vec::len)),

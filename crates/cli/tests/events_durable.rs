@@ -5,11 +5,15 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corelane::{Any, Orb};
+use corelane::{Any, Completion, Orb, SystemException, SystemExceptionKind, minor};
 use corelane_services::events::STORED_EVENTS;
-use corelane_services::events::corelane_events::DurableChannelRef;
+use corelane_services::events::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
+use corelane_services::events::corelane_events::{DurableChannel, DurableChannelRef, NumberedEvent, StreamStatus};
+use corelane_services::events::cos_event_channel_admin::{ConsumerAdminRef, EventChannel, SupplierAdminRef};
+use corelane_services::events::rtec_event_channel_admin::{EventChannelRef, SupplierQOS};
+use corelane_services::events::rtec_event_comm::{Event, EventHeader};
 use corelane_services::store::{Durability, FileStore, RecordChange, Store};
 use serde_json::Value as Json;
 
@@ -100,7 +104,8 @@ const ANY_PORT: &str = "tcp:127.0.0.1:0";
 fn channels_events_and_consumers_survive_restarts_of_the_server() {
     let folder = Folder::new("restart");
     let store = folder.file();
-    let server = Server::start(&["--store", &store, "--channel", "flight", "--destroy-by-clients"], ANY_PORT);
+    let words = ["--store", &store, "--channel", "flight", "--destroy-by-clients", "--create-by-clients"];
+    let server = Server::start(&words, ANY_PORT);
     let listen = server.listen();
     says(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"]);
     assert_eq!(says(&["push", "--acknowledged", &server.url, "one", "two"]), ["1", "2"]);
@@ -130,6 +135,51 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
 
     let server = Server::start(&["--store", &store], &listen);
     assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["ground"]);
+}
+
+#[test]
+fn durable_channels_are_created_and_destroyed_over_the_control_socket_only() {
+    let folder = Folder::new("control");
+    let (store, control) = (folder.file(), folder.0.join("control").to_string_lossy().into_owned());
+    let user = corelane_sys::process::effective_user_id().to_string();
+    let words = ["--store", &store, "--max-channels", "2", "--allow-control", &user, "--control", &control];
+    let server = Server::start(&words, ANY_PORT);
+    let refused = |words: &[&str], text: &str| {
+        let output = run(words);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(text), "{words:?}: {said}");
+    };
+    refused(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"], "create no durable channels");
+    says(&["create", "--durable", "--control", &control, "ground"]);
+    assert_eq!(says(&["push", "--acknowledged", &server.at("ground"), "one"]), ["1"]);
+    refused(&["create", "--durable", "--control", &control, "third"], "the maximum number of channels");
+    refused(&["destroy", &server.at("ground")], "not destroyed by clients");
+    says(&["destroy", "--control", &control, "ground"]);
+    assert_eq!(says(&["list", "--at", &server.at("CorelaneEvents")]), ["EventChannel"]);
+}
+
+#[test]
+fn server_that_is_asked_to_end_commits_the_oneways_that_wait() {
+    const ONEWAYS: i32 = 5_000;
+    let folder = Folder::new("end");
+    let store = folder.file();
+    let server = Server::start(&["--store", &store, "--channel", "flight"], ANY_PORT);
+    let listen = server.listen();
+    let orb = Orb::new().expect("an ORB");
+    let channel: EventChannelRef = orb.string_to_reference(&server.at("flight.rtec")).expect("a channel");
+    let admin = channel.for_suppliers().expect("an answer").expect("an admin");
+    let proxy = admin.obtain_push_consumer().expect("an answer").expect("a proxy");
+    proxy.connect_push_supplier(None, &SupplierQOS::default()).expect("connected");
+    for source in 1..=ONEWAYS {
+        let header = EventHeader { r#type: 16, source, ..EventHeader::default() };
+        proxy.push(&[Event { header, ..Event::default() }]).expect("sent");
+    }
+    // The answer follows the last push on its connection.
+    proxy.as_object().non_existent().expect("an answer");
+    server.end();
+    let server = Server::start(&["--store", &store], &listen);
+    let channel: DurableChannelRef = orb.string_to_reference(&server.at("flight")).expect("a channel");
+    assert_eq!(channel.stream_status().expect("an answer").last, u64::from(ONEWAYS.unsigned_abs()));
 }
 
 #[test]
@@ -165,6 +215,9 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     };
     let server = Server::start(&["--channel", "flight"], ANY_PORT);
     refused(&["create", "--at", &server.at("omniEvents"), "--durable", "ground"], 1, "has no store");
+    refused(&["serve", "--max-bytes", "9"], 2, "need `--store`");
+    refused(&["serve", "--store", "file", "--max-bytes", "-"], 2, "`--max-bytes` needs a number, not `-`");
+    refused(&["create", "--control", "path", "ground"], 2, "`--control` of `create` needs `--durable`");
     refused(&["push", "--acknowledged", &server.url, "one"], 1, "the channel is not durable");
     refused(&["replay", &server.url], 1, "the channel is not durable");
     refused(&["replay"], 2, "no channel is given");
@@ -173,6 +226,67 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     let folder = Folder::new("foreign");
     std::fs::write(folder.file(), "text").expect("written");
     refused(&["serve", "--listen", ANY_PORT, "--store", &folder.file()], 1, "is not a store of Corelane");
+}
+
+/// A channel that never waits for an event, and that has one from the fourth question on.
+struct Impatient(AtomicUsize);
+
+impl EventChannel for Impatient {
+    fn for_consumers(&self) -> Result<Option<ConsumerAdminRef>, SystemException> {
+        Ok(None)
+    }
+
+    fn for_suppliers(&self) -> Result<Option<SupplierAdminRef>, SystemException> {
+        Ok(None)
+    }
+
+    fn destroy(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+impl DurableChannel for Impatient {
+    fn publish(&self, _: &Any) -> Result<u64, SystemException> {
+        Ok(1)
+    }
+
+    fn publish_event(&self, _: &Event) -> Result<u64, SystemException> {
+        Ok(1)
+    }
+
+    fn stream_status(&self) -> Result<StreamStatus, SystemException> {
+        Ok(StreamStatus::default())
+    }
+
+    fn events_after(&self, _: u64, _: u32, _: u32) -> Result<Vec<NumberedEvent>, SystemException> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(SystemException::new(SystemExceptionKind::Transient, minor::STORE_BUSY, Completion::No)),
+            1..=2 => Ok(Vec::new()),
+            _ => Ok(vec![NumberedEvent { number: 1, ..NumberedEvent::default() }]),
+        }
+    }
+
+    fn resume_consumer(&self, _: &str, _: u64) -> Result<u64, SystemException> {
+        Ok(0)
+    }
+
+    fn acknowledge(&self, _: &str, _: u64) -> Result<(), AcknowledgeError> {
+        Ok(())
+    }
+
+    fn forget_consumer(&self, _: &str) -> Result<(), ForgetConsumerError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn replay_asks_a_server_that_does_not_wait_only_from_time_to_time() {
+    let orb = Orb::builder().listen(ANY_PORT).build().expect("an ORB");
+    let channel = orb.root_poa().activate(&DurableChannel::servant(Impatient(AtomicUsize::new(0)))).expect("an object");
+    orb.root_poa().manager().activate().expect("active");
+    let began = Instant::now();
+    assert_eq!(says(&["replay", "--follow", "--count", "1", &channel.to_string()]).len(), 1);
+    assert!(began.elapsed() >= Duration::from_millis(600), "three empty answers, and 200 ms after each");
 }
 
 const SUPPLIERS: u64 = 4;

@@ -106,6 +106,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["rio"], "no command is given"),
     (&["rio", "what"], "there is no command `rio what`"),
     (&["rio", "status"], "no interface is given"),
+    (&["rio", "calibrate", "lo"], "`lo` is one argument too many"),
     (&["rio", "clean", "lo", "eth0"], "`eth0` is one argument too many"),
     (&["trace", "--what"], "there is no option `--what`"),
     (&["trace", "--out"], "`--out` needs a value"),

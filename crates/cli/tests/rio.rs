@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
-use corelane_rio::{RioConfig, RioTransport};
+use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_sys::{bpf, poll};
 use serde_json::{Value as Json, json};
@@ -32,6 +33,34 @@ fn all_transports() -> Vec<Json> {
 /// Returns the transports of this process in the report of `status`.
 fn own_transports() -> Vec<Json> {
     all_transports().into_iter().filter(|one| one["process"] == json!(std::process::id())).collect()
+}
+
+#[test]
+fn calibrate_measures_each_cost() {
+    let output = rio(&["calibrate", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    for field in ["per_period_ns", "per_packet_ns", "per_kibibyte_ns"] {
+        assert!(report[field].as_u64().is_some_and(|time| time > 0), "{field} of {report}");
+    }
+    let shown = text(&rio(&["calibrate"]));
+    assert!(shown.contains(" ns for each period\n") && shown.contains(" ns for each KiB\n"), "{shown}");
+}
+
+#[test]
+fn status_shows_the_refusal_of_advisory_admission() {
+    let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
+    let admission = StreamAdmission::new(Resources::new(1_000_000, cost)).advisory(true);
+    let transport = RioTransport::new(RioConfig::default().admission(admission));
+    let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_millis(10) };
+    let io = IoProperties { class, ..IoProperties::default() };
+    let _listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    transport.attach_orb();
+    let refusal = transport.streams()[0].refusal.expect("a refusal").to_string();
+    let of_link = |one: &Json| one["streams"][0]["refusal"].as_str() == Some(refusal.as_str());
+    assert!(own_transports().iter().any(of_link), "{:?}", own_transports());
+    assert!(text(&rio(&["status", "lo"])).contains(&format!("    refusal  {refusal}\n")));
+    transport.detach_orb();
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub enum SettingSource {
 }
 
 impl SettingSource {
-    /// A setting replaces earlier settings of equal or lower rank.
+    /// Returns the rank of the source. A setting replaces earlier settings of equal or lower rank.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             SettingSource::File { .. } => 0,

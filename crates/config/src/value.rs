@@ -118,7 +118,8 @@ pub(crate) fn choice<T: Copy>(value: &RawValue, names: &[(&str, T)]) -> Converte
     found.map(|(_, value)| *value).ok_or_else(|| format!("is one of {}, not {}", known(), shown(value)))
 }
 
-/// Splits a number with its unit, such as `1.5ms`: whole number, digits of the fraction, unit.
+/// Splits a number with its unit, such as `1.5ms`, into the whole number, the digits of the
+/// fraction, and the unit. Returns `None` if the text does not begin with a number.
 fn with_unit(text: &str) -> Option<(u64, &str, &str)> {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

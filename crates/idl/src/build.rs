@@ -143,8 +143,8 @@ impl Builder {
     }
 }
 
-/// Returns true for a file in `OUT_DIR`. If cargo watched it, cargo would find it changed after every run of the
-/// build script, and would build the package again.
+/// Returns true for a file in `OUT_DIR`, which a run of the build script may change. If cargo
+/// watched the file, cargo would then run the script and build the package again.
 fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
     out_dir.is_some_and(|folder| path.starts_with(folder))
 }

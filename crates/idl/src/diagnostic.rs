@@ -251,8 +251,8 @@ impl Diagnostics {
     /// Maximum number of errors, and maximum number of warnings that are shown.
     pub const MAX_PER_SEVERITY: usize = 100;
 
-    /// Adds a diagnostic, unless the list contains it or is full, and removes an error that it
-    /// replaces.
+    /// Adds a diagnostic, unless the list contains it or is full; a warning above the maximum is
+    /// only counted. Removes an error that a new error replaces.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let repeated = |known: &Diagnostic| known.span == diagnostic.span && known.message == diagnostic.message;
         if self.full || self.list.iter().any(repeated) {

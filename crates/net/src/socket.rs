@@ -31,13 +31,26 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
+    forces_receive_buffers: bool,
 }
 
 impl Tcp {
     /// Creates a transport that uses the system's resolver.
     #[must_use]
     pub fn new() -> Self {
-        Tcp { resolver: Resolver::system() }
+        Tcp { resolver: Resolver::system(), forces_receive_buffers: false }
+    }
+
+    /// Returns the transport, with the same cache of addresses, whose new client connections have
+    /// receive buffers beyond the system's limit (`net.core.rmem_max`) if a size is requested and
+    /// the process has `CAP_NET_ADMIN`.
+    ///
+    /// The buffer has this size before the connection begins, because the kernel derives the scale
+    /// of the window from it.
+    #[must_use]
+    pub fn forcing_receive_buffers(mut self) -> Self {
+        self.forces_receive_buffers = true;
+        self
     }
 
     /// Returns the addresses of `endpoint`. An empty host means all addresses of this machine.
@@ -78,7 +91,7 @@ impl Transport for Tcp {
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let options = socket_options(properties);
+        let options = SocketOptions { force_receive_buffer: self.forces_receive_buffers, ..socket_options(properties) };
         let (fd, address) = match *self.resolve(endpoint, deadline)? {
             [] => return Err(io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"))),
             [address] => (socket::connect(&Address::Inet(address), &options, deadline)?, address),

@@ -70,6 +70,21 @@ pub fn current() -> Option<Current> {
     resolve(frame, depth)
 }
 
+/// Calls `read` with the id of the object whose operation the calling thread runs. Returns `None` outside an upcall, and
+/// in servant activators and adapter activators.
+///
+/// [`current`] also returns the POA and the servant, and so changes reference counts that other threads change. This
+/// function changes none, and allocates nothing for ids of at most 24 octets.
+///
+/// # Examples
+/// ```
+/// // In a servant: `corelane::with_current_id(|id| self.accounts.balance(id))`.
+/// assert_eq!(corelane::with_current_id(<[u8]>::len), None);
+/// ```
+pub fn with_current_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    upcall_stack::with_innermost_id(read)
+}
+
 /// Returns octets that a servant received, for use after the request.
 ///
 /// The result shares the memory of the received message if the octets are at least 16 KiB of it,

@@ -95,13 +95,14 @@ mod written_any;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
+pub use client::connection::ImmediateSend;
 pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };
-pub use current::{Current, current, keep_octets};
+pub use current::{Current, current, keep_octets, with_current_id};
 pub use event::{Event, EventCounts};
 pub use exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind, UserException};
 pub use fault::PeerFault;
@@ -115,6 +116,7 @@ pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
 pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
+pub use thread_context::{UpcallThread, upcall_thread};
 #[cfg(feature = "valuetype")]
 pub use value::{
     Abstract, AnyValueRef, ValueBase, ValueFactories, ValueGraph, ValueImplementation, ValueRef, ValueState,

@@ -41,4 +41,6 @@ codes! {
     Transient TASK_ENDED = 0x85;
     /// NO_RESOURCES: the store of an admission object could not save the promise.
     NoResources NOT_SAVED = 0x86;
+    /// TRANSIENT: the maximum number of requests wait for the store of durable event channels.
+    Transient STORE_BUSY = 0x87;
 }

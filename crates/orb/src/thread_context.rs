@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use corelane_sched::Priority;
 use corelane_sys::thread::{self, Scheduling};
 
+use crate::nested_wait;
+
 /// The id of a Real-time CORBA thread pool in its ORB (`RTCORBA::ThreadpoolId`). Ids are never used
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -290,6 +292,35 @@ pub fn served_by() -> ServedBy {
         core: thread::current_core(),
         connection: (request.connection != 0).then_some(request.connection),
         handed_over: request.connection != 0 && request.arrived_at != (identity.pool, identity.lane),
+    }
+}
+
+/// The kind of thread that runs a servant. A servant that blocks needs it: a blocked thread of a connection delays the
+/// requests of one client, a blocked thread of a pool those of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpcallThread {
+    /// A thread of the application: the call is collocated, or there is none.
+    Application,
+    /// A thread that serves one connection only.
+    Connection,
+    /// A thread that serves all connections of a lane.
+    Pool,
+}
+
+/// Returns the kind of the calling thread.
+///
+/// # Examples
+/// ```
+/// assert_eq!(corelane::upcall_thread(), corelane::UpcallThread::Application);
+/// ```
+#[must_use]
+pub fn upcall_thread() -> UpcallThread {
+    if CURRENT_REQUEST.get().connection == 0 {
+        UpcallThread::Application
+    } else if nested_wait::is_dedicated() {
+        UpcallThread::Connection
+    } else {
+        UpcallThread::Pool
     }
 }
 

@@ -209,6 +209,15 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
+/// Calls `read` with the object id of the innermost upcall. Allocates nothing if the id fits into its frame.
+pub(crate) fn with_innermost_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let (frame, depth) = innermost()?;
+    match frame.id.get(..usize::from(frame.length)) {
+        Some(id) => Some(read(id)),
+        None => object_id(&frame, depth).map(|id| read(&id)),
+    }
+}
+
 /// Returns true in an upcall or a callback of the ORB. The methods of servant managers are callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
@@ -241,6 +250,17 @@ mod tests {
         let expected: Vec<_> =
             std::iter::once(None).chain(ids.into_iter().rev().map(|id| Some(Box::from(id)))).collect();
         assert_eq!(found, expected);
+        let mut innermost = Vec::new();
+        while depth() > 1 {
+            innermost.push(with_innermost_id(|id| id.to_vec().into_boxed_slice()));
+            pop();
+        }
+        assert_eq!(innermost, expected.get(..ids.len()).unwrap());
+        pop();
+        for id in ids {
+            push(&UpcallFrame::for_object(5, poa, id), Some(id), || ()).unwrap();
+        }
+        push(&UpcallFrame::for_callback(6, poa), None, || ()).unwrap();
         assert!(in_upcall_of(5) && in_upcall_of(6) && !in_upcall_of(7));
         while depth() > 0 {
             pop();

@@ -4,8 +4,8 @@
 //! Each stream is a periodic task, whose execution time follows from the packets and bytes of a
 //! period ([`ProcessingCost`]). With the new stream, all of the following must be true:
 //!
-//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (exact
-//!    response times, `corelane_sched`);
+//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (worst-case
+//!    response times of `corelane_sched`);
 //! 2. the streams and dispatch tasks of this core leave best effort its minimum of the processor;
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
 //! 4. all streams together need at most the memory for streams.
@@ -18,9 +18,8 @@ use std::fmt;
 use corelane_sched::analysis::response_time::response_time;
 use corelane_sched::task::{Nanos, Timing, TimingError, Utilization};
 
-use crate::budget::{Budget, BudgetError};
+use crate::budget::{Budget, BudgetError, BudgetServerKind};
 use crate::rate::PacketRate;
-use crate::steering::StreamId;
 
 /// Bytes that Ethernet adds to a packet on the link: preamble 8, header 14, check sequence 4, gap
 /// 12.
@@ -39,7 +38,8 @@ pub struct BestEffortMinimum {
     pub processor: u16,
 }
 
-/// Processor time of protocol processing in nanoseconds, as measured on the machine.
+/// Processor time of protocol processing in nanoseconds, as measured on the machine
+/// ([`ProcessingCost::measure`]) or configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessingCost {
     /// Time for each period: wake-up and going to sleep of the thread.
@@ -77,17 +77,22 @@ pub enum StreamLoad {
         /// Latest time in nanoseconds after the start of a period at which the period's packets
         /// must be processed.
         deadline: Nanos,
+        /// Expiry of the unused budget. A deferrable budget of one period may be used at its end,
+        /// immediately before that of the next.
+        service: BudgetServerKind,
     },
     /// A maximum rate of packets that are processed in the receive context. This processing
     /// interrupts every thread of the core.
     Capped(PacketRate),
+    /// No bound. Such a stream is never admitted.
+    Unbounded,
 }
 
 /// A stream that requests admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRequest {
-    /// The stream.
-    pub stream: StreamId,
+    /// Number of the stream.
+    pub stream: u32,
     /// Core of the stream's protocol thread, or of its receive queue for [`StreamLoad::Capped`].
     pub core: u32,
     /// Native priority of the stream's protocol thread; ignored for [`StreamLoad::Capped`].
@@ -109,7 +114,7 @@ pub struct StreamRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionTask {
     /// The protocol thread of a stream.
-    Stream(StreamId),
+    Stream(u32),
     /// A dispatch task, by its index on the core.
     Dispatch(usize),
 }
@@ -117,7 +122,7 @@ pub enum AdmissionTask {
 impl fmt::Display for AdmissionTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stream(stream) => write!(f, "stream {}", stream.0),
+            Self::Stream(stream) => write!(f, "stream {stream}"),
             Self::Dispatch(place) => write!(f, "dispatch task {place}"),
         }
     }
@@ -132,8 +137,10 @@ pub enum ViolatedBound {
     /// A time of the stream's task is invalid, for example an execution time longer than the
     /// deadline.
     Timing(TimingError),
-    /// The id belongs to an admitted stream.
+    /// The number belongs to an admitted stream.
     Duplicate,
+    /// The load is [`StreamLoad::Unbounded`].
+    Unbounded,
     /// A task would miss its deadline.
     ResponseTime {
         /// The task.
@@ -172,8 +179,8 @@ pub enum ViolatedBound {
 /// Refusal of a stream, which leaves the admitted streams unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
-    /// The first violated bound. [`ViolatedBound::Duplicate`] is checked first, and then the others
-    /// in the order of [`ViolatedBound`].
+    /// The first violated bound. [`ViolatedBound::Duplicate`] and [`ViolatedBound::Unbounded`] are
+    /// checked first, and then the others in the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
     /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.
@@ -181,35 +188,41 @@ pub struct StreamRefusal {
     pub admissible_packets: Option<u32>,
 }
 
-impl fmt::Display for StreamRefusal {
+impl fmt::Display for ViolatedBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bound {
-            ViolatedBound::Budget(error) => error.fmt(f)?,
-            ViolatedBound::Timing(error) => error.fmt(f)?,
-            ViolatedBound::Duplicate => f.write_str("the stream is admitted already")?,
-            ViolatedBound::ResponseTime { task, response: Some(response), deadline } => {
+        match *self {
+            Self::Budget(error) => error.fmt(f),
+            Self::Timing(error) => error.fmt(f),
+            Self::Duplicate => f.write_str("the stream is admitted already"),
+            Self::Unbounded => f.write_str("the class of the stream has no bound on its load"),
+            Self::ResponseTime { task, response: Some(response), deadline } => {
                 let late = response.saturating_sub(deadline);
-                write!(f, "{task} would be done {response} ns after it begins, {late} ns after its deadline")?;
+                write!(f, "{task} would be done {response} ns after it begins, {late} ns after its deadline")
             }
-            ViolatedBound::ResponseTime { task, response: None, deadline } => {
-                write!(f, "{task} would have no bound; its deadline is {deadline} ns")?;
+            Self::ResponseTime { task, response: None, deadline } => {
+                write!(f, "{task} would have no bound; its deadline is {deadline} ns")
             }
-            ViolatedBound::Processor { core, needed, available } => {
+            Self::Processor { core, needed, available } => {
                 let over = needed.saturating_sub(available);
-                write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")?;
+                write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")
             }
-            ViolatedBound::Link { needed, available } => {
+            Self::Link { needed, available } => {
                 let over = needed.saturating_sub(available);
-                write!(f, "the link would carry {needed} bit/s of streams, {over} over {available}")?;
+                write!(f, "the link would carry {needed} bit/s of streams, {over} over {available}")
             }
-            ViolatedBound::Memory { needed, available } => {
+            Self::Memory { needed, available } => {
                 let over = needed.saturating_sub(available);
-                write!(f, "streams would hold {needed} bytes, {over} over {available}")?;
+                write!(f, "streams would hold {needed} bytes, {over} over {available}")
             }
         }
+    }
+}
+
+impl fmt::Display for StreamRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.admissible_packets {
-            Some(packets) => write!(f, "; {packets} packets would fit"),
-            None => f.write_str("; no number of packets would fit"),
+            Some(packets) => write!(f, "{}; {packets} packets would fit", self.bound),
+            None => write!(f, "{}; no number of packets would fit", self.bound),
         }
     }
 }
@@ -222,8 +235,7 @@ impl std::error::Error for StreamRefusal {}
 /// ```
 /// # use std::collections::BTreeMap;
 /// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, Resources, StreamRequest};
-/// use corelane_rio::budget::Budget;
-/// use corelane_rio::steering::StreamId;
+/// use corelane_rio::budget::{Budget, BudgetServerKind};
 ///
 /// let mut admission = Admission::new(Resources {
 ///     link_bits_per_second: 155_000_000,
@@ -233,11 +245,12 @@ impl std::error::Error for StreamRefusal {}
 ///     minimum: BestEffortMinimum { link: 200, processor: 100 },
 ///     dispatch: BTreeMap::new(),
 /// });
-/// let stream = |number, packets| StreamRequest {
-///     stream: StreamId(number),
+/// let (service, deadline) = (BudgetServerKind::Polling, 10_000_000);
+/// let stream = |stream, packets| StreamRequest {
+///     stream,
 ///     core: 0,
 ///     priority: 50,
-///     load: StreamLoad::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline: 10_000_000 },
+///     load: StreamLoad::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline, service },
 ///     max_packet: 1_500,
 ///     blocking: 0,
 ///     memory: 1 << 20,
@@ -279,7 +292,7 @@ impl Admission {
     }
 
     /// Removes a stream. Returns true if it was admitted.
-    pub fn remove(&mut self, stream: StreamId) -> bool {
+    pub fn remove(&mut self, stream: u32) -> bool {
         let before = self.admitted.len();
         self.admitted.retain(|request| request.stream != stream);
         self.admitted.len() < before
@@ -292,6 +305,9 @@ impl Admission {
     pub fn check(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         if self.admitted.iter().any(|admitted| admitted.stream == request.stream) {
             return Err(ViolatedBound::Duplicate);
+        }
+        if request.load == StreamLoad::Unbounded {
+            return Err(ViolatedBound::Unbounded);
         }
         if let StreamLoad::Periodic { budget, .. } = request.load {
             budget.check().map_err(ViolatedBound::Budget)?;
@@ -310,36 +326,33 @@ impl Admission {
         self.admitted.iter().chain([request])
     }
 
-    /// Returns the tasks on the core of `request` as (priority, task, timing). Streams of
-    /// [`StreamLoad::Capped`] have the priority `u16::MAX`.
-    fn tasks(&self, request: &StreamRequest) -> Vec<(u16, AdmissionTask, Timing)> {
+    /// Returns the tasks on the core of `request`.
+    fn tasks(&self, request: &StreamRequest) -> Vec<CoreTask> {
         let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
-        let dispatch = dispatch.iter().enumerate();
-        let dispatch =
-            dispatch.map(|(place, (priority, timing))| (u16::from(*priority), AdmissionTask::Dispatch(place), *timing));
-        let streams = self.streams(request).filter(|stream| stream.core == request.core).map(|stream| {
-            let priority = match stream.load {
-                StreamLoad::Periodic { .. } => u16::from(stream.priority),
-                StreamLoad::Capped(_) => u16::MAX,
-            };
-            (priority, AdmissionTask::Stream(stream.stream), self.resources.timing(stream))
+        let dispatch = dispatch.iter().enumerate().map(|(place, (priority, timing))| CoreTask {
+            priority: u16::from(*priority),
+            task: AdmissionTask::Dispatch(place),
+            own: *timing,
+            for_others: *timing,
         });
-        streams.chain(dispatch).collect()
+        let streams = self.streams(request).filter(|stream| stream.core == request.core);
+        streams.map(|stream| self.resources.core_task(stream)).chain(dispatch).collect()
     }
 
     fn check_deadlines(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
-        for (place, (priority, task, timing)) in tasks.iter().enumerate() {
-            if *priority == u16::MAX {
+        for (place, CoreTask { priority, task, own, .. }) in tasks.iter().enumerate() {
+            if *priority == RECEIVE_CONTEXT {
                 // Packets in the receive context have no deadline.
                 continue;
             }
-            let above = tasks.iter().enumerate().filter(|(other, (above, ..))| *other != place && above >= priority);
-            let interfering: Vec<Timing> = above.map(|(_, (_, _, timing))| *timing).collect();
-            let response = response_time(timing, &interfering);
-            if !response.is_some_and(|response| response.meets(timing)) {
+            let above =
+                tasks.iter().enumerate().filter(|(other, above)| *other != place && above.priority >= *priority);
+            let interfering: Vec<Timing> = above.map(|(_, above)| above.for_others).collect();
+            let response = response_time(own, &interfering);
+            if !response.is_some_and(|response| response.meets(own)) {
                 let response = response.map(|response| response.from_arrival);
-                return Err(ViolatedBound::ResponseTime { task: *task, response, deadline: timing.deadline });
+                return Err(ViolatedBound::ResponseTime { task: *task, response, deadline: own.deadline });
             }
         }
         Ok(())
@@ -347,7 +360,7 @@ impl Admission {
 
     fn check_processor(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
-        let needed = Utilization::total(tasks.iter().map(|(.., timing)| timing));
+        let needed = Utilization::total(tasks.iter().map(|task| &task.for_others));
         let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
         let available = Utilization::ONE.saturating_sub(Utilization(minimum));
         if needed > available {
@@ -398,6 +411,19 @@ impl Admission {
     }
 }
 
+/// Priority of [`StreamLoad::Capped`].
+const RECEIVE_CONTEXT: u16 = u16::MAX;
+
+/// A task of a core in the analysis.
+struct CoreTask {
+    priority: u16,
+    task: AdmissionTask,
+    /// Timing for the task's own response time.
+    own: Timing,
+    /// Timing for the interference with other tasks.
+    for_others: Timing,
+}
+
 impl StreamRequest {
     fn largest_packet(&self) -> u64 {
         self.max_packet.max(MIN_PACKET_BYTES).into()
@@ -409,6 +435,7 @@ impl StreamRequest {
         match self.load {
             StreamLoad::Periodic { budget, .. } => max_packets(&budget),
             StreamLoad::Capped(rate) => u32::try_from(1_000_000_000 / rate.interval()).unwrap_or(u32::MAX),
+            StreamLoad::Unbounded => u32::MAX,
         }
     }
 
@@ -416,10 +443,11 @@ impl StreamRequest {
     fn with_packets(&self, packets: u32) -> Option<Self> {
         let packets = std::num::NonZeroU32::new(packets)?;
         let load = match self.load {
-            StreamLoad::Periodic { budget, deadline } => {
-                StreamLoad::Periodic { budget: Budget { packets: Some(packets.get()), ..budget }, deadline }
+            StreamLoad::Periodic { budget, deadline, service } => {
+                StreamLoad::Periodic { budget: Budget { packets: Some(packets.get()), ..budget }, deadline, service }
             }
             StreamLoad::Capped(rate) => StreamLoad::Capped(PacketRate::new(packets, rate.burst())),
+            StreamLoad::Unbounded => return None,
         };
         Some(Self { load, ..*self })
     }
@@ -433,10 +461,25 @@ fn max_packets(budget: &Budget) -> u32 {
 }
 
 impl Resources {
+    /// Creates the resources of a link of `link_bits_per_second`, without VLAN tags, with 256 MiB
+    /// of memory for streams, and without dispatch tasks. Best effort keeps a fifth of the link and
+    /// a tenth of each core.
+    #[must_use]
+    pub fn new(link_bits_per_second: u64, cost: ProcessingCost) -> Self {
+        Self {
+            link_bits_per_second,
+            vlan_tags: 0,
+            cost,
+            memory: 256 << 20,
+            minimum: BestEffortMinimum { link: 200, processor: 100 },
+            dispatch: BTreeMap::new(),
+        }
+    }
+
     /// Returns the task for a stream's protocol processing. Times that overflow are saturated.
     fn timing(&self, stream: &StreamRequest) -> Timing {
         match stream.load {
-            StreamLoad::Periodic { budget, deadline } => {
+            StreamLoad::Periodic { budget, deadline, .. } => {
                 let packets = u64::from(max_packets(&budget));
                 let bytes = max_bytes(&budget, stream.largest_packet());
                 let execution = self.cost.per_period.saturating_add(self.processing(packets, bytes));
@@ -446,7 +489,26 @@ impl Resources {
                 let execution = self.processing(1, stream.largest_packet());
                 Timing::new(execution, rate.interval()).with_jitter(rate.tolerance())
             }
+            StreamLoad::Unbounded => Timing::new(Nanos::MAX, 1),
         }
+    }
+
+    fn core_task(&self, stream: &StreamRequest) -> CoreTask {
+        let timing = self.timing(stream);
+        let (mut own, mut for_others) = (timing, timing);
+        let mut priority = RECEIVE_CONTEXT;
+        if let StreamLoad::Periodic { service, .. } = stream.load {
+            priority = u16::from(stream.priority);
+            if service == BudgetServerKind::Deferrable {
+                // The budget of the preceding period may be in use when the packets arrive, and the
+                // budgets of two periods can follow each other at once (Strosnider, Lehoczky and
+                // Sha, "The Deferrable Server Algorithm", IEEE Transactions on Computers 44(1),
+                // 1995).
+                own = timing.with_blocking(timing.blocking.saturating_add(timing.execution));
+                for_others = timing.with_jitter(timing.period.saturating_sub(timing.execution));
+            }
+        }
+        CoreTask { priority, task: AdmissionTask::Stream(stream.stream), own, for_others }
     }
 
     fn processing(&self, packets: u64, bytes: u64) -> Nanos {
@@ -464,6 +526,7 @@ impl Resources {
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
             StreamLoad::Capped(rate) => (1, largest, rate.interval()),
+            StreamLoad::Unbounded => return u64::MAX,
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
         // In the worst case one packet is long and all other packets have the minimum size. Each

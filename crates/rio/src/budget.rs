@@ -98,8 +98,8 @@ impl std::error::Error for BudgetError {}
 pub enum BudgetServerKind {
     /// The budget expires when no packet waits. The thread then sleeps until the next period.
     Polling,
-    /// The budget expires at the end of the period, so a packet that arrives in the period is
-    /// processed at once.
+    /// The budget expires at the end of the period. A packet that arrives in the period is
+    /// processed at once while budget is left.
     Deferrable,
 }
 

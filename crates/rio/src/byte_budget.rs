@@ -124,7 +124,8 @@ impl ByteBudget {
         waits
     }
 
-    /// Begins no turn, because the calling thread may have an ordinary priority.
+    /// Returns the use of the budget. Begins no turn, because the calling thread may have an
+    /// ordinary priority.
     pub(crate) fn counts(&self) -> BudgetCounts {
         self.shared.state.lock().budget.counts((self.shared.clock)())
     }

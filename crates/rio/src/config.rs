@@ -1,18 +1,22 @@
 //! Options of the transport, and the handler of level changes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-
 use std::time::Duration;
 
-use corelane_net::IoClass;
+use corelane_net::{IoClass, IoProperties};
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::memory::{MemoryBound, StreamBuffers};
+use crate::stream_admission::StreamAdmission;
 
 /// Bounds of a chosen receive buffer in bytes.
 const MIN_RECEIVE_BUFFER: u32 = 131_072;
 const MAX_RECEIVE_BUFFER: u32 = 16_777_216;
+
+/// Default of [`RioConfig::journal_folder`].
+pub(crate) const JOURNAL_FOLDER: &str = "/run/corelane-rio";
 
 /// A function that is called after each change of the feature level, while the transport holds no
 /// lock.
@@ -60,6 +64,23 @@ pub struct RioConfig {
     /// Core on which the kernel threads of best effort and of streams without cores run. Default:
     /// 0.
     pub default_core: u32,
+    /// If true, the transport gives the interface transmit classes and receive threads with a
+    /// priority ([`FeatureLevel::KernelPriorities`]), also below the level
+    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings, which the next one
+    /// or `corelane rio clean` restores. Default: `false`. It has the effect of true if
+    /// [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
+    pub kernel_priorities: bool,
+    /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
+    /// stream, with transmit classes. `None` means no limit. Default: `None`.
+    pub best_effort_ceiling: Option<u64>,
+    /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
+    /// `None`.
+    pub receive_core: Option<usize>,
+    /// Folder of the journals of kernel priorities, which one user must own. Default:
+    /// `/run/corelane-rio`.
+    pub journal_folder: PathBuf,
+    /// Admission of streams. `None` means that each stream is opened. Default: `None`.
+    pub admission: Option<StreamAdmission>,
     /// Called after each change of the feature level. Default: `None`.
     pub on_level_change: Option<LevelChangeHandler>,
 }
@@ -78,6 +99,11 @@ impl Default for RioConfig {
             thread_queue_frames: 512,
             best_effort_thread: false,
             default_core: 0,
+            kernel_priorities: false,
+            best_effort_ceiling: None,
+            receive_core: None,
+            journal_folder: PathBuf::from(JOURNAL_FOLDER),
+            admission: None,
             on_level_change: None,
         }
     }
@@ -147,6 +173,41 @@ impl RioConfig {
         self
     }
 
+    /// Sets [`kernel_priorities`](field@Self::kernel_priorities).
+    #[must_use]
+    pub fn kernel_priorities(mut self, has_priorities: bool) -> Self {
+        self.kernel_priorities = has_priorities;
+        self
+    }
+
+    /// Sets [`best_effort_ceiling`](field@Self::best_effort_ceiling).
+    #[must_use]
+    pub fn best_effort_ceiling(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.best_effort_ceiling = bytes_per_second;
+        self
+    }
+
+    /// Sets [`receive_core`](field@Self::receive_core).
+    #[must_use]
+    pub fn receive_core(mut self, core: Option<usize>) -> Self {
+        self.receive_core = core;
+        self
+    }
+
+    /// Sets [`journal_folder`](field@Self::journal_folder).
+    #[must_use]
+    pub fn journal_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.journal_folder = folder.into();
+        self
+    }
+
+    /// Sets [`admission`](field@Self::admission): the transport refuses streams that do not fit.
+    #[must_use]
+    pub fn admission(mut self, admission: StreamAdmission) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+
     /// Sets [`on_level_change`](field@Self::on_level_change).
     #[must_use]
     pub fn on_level_change(mut self, handler: impl Fn(&LevelChange) + Send + Sync + 'static) -> Self {
@@ -173,6 +234,19 @@ impl RioConfig {
             _ => 0,
         };
         self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
+    }
+
+    /// Returns true if the transport gives the interface kernel priorities.
+    pub(crate) fn has_kernel_priorities(&self) -> bool {
+        let is_requested = self.kernel_priorities && self.level == FeatureLevel::StreamSteering;
+        self.interface.is_some() && (is_requested || self.level == FeatureLevel::KernelPriorities)
+    }
+
+    /// Returns the core of the kernel thread of a stream with these properties: the first of its
+    /// cores.
+    pub(crate) fn core_of(&self, io: &IoProperties) -> u32 {
+        let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
+        core.unwrap_or(self.default_core)
     }
 
     /// Returns the maximum memory of one stream with this class.

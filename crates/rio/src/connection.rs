@@ -12,7 +12,7 @@ use corelane_sys::{poll, socket};
 
 use crate::byte_budget::{ByteBudget, Reservation, Throttled};
 use crate::stream_steering::SteeringMember;
-use crate::transport::{ConnectionSlot, packet_priority};
+use crate::transport::ConnectionSlot;
 use crate::turns::Seat;
 
 pub(crate) struct RioStream(Arc<Connection>);
@@ -277,7 +277,7 @@ impl Stream for RioStream {
         self.0.inner.set_dscp(dscp)?;
         // For IPv4, setting the code point makes the kernel change `SO_PRIORITY`.
         match self.0.inner.readiness() {
-            Some(fd) => socket::set_priority(fd, packet_priority()),
+            Some(fd) => self.0.slot.stream().set_packet_priority(fd),
             None => Ok(()),
         }
     }

@@ -4,10 +4,16 @@ use std::path::Path;
 use std::{fs, io};
 
 use corelane_sys::bpf::{self, AttachMode};
+use corelane_sys::netlink::{Netlink, NetlinkFamily};
 use corelane_sys::{interface, thread};
 
+use crate::config::JOURNAL_FOLDER;
 use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
+use crate::interface_settings::InterfaceSettings;
+use crate::kernel_priorities::{NO_RECEIVE_THREADS, is_owned};
 use crate::level_control::{capabilities, interface_state};
+use crate::receive_threads;
+use crate::transmit_classes::{RootDiscipline, root_discipline};
 use crate::{RioConfig, RioTransport};
 
 /// A feature, or a condition of features, with its state on this machine.
@@ -34,6 +40,8 @@ pub struct FeatureFinding {
 pub struct InterfaceExamination {
     /// The highest level that a transport would use on the interface.
     pub level: FeatureLevel,
+    /// The reason why the level is not higher. Empty for the highest level.
+    pub limit: String,
     /// All features, the lowest level first.
     pub findings: Vec<FeatureFinding>,
 }
@@ -42,28 +50,29 @@ pub struct InterfaceExamination {
 /// thread.
 ///
 /// If the privileges permit it, the function attaches the steering program to the interface for a
-/// moment, in the kernel's generic path. Without streams the program passes every frame.
+/// moment, in the kernel's generic path. Without streams the program passes every frame. The
+/// function changes no queueing discipline and no receive thread.
 #[must_use]
 pub fn examine(interface: &str) -> InterfaceExamination {
     let transport = RioTransport::new(RioConfig::for_interface(interface).attach_mode(AttachMode::Generic));
-    let (level, limit) = (transport.level(), transport.limit());
+    let (steered, limit) = (transport.level(), transport.limit());
     drop(transport);
     let mut findings = socket_findings();
-    findings.push(finding(
-        FeatureLevel::KernelPriorities,
-        "kernel priorities",
-        Err("receive threads of the kernel with priorities, and transmit classes, are not implemented".to_owned()),
-        "",
-    ));
+    let priorities = priority_findings(interface);
+    let has_priorities = priorities.iter().all(|one| one.is_available || !one.is_needed)
+        && priorities.iter().any(|one| one.is_available && !one.is_needed);
+    findings.extend(priorities);
     findings.extend(steering_findings(interface));
     // If all conditions are met and the level is not reached, the attachment failed.
-    let hook =
-        if level == FeatureLevel::StreamSteering { Ok("the program is accepted".to_owned()) } else { Err(limit) };
-    if hook.is_ok() || findings.iter().all(|one| one.is_available || !one.is_needed) {
+    let is_steered = steered == FeatureLevel::StreamSteering;
+    let hook = if is_steered { Ok("the program is accepted".to_owned()) } else { Err(limit.clone()) };
+    let is_met = |one: &FeatureFinding| one.level != FeatureLevel::StreamSteering || one.is_available || !one.is_needed;
+    if hook.is_ok() || findings.iter().all(is_met) {
         let remedy = "remove the other program (`ip link set dev IF xdp off`), or leave the interface to it";
         findings.push(finding(FeatureLevel::StreamSteering, "hook", hook, remedy));
     }
-    InterfaceExamination { level, findings }
+    let level = if !is_steered && has_priorities { FeatureLevel::KernelPriorities } else { steered };
+    InterfaceExamination { level, limit: if is_steered { String::new() } else { limit }, findings }
 }
 
 /// Returns the reason why the calling thread cannot sort frames by stream on any interface; `None`
@@ -82,8 +91,8 @@ fn finding(
 ) -> FeatureFinding {
     let is_available = state.is_ok();
     let found = state.unwrap_or_else(|reason| reason);
-    let is_needed = level != FeatureLevel::KernelPriorities;
-    FeatureFinding { level, feature, is_available, found, remedy: if is_available { "" } else { remedy }, is_needed }
+    let remedy = if is_available { "" } else { remedy };
+    FeatureFinding { level, feature, is_available, found, remedy, is_needed: true }
 }
 
 fn socket_findings() -> Vec<FeatureFinding> {
@@ -98,6 +107,62 @@ fn socket_findings() -> Vec<FeatureFinding> {
         of("fixed buffers", &buffers),
         of("output", "priority 6 in the queues of the interface, pacing, few unsent bytes"),
     ]
+}
+
+/// The level needs one of its two features, which are not `is_needed` themselves.
+fn priority_findings(name: &str) -> Vec<FeatureFinding> {
+    let of = |feature, state, remedy| finding(FeatureLevel::KernelPriorities, feature, state, remedy);
+    let optional = |one: FeatureFinding| FeatureFinding { is_needed: false, ..one };
+    let capabilities = match capabilities().missing_for(FeatureLevel::KernelPriorities) {
+        None => Ok("the process has those that are needed".to_owned()),
+        Some(name) => Err(format!("the process lacks {name}")),
+    };
+    let owner = match interface::index(name) {
+        Ok(index) if is_owned(index, Path::new(JOURNAL_FOLDER)) => {
+            Err(format!("another process has the priorities of {name}"))
+        }
+        Ok(_) => Ok(format!("no process has the priorities of {name}")),
+        Err(_) => Err(format!("there is no interface {name}")),
+    };
+    vec![
+        of(
+            "capabilities",
+            capabilities,
+            "start the program as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_SYS_NICE",
+        ),
+        of("owner", owner, "end the other process (`corelane rio status IF`), or share its transport"),
+        optional(of(
+            "receive threads",
+            receive_threads_finding(name),
+            "for a veth interface: `ethtool -K IF gro on`; a driver without NAPI has none",
+        )),
+        optional(of(
+            "transmit classes",
+            transmit_classes_finding(name),
+            "remove the other discipline (`tc qdisc del dev IF root`), or leave the queues to it",
+        )),
+    ]
+}
+
+fn receive_threads_finding(name: &str) -> Result<String, String> {
+    let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
+    InterfaceSettings::open().map_err(|error| error.to_string())?;
+    match receive_threads::instances(index) {
+        Ok(instances) if instances.is_empty() => Err(NO_RECEIVE_THREADS.to_owned()),
+        Ok(instances) => Ok(format!("{} can process received packets", instances.len())),
+        Err(error) => Err(format!("the kernel does not list them: {error}")),
+    }
+}
+
+fn transmit_classes_finding(name: &str) -> Result<String, String> {
+    let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
+    let root = Netlink::open(NetlinkFamily::Route).and_then(|netlink| root_discipline(&netlink, index));
+    match root {
+        Ok(RootDiscipline::Default) => Ok("the interface has its default queueing discipline".to_owned()),
+        Ok(RootDiscipline::Ours) => Ok("the interface has classes of real-time I/O".to_owned()),
+        Ok(RootDiscipline::Foreign(found)) => Err(format!("the interface has the queueing discipline {found}")),
+        Err(error) => Err(format!("the queueing discipline cannot be read: {error}")),
+    }
 }
 
 fn steering_findings(name: &str) -> Vec<FeatureFinding> {
@@ -119,7 +184,7 @@ fn steering_findings(name: &str) -> Vec<FeatureFinding> {
     ];
     let packet_steering = of(
         "packet steering",
-        packet_steering_finding(name, Path::new("/sys/class/net")),
+        packet_steering(name),
         "switch it off: for each receive queue, write 0 into /sys/class/net/IF/queues/rx-N/rps_cpus and rps_flow_cnt",
     );
     findings.push(FeatureFinding { is_needed: false, ..packet_steering });
@@ -141,15 +206,16 @@ fn interface_finding(name: &str) -> Result<String, String> {
 
 /// The kernel's receive packet steering takes the packets of a stream from the stream's kernel
 /// thread, and gives them to the receive context of another core (Documentation/networking/scaling.rst).
-/// `folder` is the folder of all interfaces in sysfs.
-fn packet_steering_finding(name: &str, folder: &Path) -> Result<String, String> {
-    let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
-    let folder = folder.join(name);
+fn packet_steering(name: &str) -> Result<String, String> {
+    interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
+    let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
+    packet_steering_finding(&settings.of(name))
+}
+
+/// `folder` is the folder of the interface in sysfs.
+fn packet_steering_finding(folder: &Path) -> Result<String, String> {
     let read = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let unreadable = |error: io::Error| format!("{} is not readable: {error}", folder.display());
-    if read(&folder.join("ifindex")).map_err(unreadable)?.parse() != Ok(index) {
-        return Err(format!("{} shows another network namespace", folder.display()));
-    }
     let is_zero = |text: String| text.chars().all(|digit| digit == '0' || digit == ',');
     let mut steering = Vec::new();
     for queue in fs::read_dir(folder.join("queues")).map_err(unreadable)? {
@@ -200,18 +266,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("../ifindex", &format!("{}\n", interface::index("lo").unwrap()));
         write("tx-0/xps_cpus", "3\n");
         write("rx-0/rps_cpus", "00000000,00000000\n");
         write("rx-0/rps_flow_cnt", "0\n");
-        let found = || packet_steering_finding("lo", &folder);
+        let found = || packet_steering_finding(&folder.join("lo"));
         assert!(found().is_ok(), "{:?}", found());
         write("rx-1/rps_cpus", "00000000,00000002\n");
         write("rx-0/rps_flow_cnt", "4096\n");
         let reason = found().unwrap_err();
         assert!(reason.ends_with("because of rps_cpus of rx-1, rps_flow_cnt of rx-0"), "{reason}");
-        write("../ifindex", "4000000\n");
-        assert!(found().unwrap_err().ends_with("shows another network namespace"));
         fs::remove_dir_all(&folder).unwrap();
         assert!(found().unwrap_err().contains("is not readable"));
     }

@@ -212,7 +212,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 pub(crate) mod build {
     use super::*;
 
-    /// `tags` is the number of VLAN tags, and `payload` the number of payload bytes.
+    /// Returns a TCP frame with `tags` VLAN tags and `payload` payload bytes.
     pub(crate) fn tcp(remote: SocketAddr, local: SocketAddr, tags: usize, payload: usize) -> Vec<u8> {
         let mut segment = [remote.port().to_be_bytes(), local.port().to_be_bytes()].concat();
         segment.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);

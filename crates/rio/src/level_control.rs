@@ -15,6 +15,7 @@ use crate::feature_level::{
     InterfaceState, LevelChange, LevelLimit, ProbeResult, XdpHookState,
 };
 use crate::interface_steering::InterfaceSteering;
+use crate::kernel_priorities::{KernelPriorities, PrioritizedStream};
 
 pub(crate) fn capabilities() -> Capabilities {
     // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
@@ -34,21 +35,41 @@ struct State {
     controller: FeatureController,
     /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
+    /// The priorities of the interface, while their steps are done.
+    priorities: Option<Arc<KernelPriorities>>,
+    /// The reason why a kernel priority is missing.
+    priorities_lack: Option<String>,
     failure: Option<String>,
     orbs: usize,
     /// Number of the thread `rio/level` that may run. A thread with a different number ends.
     thread_number: u64,
     /// The thread with this number.
     thread: Option<JoinHandle<()>>,
+    /// The level after the last action.
+    reported: FeatureLevel,
     changes: VecDeque<LevelChange>,
     is_reporting: bool,
 }
 
+impl State {
+    /// The steps of [`FeatureLevel::KernelPriorities`] can be skipped. Without both features, the
+    /// level counts as the next lower one.
+    fn level(&self) -> FeatureLevel {
+        let level = self.controller.level();
+        let has_priorities = self.priorities.as_ref().is_some_and(|priorities| priorities.features() != (false, false));
+        if level == FeatureLevel::KernelPriorities && !has_priorities { FeatureLevel::SocketOptions } else { level }
+    }
+}
+
 pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
+
+/// Lists the open streams. Called without a lock.
+pub(crate) type ListStreams = Box<dyn Fn() -> Vec<PrioritizedStream> + Send + Sync>;
 
 pub(crate) struct LevelControl {
     config: RioConfig,
     requested: FeatureLevel,
+    list_streams: ListStreams,
     /// Adds the open streams to the tables. Called without a lock.
     fill_tables: FillTables,
     state: PiMutex<State>,
@@ -58,30 +79,35 @@ pub(crate) struct LevelControl {
 impl LevelControl {
     /// Creates the control, and raises the level as far as the machine and the configuration
     /// permit.
-    pub(crate) fn new(config: RioConfig, fill_tables: FillTables) -> Self {
+    pub(crate) fn new(config: RioConfig, fill_tables: FillTables, list_streams: ListStreams) -> Self {
         let requested = match config.level {
-            FeatureLevel::StreamSteering if config.interface.is_some() => FeatureLevel::StreamSteering,
+            level @ (FeatureLevel::KernelPriorities | FeatureLevel::StreamSteering) if config.interface.is_some() => {
+                level
+            }
             other => other.min(FeatureLevel::SocketOptions),
         };
         let controller = FeatureController::new(requested, ControllerTiming::default(), Monotonic::now().as_nanos());
         let state = State {
             controller,
             steering: None,
+            priorities: None,
+            priorities_lack: None,
             failure: None,
             orbs: 0,
             thread_number: 0,
             thread: None,
+            reported: FeatureLevel::PlainTcp,
             changes: VecDeque::new(),
             is_reporting: false,
         };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, requested, fill_tables, state, changed: PiCondvar::new() };
+        let control = Self { config, requested, list_streams, fill_tables, state, changed: PiCondvar::new() };
         control.run_due();
         control
     }
 
     pub(crate) fn level(&self) -> FeatureLevel {
-        effective(self.state.lock().controller.level())
+        self.state.lock().level()
     }
 
     /// Returns the reason why the level is not higher, and the error if the reason is a failed
@@ -90,7 +116,30 @@ impl LevelControl {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
+        if limit == LevelLimit::Configured && state.level() < self.requested {
+            // The classes or threads were lost.
+            return (limit, state.priorities_lack.clone());
+        }
         (limit, state.failure.clone().filter(|_| is_failure))
+    }
+
+    /// Returns the reasons why the interface has no receive threads, no transmit classes, or
+    /// receive threads of the ordinary class. `None` if it has them, or if they are not requested.
+    pub(crate) fn priorities_lack(&self) -> Option<String> {
+        let state = self.state.lock();
+        let of_threads = state.priorities.as_ref().and_then(|priorities| priorities.lack());
+        of_threads.or_else(|| state.priorities_lack.clone())
+    }
+
+    /// Gives a new stream its transmit class, and the receive threads its priority.
+    pub(crate) fn follow_streams(&self) {
+        if let Some(priorities) = self.priorities() {
+            priorities.follow(&(self.list_streams)(), self.config.receive_core);
+        }
+    }
+
+    fn priorities(&self) -> Option<Arc<KernelPriorities>> {
+        self.state.lock().priorities.clone()
     }
 
     pub(crate) fn steering(&self) -> Option<Arc<InterfaceSteering>> {
@@ -110,7 +159,7 @@ impl LevelControl {
         let number = state.thread_number;
         drop(state);
         self.run_due();
-        if self.config.interface.is_some() && self.config.level == FeatureLevel::StreamSteering {
+        if self.config.interface.is_some() && self.requested > FeatureLevel::SocketOptions {
             let control = Arc::clone(self);
             // A thread of high priority may begin the ORB.
             let builder = ThreadBuilder::new().name("rio/level").scheduling(Scheduling::Other);
@@ -123,7 +172,8 @@ impl LevelControl {
         }
     }
 
-    /// The end of the last ORB ends the thread and lowers the level to plain TCP.
+    /// Counts the end of an ORB. The end of the last ORB ends the thread and lowers the level to
+    /// plain TCP.
     pub(crate) fn detach_orb(&self) {
         let mut state = self.state.lock();
         state.orbs = state.orbs.saturating_sub(1);
@@ -164,20 +214,21 @@ impl LevelControl {
             let Some(action) = self.state.lock().controller.poll(now) else { return };
             let result = self.execute(action);
             let mut state = self.state.lock();
-            let change = state.controller.handle(result, now);
-            let change = change.map(|change| LevelChange {
-                from: effective(change.from),
-                to: effective(change.to),
-                limit: change.limit,
-            });
+            let from = state.reported;
+            state.controller.handle(result, now);
+            let limit = state.controller.target(now).1;
+            let to = state.level();
+            state.reported = to;
+            let change = Some(LevelChange { from, to, limit });
             state.changes.extend(change.filter(|change| change.from != change.to));
             drop(state);
             self.report_changes();
         }
     }
 
-    /// One thread at a time calls the handler, without the lock. It reports the changes that all
-    /// threads and the handler itself cause.
+    /// Reports the changes of the level to the handler. One thread at a time calls the handler,
+    /// without the lock, and also reports the changes that other threads and the handler itself
+    /// cause meanwhile.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {
@@ -195,10 +246,20 @@ impl LevelControl {
 
     fn execute(&self, action: FeatureAction) -> ActionResult {
         match action {
-            FeatureAction::Probe => ActionResult::Probed(self.probe()),
+            FeatureAction::Probe => {
+                // Streams may have ended.
+                self.follow_streams();
+                ActionResult::Probed(self.probe())
+            }
             FeatureAction::Do(step) => self.do_step(step),
             FeatureAction::Undo(FeatureStep::Program) => {
                 self.steering().iter().for_each(|steering| steering.detach());
+                ActionResult::Done
+            }
+            FeatureAction::Undo(FeatureStep::Journal) => {
+                // Dropping the priorities restores the earlier settings.
+                let ended = self.state.lock().priorities.take();
+                drop(ended);
                 ActionResult::Done
             }
             FeatureAction::Undo(_) => ActionResult::Done,
@@ -212,10 +273,16 @@ impl LevelControl {
                 self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
                 Ok(())
             }
-            // Not implemented: frames go to kernel threads instead of rings.
-            FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses | FeatureStep::Rings => {
-                return ActionResult::Skipped;
+            FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses => {
+                match self.do_priorities_step(step) {
+                    Ok(()) => Ok(()),
+                    // A higher level does not need the priorities.
+                    Err(_) if !self.needs_priorities(step) => return ActionResult::Skipped,
+                    Err(reason) => Err(reason),
+                }
             }
+            // Not implemented: frames go to kernel threads instead of rings.
+            FeatureStep::Rings => return ActionResult::Skipped,
             FeatureStep::Threads => self.load(),
             FeatureStep::Program => self.attach(),
         };
@@ -226,6 +293,40 @@ impl LevelControl {
                 ActionResult::Failed
             }
         }
+    }
+
+    /// # Errors
+    /// The reason why the feature is missing, which is empty if it is not requested.
+    fn do_priorities_step(&self, step: FeatureStep) -> Result<(), String> {
+        let (true, Some(name)) = (self.config.has_kernel_priorities(), &self.config.interface) else {
+            return Err(String::new());
+        };
+        let priorities = self.priorities();
+        let lacking = || Err("the interface has no journal".to_owned());
+        let done = match (step, &priorities) {
+            (FeatureStep::Journal, _) => KernelPriorities::take(name, &self.config.journal_folder).map(|taken| {
+                let mut state = self.state.lock();
+                (state.priorities, state.priorities_lack) = (Some(Arc::new(taken)), None);
+            }),
+            (_, None) => lacking(),
+            (FeatureStep::ThreadedNapi, Some(priorities)) => priorities.start_receive_threads(),
+            (_, Some(priorities)) => priorities.start_transmit_classes(self.config.best_effort_ceiling),
+        };
+        if let Err(reason) = &done {
+            let lack = &mut self.state.lock().priorities_lack;
+            *lack = Some(lack.take().map_or_else(|| reason.clone(), |earlier| format!("{earlier}; {reason}")));
+        }
+        if step == FeatureStep::TransmitClasses {
+            self.follow_streams();
+        }
+        done
+    }
+
+    /// Returns true if the failure of the step keeps the level below the requested one.
+    fn needs_priorities(&self, step: FeatureStep) -> bool {
+        let has_threads = self.priorities().is_some_and(|priorities| priorities.features().0);
+        let is_last = step == FeatureStep::Journal || (step == FeatureStep::TransmitClasses && !has_threads);
+        self.requested == FeatureLevel::KernelPriorities && is_last
     }
 
     fn load(&self) -> Result<(), String> {
@@ -248,20 +349,18 @@ impl LevelControl {
     }
 
     fn probe(&self) -> ProbeResult {
+        // The interface was removed and made again.
+        let is_replaced = self.priorities().is_some_and(|priorities| !priorities.is_current());
+        let state = |name: &str| if is_replaced { InterfaceState::Absent } else { interface_state(name) };
         let is_ours = self.steering().is_some_and(|steering| steering.is_attached());
         ProbeResult {
             capabilities: capabilities(),
-            interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, interface_state),
+            interface: self.config.interface.as_deref().map_or(InterfaceState::Absent, state),
             // An attempt to attach the program shows if another program has the hook, so a probe
             // assumes that the hook is free.
             hook: if is_ours { XdpHookState::Ours } else { XdpHookState::Free },
         }
     }
-}
-
-/// [`FeatureLevel::KernelPriorities`] is not implemented, and counts as the next lower level.
-fn effective(level: FeatureLevel) -> FeatureLevel {
-    if level == FeatureLevel::KernelPriorities { FeatureLevel::SocketOptions } else { level }
 }
 
 fn attach_error(name: &str, error: &io::Error) -> String {
@@ -284,7 +383,8 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
     fn an_ending_orb_waits_for_its_own_thread_only() {
-        let control = Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {})));
+        let control =
+            Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {}), Box::new(Vec::new)));
         for round in 0..300 {
             control.attach_orb();
             let barrier = Arc::new(std::sync::Barrier::new(2));

@@ -14,11 +14,17 @@
 //! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
 //! | [`examination`] | the features that an interface has, and why not more | no |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
+//! | `processing_cost` | the measurement of the time that packets need | no |
+//! | `receive_threads` | the kernel threads that process received packets | no |
+//! | `stream_admission` | the streams of a transport as requests for admission | yes |
 //! | [`status`] | the live state of transports, for other processes | no |
+//! | `transmit_classes` | the queueing discipline with a class for each stream | no |
 //! | `transport`, `connection` | [`RioTransport`]: TCP whose connections belong to streams | no |
 //! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
+//! | `kernel_priorities` | receive threads and transmit classes of an interface, with a journal of the earlier settings | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |
+//! | `interface_settings` | the settings of interfaces in sysfs | no |
 //! | `interface_steering` | the program on an interface, with this process's streams | no |
 //! | `stream_steering` | the entries of a stream in the steering tables, which may exist later than the stream | no |
 //!
@@ -42,18 +48,26 @@ pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod interface_settings;
 mod interface_steering;
+mod kernel_priorities;
 mod level_control;
 pub mod memory;
+mod processing_cost;
 mod rate;
+mod receive_threads;
 #[cfg(test)]
 mod simulation;
 pub mod status;
 pub mod steering;
+mod stream_admission;
 mod stream_steering;
+mod transmit_classes;
 mod transport;
 mod turns;
 
 pub use config::{LevelChangeHandler, RioConfig};
+pub use kernel_priorities::restore_interface;
+pub use stream_admission::{StreamAdmission, StreamNotAdmitted};
 pub use transport::{RioTransport, StreamStatus};
 pub use turns::BudgetCounts;

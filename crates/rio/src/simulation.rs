@@ -136,8 +136,8 @@ impl Simulation {
         }
     }
 
-    /// Adds a connection to the port of a lane. A connection that is not accepted represents a
-    /// spoofed peer, whose frames are best effort.
+    /// Adds a connection to the port of a lane, and returns its index. A connection that is not
+    /// accepted represents a spoofed peer, whose frames are best effort.
     fn connect(&mut self, stream: u16, total: u64, is_accepted: bool) -> usize {
         let number = u16::try_from(self.connections.len()).unwrap();
         let remote = SocketAddr::from(([10, 0, 0, 1], 1000 + number));

@@ -206,8 +206,10 @@ fn names_in_list(list: &[u8], max_bytes: usize) -> (BTreeSet<Vec<u8>>, bool) {
     (lines.filter_map(name_in_line).collect(), is_cut)
 }
 
-/// The columns of `/proc/net/unix` are: Num RefCount Protocol Flags Type St Inode Path. The names
-/// of abstract sockets begin with `@`. A socket that listens has the flag `__SO_ACCEPTCON`.
+/// Returns the name in a line that describes a listening socket whose name begins with `NAME`, and
+/// `None` for other lines. The columns of `/proc/net/unix` are: Num RefCount Protocol Flags Type St
+/// Inode Path. The names of abstract sockets begin with `@`. A socket that listens has the flag
+/// `__SO_ACCEPTCON`.
 fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
     let mut columns = line.splitn(8, |byte| *byte == b' ');
     let (flags, path) = (columns.nth(3)?, columns.nth(3)?.trim_ascii_start());
@@ -216,8 +218,8 @@ fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Reads until the end of the answer. After `deadline`, the function reads the bytes that have
-/// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`,
-/// or is not UTF-8.
+/// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if
+/// the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`, or is not UTF-8.
 fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
     let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
     let mut late_bytes = None;

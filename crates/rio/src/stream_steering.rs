@@ -13,7 +13,7 @@ use corelane_sys::process;
 use corelane_sys::thread::Scheduling;
 
 use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream};
-use crate::steering::StreamCounts;
+use crate::steering::{SteeringError, StreamCounts};
 
 pub(crate) struct StreamSteering {
     core: u32,
@@ -26,6 +26,8 @@ pub(crate) struct StreamSteering {
 struct State {
     /// `None` until the tables exist and have an entry for the stream.
     stream: Option<SteeredStream>,
+    /// True while a thread makes the entry without the lock.
+    is_opening: bool,
     lack: Option<String>,
     members: BTreeMap<u64, Member>,
     last_number: u64,
@@ -57,11 +59,26 @@ impl StreamSteering {
         Arc::new(Self { core, scheduling, queue_frames, state })
     }
 
-    /// Adds the entries that the tables lack. Has no effect if they are complete.
+    /// Adds the entries that the tables lack. Has no effect if they are complete, or if another
+    /// thread adds them now.
     pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>) {
+        self.attach_with(|| steering.open_stream(self.core, self.scheduling, self.queue_frames));
+    }
+
+    /// `open` makes the stream's entry and its kernel thread. It runs without the lock, which each
+    /// new connection of the stream takes.
+    fn attach_with(&self, open: impl FnOnce() -> Result<(SteeredStream, Option<String>), SteeringError>) {
         let mut state = self.state.lock();
+        if state.is_opening {
+            return;
+        }
         if state.stream.is_none() {
-            match steering.open_stream(self.core, self.scheduling, self.queue_frames) {
+            state.is_opening = true;
+            drop(state);
+            let opened = open();
+            state = self.state.lock();
+            state.is_opening = false;
+            match opened {
                 Ok((stream, refusal)) => (state.stream, state.lack) = (Some(stream), refusal),
                 Err(error) => state.lack = Some(format!("frames of the stream are not sorted: {error}")),
             }
@@ -120,5 +137,29 @@ impl Drop for SteeringMember {
 impl std::fmt::Debug for SteeringMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SteeringMember({})", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails, with a deadlock, if the lock is held while the kernel thread is created.
+    #[test]
+    fn connections_come_and_go_while_the_kernel_thread_of_their_stream_is_created() {
+        let steering = StreamSteering::new(0, None, 64);
+        let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
+        steering.attach_with(|| {
+            drop(steering.add_connection(ends.0, ends.1));
+            steering.attach_with(|| unreachable!("another thread opens the stream"));
+            Err(std::io::Error::other("refused").into())
+        });
+        assert_eq!(steering.lack().as_deref(), Some("frames of the stream are not sorted: steering table: refused"));
+        let mut is_tried_again = false;
+        steering.attach_with(|| {
+            is_tried_again = true;
+            Err(std::io::Error::other("refused").into())
+        });
+        assert!(is_tried_again);
     }
 }

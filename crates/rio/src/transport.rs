@@ -17,15 +17,19 @@ use crate::config::RioConfig;
 use crate::connection::RioStream;
 use crate::feature_level::FeatureLevel;
 use crate::interface_steering::InterfaceSteering;
+use crate::kernel_priorities::PrioritizedStream;
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
+use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
 use crate::stream_steering::{SteeringMember, StreamSteering};
+use crate::transmit_classes::class_of_stream;
 use crate::turns::BudgetCounts;
 
-/// `SO_PRIORITY` of the sockets of a stream. A higher priority needs `CAP_NET_ADMIN` (socket(7)).
-const STREAM_PRIORITY: u8 = 6;
+/// `SO_PRIORITY` of the sockets of a stream without a transmit class. A higher priority needs
+/// `CAP_NET_ADMIN` (socket(7)).
+const STREAM_PRIORITY: u32 = 6;
 
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
@@ -55,6 +59,8 @@ const STREAM_PRIORITY: u8 = 6;
 /// ```
 pub struct RioTransport {
     tcp: Tcp,
+    /// Makes the connections of streams.
+    stream_tcp: Tcp,
     config: RioConfig,
     /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
     /// could not wait for this clock.
@@ -63,6 +69,7 @@ pub struct RioTransport {
     /// Number of the stream that was opened last.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
+    admitted: Option<AdmittedStreams>,
     /// Number of ORBs that use the transport, and the server that reports the transport's state.
     status: Mutex<(usize, Option<StatusServer>)>,
     /// Held from the look-up of a client's stream until the stream is open, so that concurrent
@@ -74,6 +81,9 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
+    /// `None` without admission, or if admission is advisory and refuses the stream.
+    _admitted: Option<AdmittedStream>,
+    refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
     is_of_listener: bool,
     pub(crate) budget: Option<ByteBudget>,
@@ -83,6 +93,8 @@ pub(crate) struct StreamState {
     max_connections: u32,
     queue_frames: u32,
     max_unsent: u32,
+    /// True if the interface may have transmit classes.
+    has_class: bool,
 }
 
 /// The state of a stream, for diagnostics.
@@ -103,6 +115,9 @@ pub struct StreamStatus {
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
     pub lack: Option<String>,
+    /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
+    /// other streams.
+    pub refusal: Option<StreamNotAdmitted>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
@@ -143,6 +158,7 @@ impl StreamStatus {
         }
         self.kernel_thread.iter().for_each(|name| text.add("kernel_thread", name));
         self.lack.iter().for_each(|lack| text.add("lack", lack));
+        self.refusal.iter().for_each(|refusal| text.add("refusal", refusal));
     }
 }
 
@@ -161,9 +177,18 @@ impl RioTransport {
         let attach = move |steering: &Arc<InterfaceSteering>| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
         };
+        let listed = Arc::clone(&streams);
+        let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
+            number: stream.number,
+            native_priority: stream.io.native_priority,
+        };
+        let list = move || open_streams(&listed).iter().map(prioritized).collect();
+        let tcp = Tcp::new();
         Self {
-            tcp: Tcp::new(),
-            levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach))),
+            stream_tcp: tcp.clone().forcing_receive_buffers(),
+            tcp,
+            levels: Arc::new(LevelControl::new(config.clone(), Box::new(attach), Box::new(list))),
+            admitted: config.admission.clone().map(AdmittedStreams::new),
             config,
             test_clock,
             numbers: AtomicU32::new(0),
@@ -183,6 +208,14 @@ impl RioTransport {
     #[must_use]
     pub fn limit(&self) -> String {
         limit_text(&self.levels)
+    }
+
+    /// Returns the reason why the interface lacks receive threads with a priority, or transmit
+    /// classes. `None` if it has them, or if they are not requested
+    /// ([`RioConfig::kernel_priorities`]).
+    #[must_use]
+    pub fn priorities_lack(&self) -> Option<String> {
+        self.levels.priorities_lack()
     }
 
     /// Returns the maximum memory of each stream with this class.
@@ -212,13 +245,15 @@ impl RioTransport {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
     }
 
-    /// The configured level decides, because the level in use may still rise.
+    /// Returns true if connections with these properties belong to no stream. The configured level
+    /// decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
         io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
     }
 
     fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let (admitted, refusal) = self.admit(number, io)?;
         let scheduling = io.native_priority.map(Scheduling::Fifo);
         let budget = match io.class {
             IoClass::Guaranteed { bytes, period } => {
@@ -228,9 +263,10 @@ impl RioTransport {
             }
             _ => None,
         };
-        let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
-        let core = core.unwrap_or(self.config.default_core);
+        let core = self.config.core_of(io);
         let stream = Arc::new(StreamState {
+            _admitted: admitted,
+            refusal,
             number,
             io: *io,
             is_of_listener,
@@ -241,14 +277,27 @@ impl RioTransport {
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
             max_unsent: self.config.max_unsent,
+            has_class: self.config.has_kernel_priorities(),
         });
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
         drop(streams);
+        self.levels.follow_streams();
         // If the tables are made after this look-up, the level control finds the stream in the list.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
+    }
+
+    /// Returns the place of a stream among the admitted ones, or the refusal if admission is
+    /// advisory.
+    fn admit(&self, number: u32, io: &IoProperties) -> io::Result<(Option<AdmittedStream>, Option<StreamNotAdmitted>)> {
+        let Some(admitted) = &self.admitted else { return Ok((None, None)) };
+        match admitted.admit(number, io, &self.config) {
+            Ok(stream) => Ok((Some(stream), None)),
+            Err(refusal) if admitted.is_advisory() => Ok((None, Some(refusal))),
+            Err(refusal) => Err(io::Error::new(io::ErrorKind::QuotaExceeded, refusal)),
+        }
     }
 
     fn client_stream(&self, io: &IoProperties) -> io::Result<Arc<StreamState>> {
@@ -280,6 +329,7 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     interface.iter().for_each(|name| text.add("interface", name));
     text.add("level", levels.level());
     text.add("limit", limit_text(levels));
+    levels.priorities_lack().iter().for_each(|lack| text.add("priorities_lack", lack));
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued);
         text.add("best_effort_frames_in_receive_context", frames.missed);
@@ -347,7 +397,8 @@ impl Transport for RioTransport {
         // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
-        slot.adopt(self.tcp.connect_with(endpoint, &properties, deadline)?, &properties)
+        // The size of the buffer is forced before the connection begins.
+        slot.adopt(self.stream_tcp.connect_with(endpoint, &properties, deadline)?)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -421,6 +472,7 @@ impl StreamState {
             refused_connections: self.refused.load(Ordering::Relaxed),
             frames: self.steering.counts(),
             lack: self.steering.lack(),
+            refusal: self.refusal,
             budget: self.budget.as_ref().map(ByteBudget::counts),
             is_of_listener: self.is_of_listener,
             max_connections: self.max_connections,
@@ -430,14 +482,23 @@ impl StreamState {
     }
 }
 
-pub(crate) const fn packet_priority() -> u8 {
-    STREAM_PRIORITY
+impl StreamState {
+    /// Sets the `SO_PRIORITY` of a connection to the transmit class of the stream, which exists if
+    /// the interface has kernel priorities. Other queues take the class as [`STREAM_PRIORITY`].
+    pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
+            return Ok(());
+        }
+        socket::set_priority(fd, STREAM_PRIORITY)
+    }
 }
 
 /// One of the `max_connections` places of a stream, which is free again when the value is dropped.
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
+    /// Takes a place of the stream, or counts a refused connection.
+    ///
     /// # Errors
     /// `QuotaExceeded` if the stream has its maximum number of connections.
     fn take(stream: &Arc<StreamState>) -> io::Result<Self> {
@@ -453,15 +514,14 @@ impl ConnectionSlot {
     }
 
     /// Sets the stream's socket options on a new connection, and adds the connection to the
-    /// steering tables.
+    /// steering tables. The returned stream has the place until it is dropped.
     ///
     /// # Errors
     /// If the kernel refuses an option.
-    fn adopt(self, inner: Box<dyn Stream>, properties: &ConnectionProperties) -> io::Result<Box<dyn Stream>> {
+    fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
         if let Some(fd) = inner.readiness() {
-            force_receive_buffer(fd, properties);
-            socket::set_priority(fd, STREAM_PRIORITY)?;
+            self.0.set_packet_priority(fd)?;
             socket::set_max_unsent(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
             if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
@@ -519,8 +579,10 @@ impl Listener for RioListener {
         match &self.stream {
             // The error concerns one connection, not the listener.
             Some(stream) => {
-                let properties = *self.properties.lock();
-                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner, &properties));
+                // The connection has inherited the size of its buffer from the listener. The inner
+                // listener has set it again within the system's limit.
+                inner.readiness().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
+                let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
             None => {

@@ -81,7 +81,7 @@ impl<C> Place<C> {
 }
 
 impl<C: Clone> SharedBudget<C> {
-    /// `budget` must bound bytes.
+    /// Creates a budget without connections. `budget` must bound bytes.
     pub(crate) fn new(budget: BudgetState) -> Self {
         let bytes = usize::try_from(budget.budget().bytes.unwrap_or(0)).unwrap_or(usize::MAX);
         Self {
@@ -207,8 +207,8 @@ impl<C: Clone> SharedBudget<C> {
         self.budget.budget()
     }
 
-    /// Begins neither a period nor turns, so `period_bytes` is 0 after the end of the current
-    /// period.
+    /// Returns the use of the budget. Begins neither a period nor turns, so `period_bytes` is 0
+    /// after the end of the current period.
     pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
         let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
         BudgetCounts { period_bytes, waiting: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }

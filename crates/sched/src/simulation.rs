@@ -293,7 +293,8 @@ impl<'a> SimulationRun<'a> {
         chosen
     }
 
-    /// A running job that is among the most urgent jobs stays on its core.
+    /// Returns the next job of each core: the most urgent jobs in `order`, at most one of each
+    /// task. A running job among them stays on its core.
     fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
         let whole: Vec<usize> = (0..chosen.len()).filter(|&core| !self.is_lost(core)).collect();

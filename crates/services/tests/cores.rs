@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corelane::mapping::Operation;
-use corelane::rt::{CorePool, CorePoolConfig, Scheduling, served_by};
+use corelane::rt::{BestEffortShare, CorePool, CorePoolConfig, Scheduling, served_by};
 use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_services::cores::books::BooksLimits;
@@ -11,7 +11,7 @@ use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
     AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
-use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks};
+use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks, reserve_best_effort};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
 
@@ -228,7 +228,7 @@ struct PoolScene {
     pool: CorePool,
     target: String,
     reference: String,
-    _server: Orb,
+    server: Orb,
 }
 
 impl PoolScene {
@@ -250,7 +250,7 @@ impl PoolScene {
         poa.manager().activate().unwrap();
         let target = poa.activate(&Servant::new(Reporter)).unwrap().to_string();
         let pool = service.core_pool().unwrap().clone();
-        PoolScene { pool, target, reference: service.reference().to_string(), _server: server }
+        PoolScene { pool, target, reference: service.reference().to_string(), server }
     }
 
     fn client(&self) -> (Orb, TasksRef, ObjectRef) {
@@ -323,6 +323,68 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
     }
+}
+
+#[test]
+fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
+    let share = BestEffortShare::new(Duration::from_micros(1_900), Duration::from_millis(10));
+    let config = CorePoolConfig::default().best_effort_share(share);
+    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let uncounted = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.clone().cores([0, 1]));
+    assert_eq!(uncounted.serve(&server).unwrap_err().kind(), Kind::BadParam);
+    let scene = PoolScene::with_machine("tcp:127.0.0.1:0", config, reserve_best_effort(Machine::with_cores(2), share));
+    let (_client, tasks, target) = scene.client();
+    let admit =
+        |execution: u64| tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", execution, 20 * MS) });
+    // Two budgets of 2 ms delay the job.
+    let admitted = admit(3 * MS).unwrap();
+    assert_eq!((admitted.response, report(&admitted.target.unwrap()).unwrap().1), (7 * MS, 97));
+    assert!(matches!(admit(16 * MS), Err(AdmitError::Rejected(_))));
+    report(&target).unwrap();
+    let (_, cores, _, measured) = tasks.monitor().unwrap();
+    assert!(cores.iter().all(|core| core.reserved == 200_000_000), "{cores:?}");
+    let uses = &measured.best_effort;
+    assert_eq!(uses.iter().map(|share| share.core).collect::<Vec<_>>(), [0, 1]);
+    assert!(uses.iter().any(|share| share.used > 0), "{uses:?}");
+}
+
+#[test]
+fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
+    let scene = PoolScene::new();
+    let (client, tasks, target) = scene.client();
+    scene.server.bind_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap()).unwrap();
+    let Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Reporter")).unwrap().unwrap();
+    let admit = |target: &ObjectRef| {
+        let admitted = tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", MS, 20 * MS) }).unwrap();
+        admitted.target.expect("a task reference")
+    };
+    let of_plain = admit(&plain);
+    for _ in 0..3 {
+        assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
+    }
+    assert_eq!(scene.pool.measurements()[0].jobs, 3);
+    // A later change of the key does not concern the task.
+    assert!(scene.server.unbind_key("Reporter"));
+    assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
+    let refused = tasks.admit(&TaskSpec { target: Some(of_plain), ..task("t", MS, 20 * MS) });
+    assert_eq!(kind(refused), Kind::BadParam);
+    assert!(report(&admit(&target)).unwrap().2.starts_with("cores/b"));
+}
+
+#[test]
+fn only_the_declared_operation_of_a_task_is_a_job() {
+    let scene = PoolScene::new();
+    let (_client, tasks, target) = scene.client();
+    let spec = TaskSpec { target: Some(target), operation: "report".to_owned(), ..task("t", MS, 20 * MS) };
+    let of_task = tasks.admit(&spec).unwrap().target.expect("a task reference");
+    // The first request of the connection is no job, and later ones arrive at the bound thread.
+    for expected in [1, 2] {
+        assert!(!of_task.with_timeout(Duration::from_secs(60)).non_existent().unwrap());
+        assert_eq!(report(&of_task).unwrap().1, 98);
+        assert_eq!(scene.pool.measurements()[0].jobs, expected);
+    }
+    assert_eq!(scene.pool.counts().foreign, 1);
 }
 
 #[test]

@@ -155,3 +155,55 @@ fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
     gate.open();
     assert_all_accounted_for(&scene.channel.statistics(), 2);
 }
+
+/// Threads of several suppliers send, while the consumers' buffers fill and are emptied again. So
+/// events go out at once, in part, and through the queues.
+#[test]
+fn events_of_concurrent_suppliers_arrive_once_and_in_the_order_of_each_supplier() {
+    const SUPPLIERS: i32 = 4;
+    const EACH: i64 = 1_500;
+    let queue = QueueLimits { max_sets: 1 << 20, max_bytes: 1 << 30 };
+    let scene = Scene::with(EventChannel::builder().queue(queue));
+    let every = DependencySet::new().event(A, ANY);
+    let gates = [Gate::new(), Gate::new()];
+    let consumers = gates.iter().map(|gate| {
+        let (gate, server) = (Arc::clone(gate), listening_orb());
+        let recorder = Arc::new(Recorder { in_push: Box::new(move |_| gate.pass()), ..Recorder::new() });
+        let channel = server.string_to_reference(&scene.channel.reference().to_string()).unwrap();
+        connect_consumer(&server, &channel, &every, &recorder);
+        (recorder, server)
+    });
+    let consumers: Vec<(Arc<Recorder>, corelane::Orb)> = consumers.collect();
+    let idle = Arc::new(Recorder::new());
+    let suppliers: Vec<_> =
+        (0..SUPPLIERS).map(|_| connect_supplier(&scene.server, scene.channel.reference(), &[], &idle)).collect();
+    gates[0].open();
+    std::thread::scope(|scope| {
+        for (supplier, source) in suppliers.iter().zip(1..) {
+            scope.spawn(move || {
+                let mut next = event(A, source);
+                next.data.payload = vec![7; 4 << 10].into();
+                for number in 0..EACH {
+                    next.header.creation_time = u64::try_from(number).unwrap();
+                    supplier.push(std::slice::from_ref(&next)).unwrap();
+                }
+            });
+        }
+    });
+    // The suppliers are done, and a consumer is still at its gate: no supplier has waited for it.
+    assert!(consumers[1].0.sets.all().len() <= 1);
+    gates[1].open();
+    let all = usize::try_from(i64::from(SUPPLIERS) * EACH).unwrap();
+    for (recorder, _) in &consumers {
+        let sets = recorder.sets.wait_for(all);
+        for source in 1..=SUPPLIERS {
+            let of_source = sets.iter().flatten().filter(|event| event.header.source == source);
+            let numbers: Vec<u64> = of_source.map(|event| event.header.creation_time).collect();
+            assert!(numbers.iter().copied().eq(0..EACH.unsigned_abs()), "events of {source}: {numbers:?}");
+        }
+    }
+    wait_until(|| scene.channel.statistics().total().in_flight == 0);
+    let statistics = scene.channel.statistics();
+    assert_all_accounted_for(&statistics, 2);
+    assert_eq!((statistics.published, statistics.total().delivered), (all as u64, 2 * all as u64));
+}

@@ -3,14 +3,17 @@
 //! ORBs share no threads and connections, so the call of a sensor never waits behind a block of a
 //! map.
 
+use std::sync::Arc;
+
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
+use corelane_rio::RioTransport;
 use corelane_sys::lock::{LockScope, Mutex};
 
 use crate::avionics::{
     Attitude, Contact, Contacts, Engines, MapStore, MapStoreRef, MissionComputer, MissionComputerRef, Picture,
     RecorderRef, Steering,
 };
-use crate::{Result, admission, priority};
+use crate::{Result, admission, link, priority, streams};
 
 struct Computer {
     picture: Mutex<Picture>,
@@ -61,7 +64,8 @@ impl MapStore for Maps {
 }
 
 /// Serves until the standard input ends, so that the server ends with the process that started it.
-pub(crate) fn run(recorder: &str) -> Result<()> {
+/// With `is_linked`, the server is at the end of a [`link`](crate::link).
+pub(crate) fn run(recorder: &str, is_linked: bool) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };
     let computer = Computer { picture: Mutex::new("picture", LockScope::Orb, picture) };
@@ -69,15 +73,23 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
 
     // The threads of an ORB inherit the scheduling class of the thread that creates it.
     let scheduling = priority::raise(Some(priority::SERVER));
-    let (flight_orb, flight) = serve("flight", MissionComputer::servant(computer))?;
+    let computer = MissionComputer::servant(computer);
+    let rio = is_linked.then(|| Arc::new(RioTransport::new(streams::config())));
+    let (flight_orb, flight) = match &rio {
+        Some(rio) => streams::serve(rio, &computer)?,
+        None => serve("flight", "127.0.0.1", &computer)?,
+    };
     priority::lower();
-    let (bulk_orb, maps) = serve("bulk", MapStore::servant(maps))?;
+    let address = if is_linked { link::ADDRESS } else { "127.0.0.1" };
+    let (bulk_orb, maps) = serve("bulk", address, &MapStore::servant(maps))?;
 
-    let admission = admission::serve(&flight_orb);
-    if let Err(error) = &admission {
+    // The connections of tasks would belong to no stream.
+    let admission = if is_linked { None } else { Some(admission::serve(&flight_orb)) };
+    if let Some(Err(error)) = &admission {
         eprintln!("the tasks of clients are not admitted: {error}");
     }
-    let tasks = admission.as_ref().ok().map(|admission| admission.reference().as_object().clone());
+    let admission = admission.and_then(std::result::Result::ok);
+    let tasks = admission.as_ref().map(|admission| admission.reference().as_object().clone());
 
     let (flight, maps) = (MissionComputerRef::from_object(flight), MapStoreRef::from_object(maps));
     bulk_orb.string_to_reference::<RecorderRef>(recorder)?.serves(
@@ -87,14 +99,15 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
         &scheduling,
     )?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    rio.iter().for_each(|rio| streams::print(rio));
     Ok(())
 }
 
-fn serve(name: &str, servant: Servant) -> Result<(Orb, ObjectRef)> {
+fn serve(name: &str, address: &str, servant: &Servant) -> Result<(Orb, ObjectRef)> {
     let dispatch = Dispatch::LeaderFollowers { threads: 2 };
     let pool = PoolConfig::default().name(name).dispatch(dispatch);
-    let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").log_events().build()?;
-    let object = orb.root_poa().activate(&servant)?;
+    let orb = Orb::builder().pool(pool).listen(format!("tcp:{address}:0")).log_events().build()?;
+    let object = orb.root_poa().activate(servant)?;
     orb.root_poa().manager().activate()?;
     Ok((orb, object))
 }

@@ -6,26 +6,30 @@
 mod admission;
 mod clients;
 mod computer;
+mod link;
 mod meter;
 mod priority;
 mod stage;
+mod streams;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clients::CLIENTS;
-use stage::DemoOptions;
+use stage::{DemoOptions, LinkMode};
 
 corelane::include_idl!("avionics");
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
-usage: avionics [--seconds N] [--out FOLDER]
+usage: avionics [--seconds N] [--out FOLDER] [--link]
 
   --seconds N    time in seconds for which the clients call, 1 to 3600; default 15
   --out FOLDER   folder for report.html; default target/demo
+  --link         the clients call over a link between two network namespaces, where the commands are a stream of real-time I/O
+                 with a guaranteed budget, and the bulk transfer is best effort; needs root
 
 Exit status: 0 if every call succeeded, 1 if a call or a process failed, 2 for invalid options. A missed deadline is not a failure.
 ";
@@ -34,7 +38,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["server", recorder] => computer::run(recorder).map(|()| true),
+        ["server", recorder] => computer::run(recorder, false).map(|()| true),
+        ["server", recorder, "linked"] => computer::run(recorder, true).map(|()| true),
         ["client", name, target, tasks, recorder, seconds] => {
             client(name, target, tasks, recorder, seconds).map(|()| true)
         }
@@ -43,6 +48,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         arguments => match parse_options(arguments) {
+            Some(DemoOptions { link: LinkMode::Wanted, .. }) => link::start_in_namespace(arguments),
             Some(options) => stage::run(&options),
             None => {
                 eprint!("{USAGE}");
@@ -66,16 +72,21 @@ fn client(name: &str, target: &str, tasks: &str, recorder: &str, seconds: &str) 
 }
 
 fn parse_options(arguments: &[&str]) -> Option<DemoOptions> {
-    let mut options = DemoOptions { seconds: 15, folder: PathBuf::from("target/demo") };
-    let (pairs, rest) = arguments.as_chunks::<2>();
-    for [option, value] in pairs {
+    let mut options = DemoOptions { seconds: 15, folder: PathBuf::from("target/demo"), link: LinkMode::None };
+    let is_in_namespace = arguments.first() == Some(&"linked");
+    let mut words = arguments.iter().skip(usize::from(is_in_namespace));
+    while let Some(option) = words.next() {
         match *option {
-            "--seconds" => options.seconds = value.parse().ok().filter(|seconds| (1..=3600).contains(seconds))?,
-            "--out" => options.folder = PathBuf::from(value),
+            "--link" if is_in_namespace => options.link = LinkMode::InNamespace,
+            "--link" => options.link = LinkMode::Wanted,
+            "--seconds" => {
+                options.seconds = words.next()?.parse().ok().filter(|seconds| (1..=3600).contains(seconds))?;
+            }
+            "--out" => options.folder = PathBuf::from(words.next()?),
             _ => return None,
         }
     }
-    rest.is_empty().then_some(options)
+    Some(options)
 }
 
 #[cfg(test)]
@@ -86,6 +97,8 @@ mod tests {
     fn options_are_read_or_refused() {
         assert_eq!(parse_options(&[]).unwrap().seconds, 15);
         assert_eq!(parse_options(&["--seconds", "2", "--out", "x"]).unwrap().folder, PathBuf::from("x"));
+        assert_eq!(parse_options(&["--link", "--seconds", "2"]).unwrap().link, LinkMode::Wanted);
+        assert_eq!(parse_options(&["linked", "--seconds", "2", "--link"]).unwrap().link, LinkMode::InNamespace);
         for wrong in [&["--seconds"][..], &["--seconds", "0"], &["--seconds", "x"], &["--fast", "1"]] {
             assert!(parse_options(wrong).is_none(), "{wrong:?}");
         }

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use corelane_rio::examination::steering_refusal;
+
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_avionics")).args(arguments).output().unwrap()
 }
@@ -94,6 +96,40 @@ impl Row {
 fn microseconds(latency: &str) -> f64 {
     let (number, unit) = latency.split_once(' ').unwrap_or_else(|| panic!("no latency: {latency}"));
     number.parse::<f64>().unwrap() * if unit == "ms" { 1e3 } else { 1.0 }
+}
+
+/// Fails if the commands are not sorted into their stream, or if the bulk transfer is.
+#[test]
+fn demo_over_a_link_shows_the_stream_of_the_commands_and_the_rest() {
+    if let Some(refusal) = steering_refusal() {
+        return println!("not run: {refusal}");
+    }
+    let can_unshare =
+        Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
+    if !can_unshare {
+        return println!("not run: the process cannot make network namespaces");
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("linked");
+    let output = demo(&["--link", "--seconds", "2", "--out", folder.to_str().unwrap()]);
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let (_, summary) = said.split_once("\nsummary ").expect(&said);
+    assert!(summary.contains("\nstream    level stream steering;"), "{said}");
+    let number = |after: &str| -> u64 {
+        let rest = summary.split_once(after).unwrap_or_else(|| panic!("{after}: {said}")).1;
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    // A request of the inertial sensor has more than 100 bytes, and a block of the bulk transfer has
+    // more than 100 frames.
+    let commands = number("stream    commands: guaranteed, ");
+    assert!((2_000..1_000_000).contains(&commands), "{said}");
+    assert!(number("bulk and the rest: best effort, ") > 0, "{said}");
+    for client in ["inertial", "radar", "engines", "display", "bulk"] {
+        let row = Row::of(client, summary).expect(&said);
+        assert!(row.calls > 0 && row.failed == "0", "{client}\n{said}");
+    }
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("<h2>Real-time I/O</h2>") && page.contains("<li>commands: guaranteed, "), "{page}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod floods;
 pub(crate) mod footprint;
 pub(crate) mod idl;
+pub(crate) mod instead;
 pub(crate) mod lane;
 pub(crate) mod naming;
 pub(crate) mod scale;

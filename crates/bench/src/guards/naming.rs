@@ -4,12 +4,13 @@
 //! omniNames searches a linked list for each component of a name, so its contexts are small here.
 //! It never syncs its log.
 
+mod beside;
+
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig};
@@ -17,8 +18,8 @@ use corelane_services::naming::corelane_naming::NewBinding;
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
 use corelane_services::naming::{NamingConfig, NamingService};
 use corelane_services::store::Durability;
-use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
+use self::beside::{Beside, Crowd};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::{ClientGroup, GroupClient};
@@ -108,16 +109,16 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// Returns at most [`NAMES`] of the `count` names in a context, spread evenly over its bindings.
+/// Returns [`NAMES`] names of bindings that are spread evenly over the `count` bindings of a context. In a smaller context
+/// names occur several times, so that the client reads as much memory for any count.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
-    let picked = count.min(NAMES);
     let name = |index: usize| {
         let mut name: Vec<NameComponent> = path.split('/').map(component).collect();
-        name.push(numbered(index * (count / picked)));
+        name.push(numbered(index * (count / NAMES).max(1) % count));
         name
     };
     // Steps by a prime visit all names in an order that differs from the order of binding.
-    (0..picked).map(|index| name(index * 7_919 % picked)).collect()
+    (0..NAMES).map(|index| name(index * 7_919 % NAMES)).collect()
 }
 
 struct Resolves {
@@ -203,71 +204,14 @@ impl GroupClient for Changes {
     }
 }
 
-struct Beside {
-    resolves: Resolves,
-    is_running: Arc<AtomicBool>,
-    is_ending: Arc<AtomicBool>,
-    others: Vec<JoinHandle<Result<(), Failure>>>,
-}
-
-impl Beside {
-    fn new(resolves: Resolves, root: &NamingContextExtRef) -> Result<Self, Failure> {
-        let (is_running, is_ending): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
-        let mut others = Vec::new();
-        for client in 0..CLIENTS {
-            let mut changes = Changes::new(root, 1_000 + client);
-            let (is_running, is_ending) = (Arc::clone(&is_running), Arc::clone(&is_ending));
-            let body = move || {
-                while !is_ending.load(Ordering::Relaxed) {
-                    if is_running.load(Ordering::Relaxed) {
-                        changes.change()?;
-                    } else {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                }
-                Ok(())
-            };
-            let spawned = ThreadBuilder::new().name(format!("changes/{client}")).spawn(body);
-            others.push(spawned.map_err(|error| Failure::new(error.to_string()))?);
-        }
-        Ok(Beside { resolves, is_running, is_ending, others })
-    }
-}
-
-impl MeasuredSubject for Beside {
-    fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.is_running.store(true, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(20));
-        let outcome = self.resolves.run(warm_up, count, into);
-        self.is_running.store(false, Ordering::Relaxed);
-        if self.others.iter().any(JoinHandle::is_finished) {
-            return Err(Failure::new("a client that makes changes has failed"));
-        }
-        outcome
-    }
-
-    fn server_pid(&self) -> Option<u32> {
-        Some(self.resolves.server)
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-        for other in self.others.drain(..) {
-            let _ = other.join();
-        }
-    }
-}
-
 /// Writes and syncs one page per call, which bounds the rate of sequential commits on the disk.
-struct Syncs {
+pub(super) struct Syncs {
     file: File,
     next: u64,
 }
 
 impl Syncs {
-    fn new(folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(folder: &Path) -> Result<Self, Failure> {
         let made = File::create(folder.join("syncs")).and_then(|file| file.set_len(4 << 20).map(|()| file));
         Ok(Syncs { file: made.map_err(|error| Failure::new(error.to_string()))?, next: 0 })
     }
@@ -343,11 +287,11 @@ impl Drop for OmniNames {
 }
 
 /// A folder on the disk, because the system's folder for temporary files may be in memory.
-struct DiskFolder(PathBuf);
+pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl DiskFolder {
-    fn new() -> Result<Self, Failure> {
-        let path = PathBuf::from(format!("/var/tmp/corelane-bench-naming-{}", std::process::id()));
+    pub(super) fn new(benchmark: &str) -> Result<Self, Failure> {
+        let path = PathBuf::from(format!("/var/tmp/corelane-bench-{benchmark}-{}", std::process::id()));
         Self::at(path)
     }
 
@@ -357,7 +301,7 @@ impl DiskFolder {
         Ok(DiskFolder(path))
     }
 
-    fn store(&self, name: &str) -> Result<String, Failure> {
+    pub(super) fn store(&self, name: &str) -> Result<String, Failure> {
         let path = self.0.join(name).into_os_string().into_string();
         path.map_err(|_| Failure::new("the path of the store is not UTF-8"))
     }
@@ -379,7 +323,7 @@ struct Scene<'o> {
 pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let is_small = options.requested.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
-    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new()?, most };
+    let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new("naming")?, most };
     report.add_text(
         "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
          1,000 bindings here, and its changes are compared with relaxed ones\n",
@@ -420,6 +364,23 @@ impl Scene<'_> {
         OmniNames::start(&self.folder.0.join(name), &self.orb, &self.options.placement)
     }
 
+    /// Returns the number of octets of a sequence that makes a reply as long as the reply with `root`.
+    fn octets_of_reply(&self, root: &NamingContextExtRef) -> usize {
+        // The text also has the octet for the byte order, and three octets for alignment. A sequence has a length.
+        (root.as_object().to_string().len() - "IOR:".len()) / 2 - 8
+    }
+
+    /// Starts a server of another process than the name server's, and returns calls of it.
+    fn plain_calls(&self, octets: usize, placement: &Placement) -> Result<(RunningProgram, StubCalls), Failure> {
+        let (echo, reference) = start_echo(ServerArchitecture::LeaderFollowers(THREADS), LOOPBACK, placement)?;
+        let calls = StubCalls {
+            target: target(&self.orb, &reference)?,
+            operation: MeasuredOperation::Octets(octets),
+            server: echo.pid(),
+        };
+        Ok((echo, calls))
+    }
+
     fn resolving(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let options = self.options;
         progress.show("naming: filling contexts");
@@ -429,15 +390,8 @@ impl Scene<'_> {
             server.ask(&format!("fill context{size} {size}"), PATIENCE)?;
         }
         server.ask("fill a/b/c 10", PATIENCE)?;
-        // The result has as many octets as a resolved reference.
-        let octets = (root.as_object().to_string().len() - "IOR:".len()) / 2;
-        let architecture = ServerArchitecture::LeaderFollowers(THREADS);
-        let (echo, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
-        let calls = StubCalls {
-            target: target(&self.orb, &reference)?,
-            operation: MeasuredOperation::Octets(octets),
-            server: echo.pid(),
-        };
+        let octets = self.octets_of_reply(&root);
+        let (_echo, calls) = self.plain_calls(octets, &options.placement)?;
         let plain = format!("a call that returns {octets} octets");
         let mut variants = vec![Variant {
             label: label("Corelane", "tcp", "call", plain.clone()),
@@ -512,28 +466,45 @@ impl Scene<'_> {
         let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
         server.ask("fill context10 10", PATIENCE)?;
         let resolves = || Resolves::new(&root, "context10", 10, false, server.pid());
+        let octets = self.octets_of_reply(&root);
+        let (_echo, calls) = self.plain_calls(octets, &placement)?;
+        let (_other_echo, calls_beside) = self.plain_calls(octets, &placement)?;
+        let crowd = Crowd::start(&root)?;
         let (alone, beside) = ("no other client".to_owned(), format!("beside {CLIENTS} clients that bind"));
+        let (plain, plain_beside) =
+            ("a call of another server".to_owned(), format!("a call of another server, beside {CLIENTS} clients"));
+        let variant = |op: &str, config: &str, subject: Box<dyn MeasuredSubject + Send>, against| Variant {
+            label: label("Corelane", "tcp", op, config.to_owned()),
+            subject,
+            against,
+        };
         let variants = vec![
-            Variant {
-                label: label("Corelane", "tcp", "resolve", alone.clone()),
-                subject: Box::new(resolves()?),
-                against: Vec::new(),
-            },
-            Variant {
-                label: label("Corelane", "tcp", "resolve", beside.clone()),
-                subject: Box::new(Beside::new(resolves()?, &root)?),
-                against: vec![0],
-            },
+            variant("resolve", &alone, Box::new(resolves()?), vec![]),
+            variant("resolve", &beside, Box::new(Beside { calls: resolves()?, crowd: Arc::clone(&crowd) }), vec![0]),
+            variant("call", &plain, Box::new(calls), vec![]),
+            variant("call", &plain_beside, Box::new(Beside { calls: calls_beside, crowd }), vec![2]),
         ];
         let title = "naming: resolve beside clients that bind; not pinned".to_owned();
         let group = Group { title, compare: ComparedQuantity::Median, variants };
         let figures = report.measure(group, &self.options.run_length, &placement, progress)?;
-        let (Some(alone), Some(beside)) = (found(&figures, &alone), found(&figures, &beside)) else { return Ok(()) };
-        let ratio = beside.summary.p99_us / alone.summary.p99_us;
-        report.add_values(
-            "naming: goal of resolve beside clients that bind",
-            &[judged(beside, "p99 against no other client", ratio, "x", goals::MAX_P99_RATIO_BESIDE_CHANGES)],
-        )
+        let p99 = |config: &str| found(&figures, config).map(|figure| (figure, figure.summary.p99_us));
+        let [resolved, resolved_beside, called, called_beside] =
+            [&alone, &beside, &plain, &plain_beside].map(|config| p99(config));
+        let mut values = Vec::new();
+        if let (Some((_, alone)), Some((figure, beside))) = (resolved, resolved_beside) {
+            let bound = goals::MAX_P99_RATIO_BESIDE_CHANGES;
+            values.push(judged(figure, "p99 against no other client", beside / alone, "x", bound));
+        }
+        let told =
+            |figure, quantity: &str, value| SingleValue { bound: None, ..judged(figure, quantity, value, "x", 0.0) };
+        if let (Some((_, alone)), Some((figure, beside))) = (called, called_beside) {
+            values.push(told(figure, "p99 against no other client", beside / alone));
+        }
+        // Both calls wait for a core as often; only `resolve` can wait for the name server.
+        if let (Some((figure, resolved)), Some((_, called))) = (resolved_beside, called_beside) {
+            values.push(told(figure, "p99 against a call of another server", resolved / called));
+        }
+        report.add_values("naming: goal of resolve beside clients that bind", &values)
     }
 
     fn changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -724,7 +695,7 @@ mod tests {
             let mut last: Vec<&str> = names.iter().map(|name| name[2].id.as_str()).collect();
             last.sort_unstable();
             last.dedup();
-            assert_eq!((names.len(), last.len(), names[0].len()), (count.min(NAMES), count.min(NAMES), 3));
+            assert_eq!((names.len(), last.len(), names[0].len()), (NAMES, count.min(NAMES), 3));
             let bound: Vec<String> = (0..count).map(|number| numbered(number).id).collect();
             assert!(last.iter().all(|id| bound.iter().any(|bound| bound == id)));
         }

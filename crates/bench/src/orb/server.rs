@@ -145,7 +145,8 @@ pub(crate) fn serve_many_objects(
     .map_err(failed)
 }
 
-/// Persistent keys need a depth of at least 1.
+/// Serves an object in a POA with `depth` levels below the root POA. Persistent keys need a depth
+/// of at least 1.
 pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
     let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();

@@ -2,6 +2,8 @@
 //!
 //! Their programs are in interop/peers and are built when a benchmark needs them.
 
+pub(crate) mod rpc;
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

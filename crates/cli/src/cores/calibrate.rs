@@ -265,8 +265,8 @@ impl CalibrationReport {
                 let name = printable(&jobs.name);
                 writeln!(
                     out,
-                    "{name}: {} further calls were no jobs of the task, or have no record. A reference with a plain key, such \
-                     as corbaloc:, leads calls past the task: use the IOR of the object",
+                    "{name}: {} further calls were no jobs of the task, or have no record. A plain key, as in corbaloc:, \
+                     leads calls past the task if it is bound to an object of another server",
                     jobs.missing
                 )?;
             }

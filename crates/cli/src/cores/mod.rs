@@ -15,8 +15,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgMatches, Command};
+use corelane::rt::BestEffortShare;
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
@@ -33,6 +35,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
        corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME] [--enforce-rates]
+                             [--best-effort BUDGET/PERIOD]
                             [--store FILE] [--task-ports FIRST]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
@@ -73,6 +76,8 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --tasks N         one group of N tasks
   --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
   --orb-config FILE the ORB's options, whose pool is `admission` (docs/configuration.md)
+  --best-effort BUDGET/PERIOD
+                    requests without a task get BUDGET of each core in each PERIOD, above all tasks; as in 2ms/20ms
   --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
   --store FILE      keep the promises in this file. After a restart each is held for its lease, and a client that renews it
                     keeps its task, core and reference
@@ -129,6 +134,7 @@ struct CoresArguments {
     listen: Option<String>,
     orb_config: Option<String>,
     enforces_rates: bool,
+    best_effort: Option<BestEffortShare>,
     store: Option<PathBuf>,
     task_ports: Option<u16>,
     at: Option<String>,
@@ -155,7 +161,8 @@ pub(crate) fn command() -> Command {
         option("orb-config", "FILE"),
         option("cores", "N"),
     ]);
-    let serve = serve.args([option("discipline", "NAME"), flag("enforce-rates")]);
+    let serve =
+        serve.args([option("discipline", "NAME"), flag("enforce-rates"), option("best-effort", "BUDGET/PERIOD")]);
     let serve = serve.args([option("store", "FILE"), option("task-ports", "FIRST")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
@@ -249,6 +256,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         listen: text("listen"),
         orb_config: text("orb-config"),
         enforces_rates: flag("enforce-rates"),
+        best_effort: text("best-effort").map(|text| best_effort(&text)).transpose()?,
         store: parsed.try_get_one::<OsString>("store").ok().flatten().map(PathBuf::from),
         task_ports: number_of("task-ports", 1, remote::MAX_FIRST_PORT.into())?.and_then(|port| port.try_into().ok()),
         at: text("at"),
@@ -306,6 +314,13 @@ fn time(option: &str, text: &str) -> Result<Nanos, String> {
 
 fn fraction(option: &str, text: &str) -> Result<Utilization, String> {
     parse_fraction(text).map_err(|error| format!("`{option} {}`: {error}", excerpt(text)))
+}
+
+fn best_effort(text: &str) -> Result<BestEffortShare, String> {
+    let malformed = || format!("`--best-effort {}`: this is no BUDGET/PERIOD, such as 2ms/20ms", excerpt(text));
+    let (budget, period) = text.split_once('/').ok_or_else(malformed)?;
+    let time = |text: &str| Ok::<_, String>(Duration::from_nanos(time("--best-effort", text)?));
+    Ok(BestEffortShare::new(time(budget)?, time(period)?))
 }
 
 fn lost_core(text: &str) -> Result<(usize, Nanos), String> {

@@ -14,7 +14,7 @@ use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::{
     ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, RestoredTasks, StoredBooks,
-    admit_task,
+    admit_task, reserve_best_effort,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -47,6 +47,9 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
     let discipline = machine.discipline;
+    if let Some(share) = arguments.best_effort {
+        machine = reserve_best_effort(machine, share);
+    }
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
         listen: arguments.listen.as_slice(),
@@ -68,7 +71,8 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing
     // cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
-    let pool = CorePoolConfig::default().cores(0..own);
+    let mut pool = CorePoolConfig::default().cores(0..own);
+    pool.best_effort_share = arguments.best_effort;
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
     let pool = match arguments.task_ports {
         Some(first) => at_task_ports(pool, orb.endpoints(), first)?,
@@ -332,7 +336,11 @@ fn write_snapshot(out: &mut dyn Write, (tasks, cores, counts): &Snapshot) -> io:
     writeln!(out)?;
     for core in cores {
         let (used, capacity) = (Utilization(core.used), Utilization(core.capacity));
-        writeln!(out, "core {}: utilization {used} of {capacity}", core.core)?;
+        write!(out, "core {}: utilization {used} of {capacity}", core.core)?;
+        match core.reserved {
+            0 => writeln!(out)?,
+            reserved => writeln!(out, ", best effort {}", Utilization(reserved))?,
+        }
     }
     writeln!(
         out,
@@ -363,7 +371,7 @@ pub(super) fn snapshot_json(
             "remaining_ns": task.remaining,
         })
     };
-    let core = |core: &protocol::CoreRecord| json!({ "core": core.core, "capacity_ppb": core.capacity, "used_ppb": core.used });
+    let core = |core: &protocol::CoreRecord| json!({ "core": core.core, "capacity_ppb": core.capacity, "used_ppb": core.used, "reserved_ppb": core.reserved });
     json!({
         "schema": 1,
         "tasks": tasks.iter().map(task).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane::{Orb, SystemExceptionKind as Kind};
 use corelane_sched::task::Utilization;
 use corelane_services::cores::protocol::{
-    CoreRecords, Counts, Measurements, TaskMeasurement, TaskRecord, TaskRecords, TasksRef,
+    BestEffortUse, CoreRecords, Counts, Measurements, TaskMeasurement, TaskRecord, TaskRecords, TasksRef,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
@@ -106,7 +106,8 @@ fn as_text(now: &Monitored, earlier: Option<&Monitored>) -> String {
 
 fn write_view(out: &mut dyn Write, now: &Monitored, earlier: Option<&Monitored>) -> io::Result<()> {
     let used = earlier.map(|earlier| measured_use(earlier, now));
-    let mut table = vec![["core", "promised", "capacity", "jobs' share", "tasks"].map(str::to_owned).to_vec()];
+    let mut table =
+        vec![["core", "promised", "best effort", "capacity", "jobs' share", "tasks"].map(str::to_owned).to_vec()];
     for core in &now.cores {
         let number = i32::try_from(core.core).unwrap_or(-1);
         let tasks = now.tasks.iter().filter(|task| task.core == number).count();
@@ -114,6 +115,7 @@ fn write_view(out: &mut dyn Write, now: &Monitored, earlier: Option<&Monitored>)
         table.push(vec![
             core.core.to_string(),
             Utilization(core.used).to_string(),
+            Utilization(core.reserved).to_string(),
             Utilization(core.capacity).to_string(),
             share.map_or_else(|| "-".to_owned(), |share| format!("{share:.3}")),
             tasks.to_string(),
@@ -160,6 +162,15 @@ fn write_view(out: &mut dyn Write, now: &Monitored, earlier: Option<&Monitored>)
         "requests: {} handed over, {} without a task, {} without their core",
         counts.handed_over, counts.without_task, counts.not_bound
     )?;
+    for share in &now.measured.best_effort {
+        let state = if share.guaranteed { "above all tasks" } else { "in the background" };
+        let used = milliseconds(share.used);
+        writeln!(
+            out,
+            "best effort on core {}: {used} ms in its share, which was used up in {} periods; now {state}",
+            share.core, share.exhausted
+        )?;
+    }
     if !now.measured.advisory_reason.is_empty() {
         writeln!(out, "the promises are advisory: {}", printable(&now.measured.advisory_reason))?;
     }
@@ -206,6 +217,14 @@ fn as_json(now: &Monitored) -> Json {
         });
     }
     let counts = &now.measured.counts;
+    let share = |share: &BestEffortUse| {
+        json!({
+            "core": share.core,
+            "used_ns": share.used,
+            "exhausted": share.exhausted,
+            "guaranteed": share.guaranteed,
+        })
+    };
     document["pool"] = if now.measured.has_pool {
         let reason = &now.measured.advisory_reason;
         json!({
@@ -218,6 +237,7 @@ fn as_json(now: &Monitored) -> Json {
             "not_bound": counts.not_bound,
             "handed_over": counts.handed_over,
             "without_task": counts.without_task,
+            "best_effort": now.measured.best_effort.iter().map(share).collect::<Vec<_>>(),
         })
     } else {
         Json::Null

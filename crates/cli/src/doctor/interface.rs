@@ -22,7 +22,13 @@ fn to_json(name: &str, examination: &InterfaceExamination) -> Json {
         })
     });
     let findings: Vec<Json> = findings.collect();
-    json!({ "schema": 1, "interface": name, "level": examination.level.to_string(), "findings": findings })
+    json!({
+        "schema": 1,
+        "interface": name,
+        "level": examination.level.to_string(),
+        "limit": if examination.limit.is_empty() { Json::Null } else { json!(examination.limit) },
+        "findings": findings,
+    })
 }
 
 fn to_text(name: &str, examination: &InterfaceExamination) -> String {
@@ -38,6 +44,9 @@ fn to_text(name: &str, examination: &InterfaceExamination) -> String {
         if !one.remedy.is_empty() {
             text += &format!("       remedy: {}\n", one.remedy);
         }
+    }
+    if !examination.limit.is_empty() {
+        text += &format!("\nNot higher, because {}.\n", examination.limit);
     }
     text + &format!("\nReal-time I/O on {name} has the level \"{}\".\n", examination.level)
 }

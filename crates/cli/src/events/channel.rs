@@ -14,11 +14,16 @@ pub(super) enum Channel {
     Cos(cos_admin::EventChannelRef),
 }
 
-pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
+/// Returns the reference of a channel, which need not be there.
+pub(super) fn channel_object(orb: &Orb, word: &str) -> Result<ObjectRef, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");
     let word = if is_name { &url } else { word };
-    let object: ObjectRef = naming::object_of_word(orb, word)?.ok_or("the reference is nil")?;
+    Ok(naming::object_of_word(orb, word)?.ok_or("the reference is nil")?)
+}
+
+pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
+    let object = channel_object(orb, word)?;
     let has = |id: &str| object.is_a(id).map_err(|exception| format!("the channel cannot be used: {exception}"));
     if has(rtec_admin::EventChannelRef::REPOSITORY_ID)? {
         return Ok(Channel::Rtec(rtec_admin::EventChannelRef::unchecked_narrow(&object)));
@@ -29,7 +34,8 @@ pub(super) fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
     Err("the object is not an event channel".to_owned())
 }
 
-/// Finds a durable channel by its name, by the reference of CORBA's Event Service, or by a `corbaloc` URL of TAO's.
+/// Returns the durable channel that a word names: by its name at [`DEFAULT_SERVER`], by a
+/// reference, or by a `corbaloc` URL, with or without the end `.rtec` of TAO's event service.
 pub(super) fn durable_channel(orb: &Orb, word: &str) -> Result<DurableChannelRef, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}");

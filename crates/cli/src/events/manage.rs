@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use corelane::{Any, Orb, SystemExceptionKind};
+use corelane_services::events::FACTORY_KEY;
 use corelane_services::events::corelane_events::control::DestroyChannelError;
 use corelane_services::events::corelane_events::{ControlRef, DurableChannelRef};
 use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
@@ -17,9 +18,14 @@ use crate::text::{excerpt, printable};
 
 pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
-    let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/omniEvents");
-    let object = naming::object_of_word(&orb, arguments.at.as_deref().unwrap_or(&default))?;
-    let factory = EventChannelFactoryRef::unchecked_narrow(&object.ok_or("the reference is nil")?);
+    let factory: EventChannelFactoryRef = match &arguments.control {
+        Some(path) => control::object_at(&orb, path, FACTORY_KEY)?,
+        None => {
+            let default = format!("corbaloc::1.2@{DEFAULT_SERVER}/{FACTORY_KEY}");
+            let object = naming::object_of_word(&orb, arguments.at.as_deref().unwrap_or(&default))?;
+            EventChannelFactoryRef::unchecked_narrow(&object.ok_or("the reference is nil")?)
+        }
+    };
     let key = [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }];
     let value = Any::new(&arguments.channel).map_err(message)?;
     let mut criteria = vec![NameValuePair { name: "InsName".to_owned(), value }];
@@ -35,6 +41,11 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
         CreateObjectError::CannotMeetCriteria(_) if arguments.is_durable => {
             "the server has no store for durable channels (`serve --store FILE`)".to_owned()
         }
+        CreateObjectError::System(exception) if exception.kind() == SystemExceptionKind::NoPermission => {
+            "the server's clients create no durable channels: use its control socket (`create --control PATH`)"
+                .to_owned()
+        }
+        CreateObjectError::System(exception) if arguments.control.is_some() => control::explain(&exception),
         other => printable(&other.to_string()),
     })?;
     let channel = channel.ok_or("the factory returned nil")?;

@@ -2,6 +2,7 @@
 
 mod channel;
 mod check;
+mod gateway;
 mod http;
 mod manage;
 mod options;
@@ -27,15 +28,19 @@ use crate::{DONE, NOT_DONE};
 pub(crate) const USAGE: &str = "\
 usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]... [--lane N[:PRIORITY]]...
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
-                             [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--orb-config FILE]
+                             [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
+                             [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
+                             [--orb-config FILE]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
-       corelane events push [--type N] [--source N] [--acknowledged] CHANNEL TEXT...
+       corelane events push [--type N] [--source N] [--ttl N] [--acknowledged] CHANNEL TEXT...
+       corelane events gateway [--listen ADDRESS]... [--publish ADDRESS]... [--lane N[:PRIORITY]]... [--both]
+                             [--interval SECONDS] [--json] [--orb-config FILE] FROM TO
        corelane events list [--at REFERENCE] [--json]
        corelane events stat [--at REFERENCE] [--json] [NAME]
        corelane events top [--at REFERENCE] [--interval SECONDS] [--count N]
-       corelane events create [--at REFERENCE] [--durable] NAME
+       corelane events create [--at REFERENCE] [--durable [--control PATH]] NAME
        corelane events destroy --control PATH NAME
        corelane events destroy CHANNEL
        corelane events check [--json] FILE
@@ -48,6 +53,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   tail              print the events of a channel as they come
   replay            print the events that a durable channel keeps
   push              push an event with each TEXT as its value, a string
+  gateway           pass events of the channel FROM to the channel TO, for the consumers there, until SIGTERM or SIGINT
   list              print the channels of a server
   stat              print the counts of all channels of a server, or of one channel and of each of its consumers
   top               print the channels with their rates again and again
@@ -56,13 +62,22 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     servers refuse
   check             check the filters and the schedule of a channel file, without a channel (- is the standard input)
 
-  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
+  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail and gateway: tcp:127.0.0.1:0)
   --publish ADDRESS the address in references, if it differs
   --orb-config FILE the ORB's options, whose pool is `events` (docs/configuration.md)
   --channel NAME    a channel of this name (EventChannel); the plain key NAME reaches CORBA's Event Service,
                     NAME.rtec TAO's
   --store FILE      keep the events of the channels in a file; also serve the channels that are in the file
-  --durable         a channel that keeps its events
+  --gateway NAME=CHANNEL
+                    let the server itself pass the events of its channel NAME to CHANNEL
+  --both            pass the events of each of the two channels to the other
+  --ttl N           the number of gateways that the events may cross (1)
+  --durable         a channel that keeps its events; over the control socket, unless the server has --create-by-clients
+  --create-by-clients
+                    let each client create channels that keep their events
+  --max-channels N  maximum number of channels of the factory, and of channels in the file (64)
+  --max-consumers N maximum number of named consumers in the file (1024)
+  --max-bytes N     maximum size of all events in the file (8589934592)
   --acknowledged    push to a durable channel, and print the number of each event when it is on the disk
   --from N          the number of the first event (1)
   --consumer NAME   begin behind the last event that a consumer of this name printed
@@ -79,7 +94,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --filter-builder NAME
                     the rules of filters: basic (default) or prefix, which has groups inside groups
   --allow-control USER,...
-                    let processes of these users, given by number, destroy channels over the control socket
+                    let processes of these users, given by number, destroy channels, and create those that keep their
+                    events, over the control socket
   --control PATH    the control socket
   --destroy-by-clients
                     let each client destroy channels
@@ -87,7 +103,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     ADDRESS:PORT
   --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
   --interval SECONDS
-                    time from one table to the next (1)
+                    time from one table to the next (1); gateway: from one line with counts to the next (none)
   --json            print one JSON object a line
 
 Channels of CORBA's Event Service have neither types nor sources: `tail` prints every event, and `push` needs neither.
@@ -103,6 +119,7 @@ enum EventsCommand {
     Tail,
     Replay,
     Push,
+    Gateway,
     List,
     Stat,
     Top,
@@ -123,19 +140,36 @@ pub(crate) fn command() -> Command {
         option("filter-builder", "NAME"),
         option("http", "ADDRESS"),
         option("store", "FILE"),
+        repeated("gateway", "NAME=CHANNEL"),
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
+        flag("create-by-clients"),
+        option("max-channels", "N"),
+        option("max-consumers", "N"),
+        option("max-bytes", "N"),
     ]);
     let tail = arguments::command("tail", USAGE).arg(arguments::positional("CHANNEL"));
     let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
     let tail = tail.arg(option("filter", "EXPRESSION"));
     let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
-    let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
+    let push =
+        arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N"), option("ttl", "N")]);
     let push = push.args([flag("acknowledged"), arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
     let replay = arguments::command("replay", USAGE).arg(arguments::positional("CHANNEL"));
     let replay = replay.args([option("from", "N"), option("consumer", "NAME"), option("count", "N")]);
     let replay = replay.args([flag("follow"), flag("json")]);
+    let gateway = arguments::command("gateway", USAGE).args([
+        repeated("listen", "ADDRESS"),
+        repeated("publish", "ADDRESS"),
+        option("orb-config", "FILE"),
+        repeated("lane", "N[:PRIORITY]"),
+        option("interval", "SECONDS"),
+        flag("both"),
+        flag("json"),
+        arguments::positional("FROM"),
+        arguments::positional("TO"),
+    ]);
     let on_server = |name| arguments::command(name, USAGE).arg(option("at", "REFERENCE"));
     let named = |name| on_server(name).arg(arguments::positional("NAME"));
     let list = on_server("list").arg(flag("json"));
@@ -143,8 +177,8 @@ pub(crate) fn command() -> Command {
     let top = on_server("top").args([option("interval", "SECONDS"), option("count", "N")]);
     let destroy = arguments::command("destroy", USAGE).args([option("control", "PATH"), arguments::positional("NAME")]);
     let check = arguments::command("check", USAGE).args([flag("json"), arguments::positional("FILE")]);
-    let create = named("create").arg(flag("durable"));
-    let all = [serve, tail, replay, push, list, stat, top, create, destroy, check];
+    let create = named("create").args([flag("durable"), option("control", "PATH")]);
+    let all = [serve, tail, replay, push, gateway, list, stat, top, create, destroy, check];
     arguments::with_descriptions(arguments::command("events", USAGE).subcommands(all), USAGE)
 }
 
@@ -158,6 +192,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
         EventsCommand::Tail => tail::run(&arguments, out).map(|()| true),
         EventsCommand::Replay => replay::run(&arguments, out).map(|()| true),
         EventsCommand::Push => push::run(&arguments, out).map(|()| true),
+        EventsCommand::Gateway => gateway::run(&arguments, out).map(|()| true),
         EventsCommand::List => stat::list(&arguments, out).map(|()| true),
         EventsCommand::Stat => stat::stat(&arguments, out).map(|()| true),
         EventsCommand::Top => stat::top(&arguments, out).map(|()| true),
@@ -185,6 +220,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         "serve" => EventsCommand::Serve,
         "tail" => EventsCommand::Tail,
         "replay" => EventsCommand::Replay,
+        "gateway" => EventsCommand::Gateway,
         "list" => EventsCommand::List,
         "stat" => EventsCommand::Stat,
         "top" => EventsCommand::Top,
@@ -204,6 +240,11 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     let count = texts("count")
         .pop()
         .map(|text| text.parse().map_err(|_| format!("`--count` needs a number of events, not `{}`", excerpt(&text))));
+    let limit = |id: &str| {
+        let number =
+            |text: String| text.parse().map_err(|_| format!("`--{id}` needs a number, not `{}`", excerpt(&text)));
+        texts(id).pop().map(number).transpose()
+    };
     let is_set = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let arguments = EventsArguments {
         listen: texts("listen"),
@@ -221,6 +262,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        is_created_by_clients: is_set("create-by-clients"),
+        max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
+        max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
+        max_bytes: limit("max-bytes")?,
         store: texts("store").pop().map(PathBuf::from),
         is_durable: is_set("durable"),
         is_acknowledged: is_set("acknowledged"),
@@ -234,7 +279,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
             .pop()
             .or_else(|| texts("NAME").pop())
             .or_else(|| texts("FILE").pop())
+            .or_else(|| texts("FROM").pop())
             .unwrap_or_default(),
+        to: texts("TO").pop().unwrap_or_default(),
+        is_both: is_set("both"),
+        gateways: texts("gateway").iter().map(|text| destination(text)).collect::<Result<_, _>>()?,
+        ttl: texts("ttl").pop().map(|text| ttl(&text)).transpose()?,
         texts: texts("TEXT"),
     };
     match action {
@@ -247,6 +297,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         {
             Err("no channel is given".to_owned())
         }
+        EventsCommand::Gateway if arguments.to.is_empty() => Err("a gateway needs two channels".to_owned()),
+        EventsCommand::Gateway if arguments.channel == "-" && arguments.to == "-" => {
+            Err("the standard input has one reference".to_owned())
+        }
         EventsCommand::Check if arguments.channel.is_empty() => Err("no file is given".to_owned()),
         EventsCommand::Tail
             if arguments.filter.is_some() && !(arguments.types.is_empty() && arguments.source.is_none()) =>
@@ -255,6 +309,20 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         }
         EventsCommand::Serve if arguments.allow_control.is_empty() != arguments.control.is_none() => {
             Err("`--allow-control` and `--control` need each other".to_owned())
+        }
+        EventsCommand::Serve
+            if arguments.store.is_none()
+                && (arguments.is_created_by_clients
+                    || arguments.max_consumers.is_some()
+                    || arguments.max_bytes.is_some()) =>
+        {
+            Err("`--create-by-clients`, `--max-consumers` and `--max-bytes` need `--store`".to_owned())
+        }
+        EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
+            Err("`--control` takes the place of `--at`".to_owned())
+        }
+        EventsCommand::Create if arguments.control.is_some() && !arguments.is_durable => {
+            Err("`--control` of `create` needs `--durable`".to_owned())
         }
         EventsCommand::Replay if arguments.from.is_some() && arguments.consumer.is_some() => {
             Err("`--consumer` takes the place of `--from`".to_owned())
@@ -268,6 +336,19 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
 fn first_number(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`--from` needs the number of an event, from 1, not `{}`", excerpt(text)))
+}
+
+fn ttl(text: &str) -> Result<i32, String> {
+    let ttl = text.parse().ok().filter(|ttl| *ttl >= 0);
+    ttl.ok_or_else(|| format!("`--ttl` needs a number of gateways, not `{}`", excerpt(text)))
+}
+
+fn destination(text: &str) -> Result<(String, String), String> {
+    let (name, channel) = text
+        .split_once('=')
+        .filter(|(name, channel)| !name.is_empty() && !channel.is_empty())
+        .ok_or_else(|| format!("`--gateway` needs NAME=CHANNEL, not `{}`", excerpt(text)))?;
+    Ok((name.to_owned(), channel.to_owned()))
 }
 
 fn lane(text: &str) -> Result<EventLane, String> {

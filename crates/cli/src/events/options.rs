@@ -31,6 +31,10 @@ pub(super) struct EventsArguments {
     pub(super) allow_control: Vec<u32>,
     pub(super) control: Option<PathBuf>,
     pub(super) is_destroyed_by_clients: bool,
+    pub(super) is_created_by_clients: bool,
+    pub(super) max_channels: Option<usize>,
+    pub(super) max_consumers: Option<usize>,
+    pub(super) max_bytes: Option<u64>,
     pub(super) http: Option<SocketAddr>,
     pub(super) store: Option<PathBuf>,
     pub(super) is_durable: bool,
@@ -41,5 +45,11 @@ pub(super) struct EventsArguments {
     pub(super) at: Option<String>,
     pub(super) interval: Option<Duration>,
     pub(super) channel: String,
+    /// The destination of a gateway.
+    pub(super) to: String,
+    pub(super) is_both: bool,
+    /// The gateways of `serve`: the name of a channel, and the destination.
+    pub(super) gateways: Vec<(String, String)>,
+    pub(super) ttl: Option<i32>,
     pub(super) texts: Vec<String>,
 }

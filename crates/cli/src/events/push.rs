@@ -10,6 +10,7 @@ use super::options::EventsArguments;
 
 const DEFAULT_TYPE: i32 = 16;
 const DEFAULT_SOURCE: i32 = 1;
+const DEFAULT_TTL: i32 = 1;
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(message)?;
@@ -29,7 +30,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
         Channel::Rtec(channel) => {
             let event_type = arguments.types.first().copied().unwrap_or(DEFAULT_TYPE);
-            let event = typed(event_type, arguments.source.unwrap_or(DEFAULT_SOURCE));
+            let mut event = typed(event_type, arguments.source.unwrap_or(DEFAULT_SOURCE));
+            event.header.ttl = arguments.ttl.unwrap_or(DEFAULT_TTL);
             let publications = vec![Publication { event: event.clone(), ..Publication::default() }];
             let admin = channel.for_suppliers().map_err(message)?.ok_or("the channel has no suppliers")?;
             let proxy = admin.obtain_push_consumer().map_err(message)?.ok_or("the channel has no proxy")?;
@@ -55,11 +57,12 @@ fn push_acknowledged(
     out: &mut dyn Write,
 ) -> Result<(), String> {
     let channel = durable_channel(orb, &arguments.channel)?;
-    let is_typed = !arguments.types.is_empty() || arguments.source.is_some();
+    let is_typed = !arguments.types.is_empty() || arguments.source.is_some() || arguments.ttl.is_some();
     for value in values {
         let number = if is_typed {
             let event_type = arguments.types.first().copied().unwrap_or(DEFAULT_TYPE);
             let mut event = typed(event_type, arguments.source.unwrap_or(DEFAULT_SOURCE));
+            event.header.ttl = arguments.ttl.unwrap_or(DEFAULT_TTL);
             event.data.any_value = value;
             channel.publish_event(&event)
         } else {

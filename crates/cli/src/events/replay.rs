@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use corelane::Orb;
+use corelane::{Orb, minor};
 use corelane_services::events::corelane_events::NumberedEvent;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
@@ -17,7 +18,8 @@ use crate::text::{json_line, printable};
 
 /// Number of events that the command reads at a time.
 const MAX_READ: u32 = 1_024;
-/// Time for which the server waits for the next event, in milliseconds.
+/// Time for which the server waits for the next event, and shortest time from an empty answer to the next question, in
+/// milliseconds.
 const WAIT_MS: u32 = 200;
 
 /// Prints events until the last one, or, with `--follow`, until a termination signal; until `--count` events are
@@ -34,7 +36,12 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let wait = if arguments.is_followed { WAIT_MS } else { 0 };
     while left > 0 {
         let max = u32::try_from(left).unwrap_or(u32::MAX).min(MAX_READ);
-        let events = channel.events_after(last, max, wait).map_err(message)?;
+        let asked_at = Monotonic::now();
+        let events = match channel.events_after(last, max, wait) {
+            // A busy store may answer the next question.
+            Err(exception) if arguments.is_followed && exception.minor() == minor::STORE_BUSY => Vec::new(),
+            answer => answer.map_err(message)?,
+        };
         // A server that returns earlier numbers would be asked without end.
         let is_in_order =
             events.first().is_none_or(|first| first.number > last) && events.is_sorted_by_key(|it| it.number);
@@ -55,7 +62,9 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         if let (Some(name), false) = (&arguments.consumer, events.is_empty()) {
             channel.acknowledge(name, last).map_err(message)?;
         }
-        poll::wait_readable_any([termination.as_fd()], Some(Monotonic::now())).map_err(message)?;
+        // A server that does not wait for an event is not asked again at once.
+        let next_at = if events.is_empty() { asked_at + Duration::from_millis(WAIT_MS.into()) } else { asked_at };
+        poll::wait_readable_any([termination.as_fd()], Some(next_at)).map_err(message)?;
         if termination.is_requested() {
             break;
         }

@@ -4,30 +4,37 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{
-    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, Retention, STORED_EVENTS,
+    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, FACTORY_KEY,
+    Gateway, Retention, STORED_EVENTS,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
 
-use super::channel::message;
+use super::channel::{channel_object, message};
 use super::http;
 use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
+use crate::text::excerpt;
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
-/// Maximum number of connections that have a thread, in a server with a store.
+/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
+/// or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
+/// At the end, time for which requests wait for the disk, and time for which the server then waits for it.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     // Without a store, one thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
     // has a thread, and `pull` raises TRANSIENT at once if there is no event.
     // With a store, requests wait for the disk, each in the thread of its connection. Connections beyond the maximum,
-    // and those whose clients multiplex requests, share four threads, and do not keep the order of oneways.
+    // and those whose clients multiplex requests, share four threads, of which at most three wait. They do not keep the
+    // order of oneways.
     let dispatch = match arguments.store {
         Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
         None => Dispatch::Reactive,
@@ -41,7 +48,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     };
     let orb = Arc::new(options.builder(pool)?.build().map_err(message)?);
     let default = [DEFAULT_CHANNEL.to_owned()];
-    let store = arguments.store.as_deref().map(open).transpose()?;
+    let store = arguments.store.as_deref().map(|path| open(path, arguments)).transpose()?;
     let mut names = if arguments.channels.is_empty() { default.to_vec() } else { arguments.channels.clone() };
     let stored = store.as_ref().map(EventStore::channels).unwrap_or_default();
     if arguments.channels.is_empty() && !stored.is_empty() {
@@ -49,12 +56,18 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let is_only_stored = |name: &String| stored.contains(name) && !arguments.channels.contains(name);
     names.extend(stored.iter().filter(|&name| !arguments.channels.contains(name)).cloned());
+    if let Some((name, _)) = arguments.gateways.iter().find(|(name, _)| !names.contains(name)) {
+        return Err(format!("`--gateway`: the server has no channel `{}`", excerpt(name)));
+    }
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {
         let mut channel = channel_builder(arguments).name(name);
         if let Some(store) = &store {
             channel = channel.durable(store, store.retention(name).unwrap_or_default());
+        }
+        for (_, to) in arguments.gateways.iter().filter(|(of, _)| of == name) {
+            channel = channel.gateway(&channel_object(&orb, to)?, Gateway::builder());
         }
         let channel = match channel.serve(&orb) {
             Ok(channel) => channel,
@@ -71,15 +84,25 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
     }
     let mut factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
-    if let Some(store) = &store {
-        factory = factory.durable(store, Retention::default());
+    if let Some(channels) = arguments.max_channels {
+        factory = factory.max_channels(channels);
     }
-    factory.serve(&orb).map_err(message)?;
+    if let Some(store) = &store {
+        let is_permitted = arguments.is_created_by_clients;
+        let retention = Retention::default();
+        factory = if is_permitted {
+            factory.durable(store, retention)
+        } else {
+            factory.durable_by_permission(store, retention)
+        };
+    }
+    let (_, permitted_factory) = factory.serve_controlled(&orb).map_err(message)?;
     monitor.serve(&orb).map_err(message)?;
     let controlled = match &arguments.control {
         Some(path) => {
             let users = arguments.allow_control.clone();
-            Some(control::serve_object(&monitor.control_servant(), CONTROL_KEY, path, users)?)
+            let objects = [(&monitor.control_servant(), CONTROL_KEY), (&permitted_factory, FACTORY_KEY)];
+            Some(control::serve_objects(&objects, path, users)?)
         }
         None => None,
     };
@@ -88,19 +111,27 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
-    if let Some(controlled) = controlled {
-        controlled.shutdown(true).map_err(message)?;
+    // The shutdown waits for running requests, and the store then has the events of all.
+    if let Some(store) = &store {
+        store.limit_waits(END_TIMEOUT);
     }
-    orb.shutdown(true).map_err(message)
+    let controlled = controlled.map_or(Ok(()), |controlled| controlled.shutdown(true).map_err(message));
+    let ended = orb.shutdown(true).map_err(message);
+    store.map_or(Ok(()), |store| store.close(END_TIMEOUT).map_err(message))?;
+    controlled.and(ended)
 }
 
-fn open(path: &Path) -> Result<EventStore, String> {
-    FileStore::open_private(path, STORED_EVENTS).and_then(EventStore::open).map_err(message)
+fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> {
+    let mut limits = EventStoreLimits::default();
+    limits.max_channels = arguments.max_channels.unwrap_or(limits.max_channels);
+    limits.max_consumers = arguments.max_consumers.unwrap_or(limits.max_consumers);
+    limits.max_bytes = arguments.max_bytes.unwrap_or(limits.max_bytes);
+    let file = FileStore::open_private(path, STORED_EVENTS);
+    file.and_then(|file| EventStore::open_with(file, limits)).map_err(message)
 }
 
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
-    let max_waiting = if arguments.store.is_some() { MAX_THREADS / 2 } else { 0 };
-    let builder = EventChannel::builder().max_waiting_pulls(max_waiting).lanes(arguments.lanes.iter().cloned());
+    let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
     builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

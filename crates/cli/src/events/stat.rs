@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use corelane::Orb;
 use corelane_services::events::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
-use corelane_services::events::corelane_events::{Channel, Consumer, Deliveries, Drops, MonitorRef};
+use corelane_services::events::corelane_events::{
+    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef, NotStored,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
@@ -60,6 +62,19 @@ fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> 
     }
 }
 
+/// Returns the gateways of a channel; none if the server does not know such.
+fn gateways(monitor: &MonitorRef, name: &str) -> Vec<ChannelGateway> {
+    let mut all: Vec<ChannelGateway> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |gateway| gateway.proxy);
+        let next = monitor.gateways_after(name, after).unwrap_or_default();
+        if next.first().is_none_or(|first| first.proxy <= after) || all.len() >= MAX_READ {
+            return all;
+        }
+        all.extend(next);
+    }
+}
+
 fn no_channel(name: &str) -> String {
     format!("the server has no channel `{}`", excerpt(name))
 }
@@ -76,12 +91,25 @@ pub(super) fn reasons(drops: &Drops) -> [(&'static str, u64); 7] {
     ]
 }
 
+pub(super) fn unstored_reasons(unstored: &NotStored) -> [(&'static str, u64); 4] {
+    [
+        ("queue_full", unstored.queue_full),
+        ("size", unstored.size),
+        ("no_room", unstored.no_room),
+        ("failed", unstored.failed),
+    ]
+}
+
 fn dropped(drops: &Drops) -> u64 {
     reasons(drops).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
 fn drops_text(drops: &Drops) -> String {
-    let found = reasons(drops).into_iter().filter(|(_, count)| *count > 0);
+    reasons_text(&reasons(drops))
+}
+
+fn reasons_text(reasons: &[(&str, u64)]) -> String {
+    let found = reasons.iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = found.map(|(reason, count)| format!("{reason} {count}")).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
@@ -109,6 +137,10 @@ pub(super) fn channel_json(channel: &Channel) -> Json {
         "suppliers": channel.suppliers,
         "consumers": channel.consumers,
         "sets": deliveries_json(&channel.sets),
+        "unstored": unstored_reasons(&channel.unstored)
+            .into_iter()
+            .map(|(reason, count)| (reason.to_owned(), Json::from(count)))
+            .collect::<Json>(),
     })
 }
 
@@ -125,15 +157,54 @@ pub(super) fn consumer_json(channel: &str, consumer: &Consumer) -> Json {
     })
 }
 
+pub(super) fn gateway_json(channel: &str, gateway: &ChannelGateway) -> Json {
+    let ChannelGateway { proxy, state } = gateway;
+    json!({
+        "channel": channel,
+        "gateway": proxy,
+        "destination": state.destination,
+        "is_connected": state.is_connected,
+        "received": state.received,
+        "forwarded": state.forwarded,
+        "duplicates": state.duplicates,
+        "returned": state.returned,
+        "ttl_ended": state.ttl_ended,
+        "dropped": { "full": state.dropped_full, "refused": state.dropped_refused },
+        "waiting": state.waiting,
+        "reconnects": state.reconnects,
+    })
+}
+
+fn gateway_lines(gateway: &ChannelGateway) -> String {
+    let ChannelGateway { proxy, state } = gateway;
+    let GatewayState { destination, received, forwarded, duplicates, returned, ttl_ended, waiting, .. } = state;
+    let connected = if state.is_connected { "connected" } else { "not connected" };
+    format!(
+        "  gateway {proxy} to {}: {connected}, reconnects {}\n    received {received}, forwarded {forwarded}, \
+         duplicates {duplicates}, returned {returned}, ttl ended {ttl_ended}, waiting {waiting}\n    \
+         dropped: full {}, refused {}\n",
+        printable(destination),
+        state.reconnects,
+        state.dropped_full,
+        state.dropped_refused
+    )
+}
+
 fn channel_lines(channel: &Channel) -> String {
-    let Channel { published, refused, unpublished, suppliers, consumers, sets, .. } = channel;
+    let Channel { published, refused, unpublished, suppliers, consumers, sets, unstored, .. } = channel;
     let name = printable(&channel.name);
     let Deliveries { routed, delivered, queued, in_flight, .. } = sets;
+    let unstored = unstored_reasons(unstored);
+    let not_stored = if unstored.iter().all(|(_, count)| *count == 0) {
+        String::new()
+    } else {
+        format!("  not stored: {}\n", reasons_text(&unstored))
+    };
     format!(
         "{name}: {suppliers} suppliers, {consumers} consumers\n  \
          events: published {published}, refused {refused}, unpublished {unpublished}\n  \
          sets: routed {routed}, delivered {delivered}, queued {queued}, in flight {in_flight}\n  \
-         dropped: {}\n",
+         dropped: {}\n{not_stored}",
         drops_text(&sets.dropped)
     )
 }
@@ -188,6 +259,10 @@ pub(super) fn stat(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(
             out,
             &if arguments.is_json { json_line(&consumer_json(name, &consumer)) } else { consumer_lines(&consumer) },
         );
+    }
+    for gateway in gateways(&monitor, name) {
+        let json = || json_line(&gateway_json(name, &gateway));
+        print(out, &if arguments.is_json { json() } else { gateway_lines(&gateway) });
     }
     Ok(())
 }
@@ -248,6 +323,15 @@ fn table(channels: &[Channel], before: &HashMap<String, Channel>, seconds: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channel_with_events_that_are_not_stored_has_a_line_with_the_reasons() {
+        let mut channel = Channel { name: "flight".to_owned(), ..Channel::default() };
+        assert!(!channel_lines(&channel).contains("not stored"));
+        channel.unstored = NotStored { no_room: 3, failed: 1, ..NotStored::default() };
+        assert!(channel_lines(&channel).ends_with("\n  not stored: no_room 3, failed 1\n"));
+        assert_eq!(channel_json(&channel)["unstored"]["no_room"], 3);
+    }
 
     #[test]
     fn table_has_rates_since_the_table_before() {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::content::{content, profile_name};
 use crate::json::hexadecimal;
 
-/// Fails if a `corbaloc:` cannot be encoded as a reference.
+/// Describes a reference. Fails if a `corbaloc:` cannot be encoded as a reference.
 pub(super) fn describe(url: &ObjectUrl) -> Result<Json, CdrError> {
     let mut shown = Map::new();
     shown.insert("schema".to_owned(), json!(1));

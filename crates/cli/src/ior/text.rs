@@ -11,7 +11,7 @@ use crate::text::printable;
 
 const MAX_SHOWN: usize = 256;
 
-/// Fails if a `corbaloc:` cannot be encoded as a reference.
+/// Describes a reference. Fails if a `corbaloc:` cannot be encoded as a reference.
 pub(super) fn describe(url: &ObjectUrl) -> Result<String, CdrError> {
     let mut text = String::new();
     match url {

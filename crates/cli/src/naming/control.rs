@@ -154,20 +154,22 @@ pub(super) fn serve(
     users: Vec<u32>,
     shutdown: impl Fn() + Send + Sync + 'static,
 ) -> Result<Orb, String> {
-    serve_object(&naming.control_servant(shutdown), CONTROL_OBJECT_KEY, path, users)
+    serve_objects(&[(&naming.control_servant(shutdown), CONTROL_OBJECT_KEY)], path, users)
 }
 
-/// Serves an object with this plain key at a Unix socket for the processes of `users`, until the
+/// Serves objects with these plain keys at a Unix socket for the processes of `users`, until the
 /// returned ORB ends.
-pub(crate) fn serve_object(servant: &Servant, key: &str, path: &Path, users: Vec<u32>) -> Result<Orb, String> {
+pub(crate) fn serve_objects(objects: &[(&Servant, &str)], path: &Path, users: Vec<u32>) -> Result<Orb, String> {
     let shown = path.display();
     let text = path.to_str().ok_or_else(|| format!("the path `{shown}` is not UTF-8"))?;
     let transports = Transports::new(vec![std::sync::Arc::new(AllowedUnix { users })]);
     let builder = Orb::builder().transports(transports).listen(format!("unix:{text}"));
     let orb = builder.build().map_err(|error| error.to_string())?;
     let root = orb.root_poa();
-    let control = root.activate(servant).map_err(|error| error.to_string())?;
-    orb.bind_key(key, &control).map_err(|error| error.to_string())?;
+    for (servant, key) in objects {
+        let control = root.activate(servant).map_err(|error| error.to_string())?;
+        orb.bind_key(key, &control).map_err(|error| error.to_string())?;
+    }
     // The server checks the user of each connection, so the mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;

@@ -198,7 +198,7 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The names are added to the context, for example of an earlier run.
+            // The name is bound to a context, for example by an earlier run, which gets the names.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;

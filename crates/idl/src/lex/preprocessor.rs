@@ -95,9 +95,9 @@ pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text:
     preprocessor.output
 }
 
-/// The predefined macros. IDL files of CORBA services test `__OMNIIDL__` to detect compilers that
-/// support escaped identifiers. Date and time are constant, so that one text always leads to the
-/// same code.
+/// The predefined macros with a constant value. IDL files of CORBA services test `__OMNIIDL__` to
+/// detect compilers that support escaped identifiers. Date and time are constant, so that one text
+/// always leads to the same code.
 const OWN: [(&str, TokenKind, &str); 5] = [
     ("__CORELANE_IDL__", TokenKind::Number, "1"),
     ("__OMNIIDL__", TokenKind::Number, "1"),

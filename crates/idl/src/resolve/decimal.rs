@@ -10,8 +10,8 @@ const MOST: usize = 31;
 /// A number: its digits, and the number of digits after the point.
 pub(super) type FixedConstant = (i128, u32);
 
-/// Returns `None` for an unsupported operator. Returns `Some(None)` for a division by zero, and for
-/// a result whose whole part has more than 31 digits.
+/// Returns the result of an operator; `None` for an unsupported operator; `Some(None)` for a
+/// division by zero, and for a result whose whole part has more than 31 digits.
 pub(super) fn apply(
     operator: BinaryOperator,
     left: FixedConstant,

@@ -61,6 +61,18 @@ pub(super) struct OnewayBuffer {
     is_listed: bool,
 }
 
+/// How much of a message was sent without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImmediateSend {
+    /// The transport has taken the whole message.
+    Sent,
+    /// The transport has taken a part of the message. The connection keeps the rest, and sends it
+    /// before any other message.
+    Begun,
+    /// Nothing was sent, because this would have waited.
+    NotSent,
+}
+
 pub(super) enum BufferResult {
     Full,
     AlreadyListed,
@@ -278,6 +290,39 @@ impl ClientConnection {
             Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
             None => self.send_all(message.gather_slices(&mut empty_slices(), IoSlice::new), due),
         }
+    }
+
+    /// Sends a message if the transport takes it at once, and keeps the rest if the transport takes
+    /// a part. A connection that fails before it has taken a byte becomes unusable.
+    pub(crate) fn send_now(&mut self, message: &[u8]) -> ImmediateSend {
+        if self.has_unsent() {
+            return ImmediateSend::NotSent;
+        }
+        match self.monitored.stream().send(message, Wait::Now) {
+            Ok(sent) if sent >= message.len() => ImmediateSend::Sent,
+            Ok(0) => ImmediateSend::NotSent,
+            Ok(sent) => {
+                self.oneways.bytes.extend_from_slice(message.get(sent..).unwrap_or_default());
+                ImmediateSend::Begun
+            }
+            Err(error) => {
+                self.is_broken |= error.kind() != io::ErrorKind::WouldBlock;
+                ImmediateSend::NotSent
+            }
+        }
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.oneways.bytes.is_empty()
+    }
+
+    /// Sends the rest of the message that [`send_now`](Self::send_now) has begun.
+    pub(crate) fn send_rest(&mut self, due: CallDeadline) -> Result<(), ExchangeError> {
+        let mut rest = std::mem::take(&mut self.oneways.bytes);
+        let sent = self.send_all(&mut [IoSlice::new(&rest)], due);
+        rest.clear();
+        self.oneways.bytes = rest;
+        sent.map_err(|(_, broken)| broken)
     }
 
     #[cold]

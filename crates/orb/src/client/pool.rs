@@ -135,6 +135,21 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
+    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting. With
+    /// several connections, the oneway could overtake one of another thread.
+    pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
+        if self.used.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, false), None)
+    }
+
+    /// Checks out a connection that has the rest of a message to send.
+    pub(crate) fn borrow_unsent(&self) -> Option<Checkout<'_>> {
+        let has_unsent = |slot: &mut Option<Box<ClientConnection>>| slot.as_ref().is_some_and(|it| it.has_unsent());
+        self.find_slot(PoolSlot::try_checkout_arc, has_unsent, None)
+    }
+
     /// Checks out the first slot that `wanted` accepts, beginning with the thread's last slot.
     /// Closes the unusable connections that it finds. If `due` is set and the last slot is under
     /// maintenance, may wait for this slot, but not past `due`.

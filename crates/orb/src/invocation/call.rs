@@ -211,7 +211,7 @@ impl<'t> CallRoute<'t> {
     /// make the call: the object is forwarded, no profile or pool can be selected, or the ORB has
     /// interceptors. The function is inlined, because a returned pair would go through memory.
     #[inline(always)]
-    fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
+    pub(super) fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
         if context.interceptors().is_some() {
             return None;

@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod callee;
 mod deferred;
 pub(crate) mod driver;
+pub(crate) mod immediate;
 mod interception;
 pub(crate) mod lane_selector;
 mod machine;

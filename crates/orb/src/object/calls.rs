@@ -3,6 +3,7 @@
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::{OBJECT_REPOSITORY_ID, ObjectRef, read_reference};
+use crate::client::connection::ImmediateSend;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::call::{self, ArgumentWriter, ResultReader};
 use crate::invocation::callee::Callee;
@@ -310,6 +311,52 @@ impl ObjectRef {
             return crate::poa::send_local(callee, operation, arguments);
         }
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
+    }
+
+    /// Calls a oneway operation if this waits for nothing: the only connection to the server is
+    /// idle, and its transport takes the message, or a part of it, at once. The first call of a reference
+    /// connects, so it must be a [`send_oneway`](Self::send_oneway). A message with octets that the
+    /// encoder shares instead of copying is not sent.
+    ///
+    /// Reference and connection should not be shared with other threads
+    /// ([`private_connection`](crate::rt::RtClientPolicies::private_connection)).
+    ///
+    /// # Errors
+    /// MARSHAL or BAD_PARAM if the arguments cannot be written; BAD_INV_ORDER if the ORB has shut down.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use corelane::ImmediateSend;
+    /// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
+    /// let tick = corelane::Operation::new("tick");
+    /// match object.try_send_oneway(&tick, &|_| Ok(()))? {
+    ///     ImmediateSend::Sent => {}
+    ///     // A thread that may wait does the rest.
+    ///     ImmediateSend::Begun => object.finish_oneway()?,
+    ///     ImmediateSend::NotSent => object.send_oneway(&tick, &|_| Ok(()))?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_send_oneway<'a>(
+        &self,
+        operation: &Operation<'_>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<ImmediateSend, SystemException> {
+        let callee = self.callee();
+        if callee.may_be_collocated() {
+            return Ok(ImmediateSend::NotSent);
+        }
+        crate::invocation::immediate::try_oneway(callee, operation, arguments)
+    }
+
+    /// Sends the rest of the message that [`try_send_oneway`](Self::try_send_oneway) has begun.
+    /// Waits for the transport, at most for the reference's time-out.
+    ///
+    /// # Errors
+    /// TIMEOUT, or COMM_FAILURE if the connection is lost. The object then does not get the call.
+    pub fn finish_oneway(&self) -> Result<(), SystemException> {
+        crate::invocation::immediate::finish_oneway(self.callee())
     }
 
     /// For generated code: calls the servant directly if possible. Returns `None` if the call must

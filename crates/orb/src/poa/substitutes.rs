@@ -9,6 +9,9 @@ impl Poa {
     /// [`remove_substitute`](Self::remove_substitute). The POA must have NON_RETAIN and USE_SERVANT_MANAGER. Destroying
     /// the POA does not remove substitutes.
     ///
+    /// If `substitute` has a plain key ([`Orb::bind_key`](crate::Orb::bind_key)), the object to which the
+    /// key is bound now serves the requests.
+    ///
     /// # Errors
     /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is the object itself, is not an object
     /// of this ORB, or has a substitute, or if the id has a substitute; BAD_INV_ORDER 4 after

@@ -570,9 +570,24 @@ impl PoaTable {
 
     #[cfg(feature = "core-pool")]
     pub(super) fn bind_substitute(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
+        let bound = self.bound_target(reference);
+        let reference = bound.as_ref().unwrap_or(reference);
         match self.local_object_key(reference) {
             Some(own) if own != key => self.bind_target(key, reference, Some(own)),
             _ => Err(no_substitute()),
+        }
+    }
+
+    /// Returns the reference to which a plain key of this ORB is bound; `None` if `reference` has no
+    /// such key.
+    #[cfg(feature = "core-pool")]
+    fn bound_target(&self, reference: &ObjectRef) -> Option<ObjectRef> {
+        let client = reference.client();
+        let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
+        let key = is_own.then(|| reference.binding().local_key(client))??;
+        match self.plain_key(key).as_deref() {
+            Some(KeyEntry::Plain(plain)) if ObjectKey::parse(key) == ObjectKey::Plain => Some(plain.target.clone()),
+            _ => None,
         }
     }
 

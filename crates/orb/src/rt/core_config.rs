@@ -60,6 +60,15 @@ pub struct TaskRules {
     /// that began earlier comes first. A job arrives when its thread has read the request, or when
     /// the request need not wait for the [rate](field@Self::min_distance) any more.
     pub deadline: Option<Duration>,
+    /// The shortest deadline that a request may ask for; `None` if every job has
+    /// [`deadline`](field@Self::deadline). With a value, a request whose client still waits for a
+    /// shorter time than `deadline` gets this time as its deadline, but at least this value. Clients
+    /// of Corelane send the time with each call that has a precise time-out (service context
+    /// 0x434c4e00). It never lengthens a deadline.
+    ///
+    /// An analysis must count the task with this deadline, because a job that runs earlier delays the
+    /// jobs of other tasks.
+    pub shortest_deadline: Option<Duration>,
 }
 
 impl TaskRules {
@@ -74,6 +83,13 @@ impl TaskRules {
     #[must_use]
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time);
+        self
+    }
+
+    /// Sets [`shortest_deadline`](field@Self::shortest_deadline).
+    #[must_use]
+    pub fn shortest_deadline(mut self, time: Duration) -> Self {
+        self.shortest_deadline = Some(time);
         self
     }
 
@@ -100,6 +116,49 @@ pub enum JobOverrunAction {
     /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is not interrupted; it
     /// can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
+}
+
+/// The share of each core that requests without a task get even while tasks keep the core busy: a
+/// budget of processor time in each period, at a priority above all tasks.
+///
+/// The share is a deferrable server: the threads of a core keep an unused budget until the end of
+/// the period, and may use two budgets back to back. Threads that have used the budget run in the
+/// ordinary class until the period ends. A period begins with the first work after the period before
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BestEffortShare {
+    /// The processor time in each period, at least 100 us, and 100 us less than the period. The threads may
+    /// exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
+    pub budget: Duration,
+    /// The period, 1 ms to 1 h.
+    pub period: Duration,
+}
+
+impl BestEffortShare {
+    /// The longest time for which the threads of a core may exceed the budget, not including the
+    /// wake-up of the thread that lowers them. An analysis adds it to the budget.
+    pub const LATENESS: Duration = Duration::from_micros(100);
+
+    /// Creates a share.
+    #[must_use]
+    pub const fn new(budget: Duration, period: Duration) -> Self {
+        BestEffortShare { budget, period }
+    }
+}
+
+/// The use of a core's [`BestEffortShare`] since the pool was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BestEffortUse {
+    /// The core.
+    pub core: usize,
+    /// The processor time that the core's threads without a task have used above all tasks, up to
+    /// the last check of the budget.
+    pub used: Duration,
+    /// Number of periods in which the budget was used up.
+    pub exhausted: u64,
+    /// True if the threads of the core run above all tasks at present.
+    pub is_guaranteed: bool,
 }
 
 /// Tells a core pool which object keys name a task.
@@ -131,6 +190,12 @@ pub struct CorePoolConfig {
     /// Number of threads that accept connections, and that serve requests without a task in the
     /// ordinary class. Default: 4.
     pub best_effort_threads: u32,
+    /// The share of each core that requests without a task get. With a share, the
+    /// [`best_effort_threads`](field@Self::best_effort_threads), at least one for each core, are
+    /// distributed among the cores, and the native priority of a task without a deadline must be
+    /// below 98. An admission must count the share as work above all tasks. Default: `None`, so tasks
+    /// can keep all other requests from running.
+    pub best_effort_share: Option<BestEffortShare>,
     /// Stack size of each thread in bytes. Default: 1 MiB.
     pub thread_stack_size: usize,
     /// Addresses at which the pool listens, as for
@@ -162,6 +227,7 @@ impl Default for CorePoolConfig {
             threads_per_core: 4,
             max_threads: 64,
             best_effort_threads: 4,
+            best_effort_share: None,
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
             task_endpoints: 16,
@@ -188,6 +254,13 @@ impl CorePoolConfig {
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.cores = cores.into_iter().collect();
+        self
+    }
+
+    /// Sets [`best_effort_share`](field@Self::best_effort_share).
+    #[must_use]
+    pub fn best_effort_share(mut self, share: BestEffortShare) -> Self {
+        self.best_effort_share = Some(share);
         self
     }
 

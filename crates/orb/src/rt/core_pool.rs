@@ -12,7 +12,9 @@ use corelane_sys::cpu_budget::CpuBudgetMonitor;
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::{SchedulingClass, UnmatchedPriority};
-use super::core_config::{CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement};
+use super::core_config::{
+    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+};
 use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
 use super::task_endpoint::{TaskEndpoint, TaskEndpoints};
@@ -63,7 +65,9 @@ impl CorePool {
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
-    /// and for the number of a core that the kernel cannot have. The tasks then stay as they are.
+    /// for a priority above 97 of another task if the pool has a
+    /// [share for best effort](field@CorePoolConfig::best_effort_share), and for the number of a core
+    /// that the kernel cannot have. The tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
         self.set_tasks_and_demoted(tasks, &[])
     }
@@ -75,7 +79,11 @@ impl CorePool {
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
     pub fn set_tasks_and_demoted(&self, tasks: &[TaskBinding], demoted: &[u64]) -> Result<(), SystemException> {
+        let most = self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.most_task_priority()));
         for task in tasks {
+            if let Some(most) = most.filter(|most| task.rules.deadline.is_none() && task.priority > *most) {
+                return Err(bad_param(format!("task {}: a native priority must be 1 to {most}", task.task)));
+            }
             if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {
                 return Err(bad_param(format!("task {}: a native priority must be 1 to 99", task.task)));
             }
@@ -92,6 +100,14 @@ impl CorePool {
         }
         self.with_threads(|threads| threads.set_tasks(tasks, demoted));
         Ok(())
+    }
+
+    /// Limits tasks to one operation each. Requests for other operations are best effort, and no jobs.
+    /// A task that is not in `operations` has no limit. Replaces the earlier limits; call this method
+    /// before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after the end of the
+    /// pool.
+    pub fn set_operations(&self, operations: &[(u64, &str)]) {
+        self.with_threads(|threads| threads.set_operations(operations));
     }
 
     /// Takes an endpoint for the references of one task
@@ -173,6 +189,13 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
     }
 
+    /// Returns the use of the [share for best effort](field@CorePoolConfig::best_effort_share) of each
+    /// core. The list is empty for a pool without a share, and after the end of the pool.
+    #[must_use]
+    pub fn best_effort_uses(&self) -> Vec<BestEffortUse> {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.best_effort_uses())).unwrap_or_default()
+    }
+
     /// Returns the measured times of all tasks of the pool, demoted tasks included, in the order of
     /// their numbers. The list is empty after the end of the pool.
     #[must_use]
@@ -236,6 +259,16 @@ pub(crate) fn create(
     if config.task_endpoints > MAX_THREADS {
         return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
     }
+    if let Some(BestEffortShare { budget, period }) = config.best_effort_share {
+        if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&period) {
+            return Err(bad_param("the period of the share for best effort must be 1 ms to 1 h"));
+        }
+        if budget < BestEffortShare::LATENESS || budget.saturating_add(BestEffortShare::LATENESS) >= period {
+            let why =
+                "the budget of the share for best effort must be at least 100 us, and 100 us less than the period";
+            return Err(bad_param(why));
+        }
+    }
     let id = pool::begin_pool(adapter)?;
     let mut role = LaneRole {
         pool: id.number(),
@@ -268,6 +301,7 @@ pub(crate) fn create(
         threads_per_core: count(config.threads_per_core),
         max_threads: count(config.max_threads),
         best_effort_threads,
+        best_effort_share: config.best_effort_share,
         class: adapter.config().rt.scheduling,
         max_recorded_jobs: count(config.max_recorded_jobs),
         limits: adapter.config().limits.clone(),

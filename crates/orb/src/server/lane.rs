@@ -230,6 +230,11 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
+    #[cfg(feature = "core-pool")]
+    pub(super) fn has_ready_or_begun(&self) -> bool {
+        self.ready.has_any_or_begun()
+    }
+
     /// Handles at most one event or task. If there is none, waits for an event for at most
     /// `timeout`; `None` means no limit.
     #[inline]

@@ -1,11 +1,14 @@
 //! A complete GIOP message, and the memory that a thread needs to run a request.
 
 #[cfg(feature = "core-pool")]
+use std::time::Duration;
+
+#[cfg(feature = "core-pool")]
 use corelane_wire::Limits;
 use corelane_wire::Scratch;
-#[cfg(feature = "core-pool")]
-use corelane_wire::giop;
 use corelane_wire::giop::{Header, MessageKind};
+#[cfg(feature = "core-pool")]
+use corelane_wire::{giop, rt};
 
 use crate::receive::ReceiveBuffer;
 
@@ -51,19 +54,45 @@ pub(super) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
 
 #[cfg(feature = "core-pool")]
 pub(super) fn object_key<'m>(header: &Header, octets: &'m [u8], limits: &'m Limits) -> Option<&'m [u8]> {
-    let target = match header.kind {
+    target_of(header, octets, limits).map(|(key, _)| key)
+}
+
+/// Returns the object key and the operation of a request, or the object key of a LocateRequest and
+/// no operation.
+#[cfg(feature = "core-pool")]
+pub(super) fn target_of<'m>(
+    header: &Header,
+    octets: &'m [u8],
+    limits: &'m Limits,
+) -> Option<(&'m [u8], Option<&'m [u8]>)> {
+    let (target, operation) = match header.kind {
         MessageKind::Request => {
             let mut request = giop::Request::unparsed(octets, header);
             request.parse_header(limits).ok()?;
-            request.target
+            (request.target, Some(request.operation))
         }
-        MessageKind::LocateRequest => giop::LocateRequest::parse(octets, header, limits).ok()?.target,
+        MessageKind::LocateRequest => (giop::LocateRequest::parse(octets, header, limits).ok()?.target, None),
         _ => return None,
     };
-    match target {
-        giop::Target::Key(key) => Some(key),
-        other => crate::address::key_in_profile(&other, limits),
-    }
+    let key = match target {
+        giop::Target::Key(key) => key,
+        other => crate::address::key_in_profile(&other, limits)?,
+    };
+    Some((key, operation))
+}
+
+/// Returns the time for which the client of a request still waits, counted from the sending of the
+/// request. `None` if the request does not say it.
+#[cfg(feature = "core-pool")]
+#[cold]
+pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) -> Option<Duration> {
+    let mut request = giop::Request::unparsed(octets, header);
+    request.parse_header(limits).ok()?;
+    let remaining = request.contexts.find(giop::context_id::REMAINING_DEADLINE);
+    let whole = request.contexts.find(giop::context_id::INVOCATION_POLICIES);
+    let remaining = remaining.and_then(|data| rt::parse_deadline_context(data).ok());
+    let whole = whole.and_then(|data| rt::parse_round_trip_timeout(data, limits).ok()?);
+    remaining.into_iter().chain(whole).min()
 }
 
 fn is_oneway(header: &Header, octets: &[u8]) -> bool {

@@ -142,8 +142,7 @@ impl StreamDelivery {
     }
 }
 
-/// Number of frames of one stream since the program was loaded, by the way in which they were
-/// handled.
+/// Numbers of frames of one stream, by the way in which they were handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Frames that the receive context processed under the stream's cap.

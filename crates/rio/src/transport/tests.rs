@@ -289,6 +289,48 @@ fn the_handler_of_level_changes_may_start_and_end_orbs() {
     );
 }
 
+fn admitting(link_bits_per_second: u64) -> crate::StreamAdmission {
+    let cost = crate::admission::ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
+    crate::StreamAdmission::new(crate::admission::Resources::new(link_bits_per_second, cost))
+}
+
+#[test]
+fn streams_that_do_not_fit_are_refused_until_another_ends() {
+    let transport = RioTransport::new(RioConfig::default().admission(admitting(100_000_000)));
+    let class = IoClass::Guaranteed { bytes: 60_000, period: PERIOD };
+    let io = IoProperties { class, ..GUARANTEED };
+    let first = transport.listen_with_io(&local(), &io).unwrap();
+    let server = Tcp::new().listen(&local()).unwrap();
+    let connect = |io| transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
+    for refused in [transport.listen_with_io(&local(), &io).err(), connect(io).err()] {
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+        let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
+        assert!(matches!(refusal.bound, crate::admission::ViolatedBound::Link { .. }), "{refusal}");
+        let bytes = refusal.admissible_bytes.unwrap();
+        // The refused streams have no trace, so the offer holds.
+        let class = IoClass::Guaranteed { bytes, period: PERIOD };
+        transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    }
+    assert_eq!(transport.streams().len(), 1);
+    assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    // Best effort has its minimum of the link, and is never refused.
+    connect(IoProperties::default()).unwrap();
+    drop(first);
+    connect(io).unwrap();
+}
+
+#[test]
+fn advisory_admission_opens_what_does_not_fit_and_says_so() {
+    let transport = RioTransport::new(RioConfig::default().admission(admitting(1_000_000).advisory(true)));
+    let _refused = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let class = IoClass::Guaranteed { bytes: 100, period: PERIOD };
+    let _admitted = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let streams = transport.streams();
+    assert_eq!(streams[0].refusal.unwrap().stream, 1);
+    assert_eq!(streams[1].refusal, None);
+}
+
 #[test]
 fn a_class_without_bytes_or_period_is_refused() {
     let transport = transport();
@@ -325,6 +367,43 @@ fn a_stream_holds_at_most_its_memory_bound() {
     assert_eq!((status.len(), status[0].connections, status[0].refused_connections), (1, 3, 1));
     drop(pairs);
     assert_eq!(transport.streams()[0].connections, 0);
+}
+
+/// Returns the scale of the window that the connection's own end offers.
+fn offered_window_scale(stream: &dyn Stream) -> u32 {
+    let port = socket::local_address(stream.readiness().unwrap()).unwrap().as_inet().unwrap().port();
+    let output = std::process::Command::new("ss").args(["-tniH", "sport", "=", &format!(":{port}")]).output();
+    let text = String::from_utf8(output.expect("iproute2 is installed").stdout).unwrap();
+    let scales = text.split_once("wscale:").unwrap_or_else(|| panic!("{text}")).1;
+    scales.split([',', ' ']).nth(1).unwrap().parse().unwrap()
+}
+
+/// Fails if the buffer gets its size after the connection has begun: the window then keeps the scale
+/// of a smaller buffer.
+#[test]
+fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
+    if !crate::level_control::capabilities().net_admin {
+        return println!("not run: the process lacks CAP_NET_ADMIN");
+    }
+    let numbers = |path: &str| -> Vec<u32> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    let limit = numbers("/proc/sys/net/core/rmem_max")[0];
+    // A larger window is not needed for any buffer.
+    let max_window = numbers("/proc/sys/net/ipv4/tcp_rmem")[2];
+    let size = limit.saturating_mul(8);
+    if max_window / 4 < limit {
+        return println!("not run: tcp_rmem is too small for the test");
+    }
+    let transport = RioTransport::new(RioConfig::default().buffers(size, 131_072));
+    let listener = Tcp::new().listen(&local()).unwrap();
+    let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
+    let properties = ConnectionProperties::default();
+    let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+    let scale = offered_window_scale(&*client);
+    let window = u64::from(u16::MAX) << scale;
+    assert!(window >= u64::from(size.min(max_window) / 2), "scale {scale} for {size} bytes");
 }
 
 #[test]

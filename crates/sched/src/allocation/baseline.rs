@@ -39,10 +39,8 @@ fn fit(
 }
 
 /// Returns true if the tasks pass a density bound for global earliest deadline first (Goossens,
-/// Funk and Baruah 2003).
-///
-/// On m cores the sum of the densities must be at most m - (m - 1) d, where d is the largest
-/// density. A task with jitter or blocking does not pass.
+/// Funk and Baruah 2003). On m cores the sum of the densities must be at most m - (m - 1) d, where
+/// d is the largest density. Returns false if a task has jitter or blocking.
 #[must_use]
 pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
     let densities: Vec<Utilization> = timings.iter().map(density).collect();

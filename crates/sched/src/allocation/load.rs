@@ -208,9 +208,10 @@ impl CoreLoad {
         }
     }
 
-    /// Applies the hyperbolic bound, then for each task Bini's bound and, if it fails, the exact
-    /// response time, and then searches for another order. If there are more tasks than levels,
-    /// searches for shared levels instead.
+    /// Returns true if the tasks and `added` meet their deadlines at fixed priorities. Applies the
+    /// hyperbolic bound, then for each task Bini's bound and, if it fails, the exact response time,
+    /// and then searches for another order. If there are more tasks than levels, searches for
+    /// shared levels instead.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)

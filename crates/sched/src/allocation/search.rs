@@ -140,8 +140,8 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core, so that the new task fits on the core that the moved task
-    /// leaves.
+    /// Searches for one task whose move to another core makes room for the new task on the core
+    /// that it leaves.
     fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -248,8 +248,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Takes all tasks that are not pinned off the cluster's cores, and places them and the new
-    /// task again: the largest task first, each on the core with the least room on which it fits.
+    /// Places the cluster's tasks that are not pinned, and the new task, again: the largest task
+    /// first, each on the core with the least room on which it fits.
     fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);

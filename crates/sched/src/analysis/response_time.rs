@@ -113,9 +113,9 @@ pub(crate) fn follow(
     None
 }
 
-/// Returns the time from a job's arrival to its completion at `done`. `earlier_periods` is the sum
-/// of the periods of the earlier jobs in the busy window. Both times count from the start of the
-/// window.
+/// Returns the time from a job's arrival to its completion. `done` is the time of the completion,
+/// counted from the start of the busy window, and `earlier_periods` the sum of the periods of the
+/// earlier jobs in the window.
 fn from_arrival(done: Nanos, task: &Timing, earlier_periods: Nanos) -> Nanos {
     match done.checked_sub(earlier_periods) {
         Some(in_period) => in_period.saturating_add(task.jitter),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,10 +28,14 @@ use crate::store::StoreError;
 
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
-/// Time from the end of a lease or reservation until the thread `cores/decide` acts on it.
+/// Time from the next expiry in the books ([`Books::next_expiry`]) until the thread `cores/decide`
+/// acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
-/// Pause after a failed save, unless a request waits for a save.
+/// Pause of the thread `cores/decide` after a panic.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+
+/// Pause after a failed save, unless a request waits for a save or the service ends.
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct AdmissionState {
@@ -333,7 +338,13 @@ impl SharedBooks {
             books.saving = Some(thread::ThreadBuilder::new().name("cores/save").spawn(move || end.0.save_changes())?);
         }
         let decider = Arc::clone(&books.shared);
-        let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(move || decider.decide_pending())?;
+        let body = move || {
+            // A panic leaves the books as they are. After a pause the thread goes on.
+            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending())).is_err() {
+                std::thread::sleep(RESTART_PAUSE);
+            }
+        };
+        let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(body)?;
         books.deciding = Some(deciding);
         Ok(books)
     }
@@ -550,8 +561,13 @@ impl Drop for SharedBooks {
 mod tests {
     use corelane_sched::allocation::Machine;
 
+    use corelane_sched::task::Timing;
+
     use super::*;
-    use crate::cores::books::BooksLimits;
+    use crate::cores::books::{
+        BooksLimits, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise, Snapshot,
+        TaskAdmission, TaskRequest,
+    };
     use crate::cores::memory::MemoryBooks;
     use crate::cores::task_id::TagKey;
 
@@ -566,5 +582,146 @@ mod tests {
         std::thread::sleep(Duration::from_millis(1));
         let elapsed = u64::try_from(began_at.elapsed().as_nanos()).unwrap();
         assert!(shared.with(|_, _, now| now) >= elapsed);
+    }
+
+    /// Books of which the next decision panics once.
+    struct PanickingBooks {
+        books: MemoryBooks,
+        panics: bool,
+    }
+
+    impl Books for PanickingBooks {
+        fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision> {
+            assert!(!std::mem::take(&mut self.panics), "the test wants this panic");
+            self.books.next_pending_decision(now)
+        }
+
+        fn admit(
+            &mut self,
+            request: &TaskRequest,
+            client: &ClientName,
+            token: Token,
+            now: Nanos,
+        ) -> Result<TaskAdmission, BooksRefusal> {
+            self.books.admit(request, client, token, now)
+        }
+
+        fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+            self.books.outcome(task, token, now)
+        }
+
+        fn reserve_chain(
+            &mut self,
+            stages: &[TaskRequest],
+            client: &ClientName,
+            token: Token,
+            now: Nanos,
+        ) -> Result<ChainAdmission, BooksRefusal> {
+            self.books.reserve_chain(stages, client, token, now)
+        }
+
+        fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+            self.books.commit_chain(chain, token, now)
+        }
+
+        fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+            self.books.cancel_chain(chain, token, now)
+        }
+
+        fn change_timing(
+            &mut self,
+            task: TaskId,
+            token: Token,
+            timing: Timing,
+            now: Nanos,
+        ) -> Result<TaskAdmission, BooksRefusal> {
+            self.books.change_timing(task, token, timing, now)
+        }
+
+        fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+            self.books.renew(task, token, lease, now)
+        }
+
+        fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+            self.books.withdraw(task, token, now)
+        }
+
+        fn task_name(&self, task: TaskId) -> Option<&str> {
+            self.books.task_name(task)
+        }
+
+        fn snapshot(&mut self, now: Nanos) -> Snapshot {
+            self.books.snapshot(now)
+        }
+
+        fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos) {
+            self.books.apply_decision(decided, now);
+        }
+
+        fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+            self.books.set_lost_cores(lost, now)
+        }
+
+        fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
+            self.books.take_ended_tasks(now)
+        }
+
+        fn next_expiry(&self) -> Option<Nanos> {
+            self.books.next_expiry()
+        }
+
+        fn attach(&mut self, task: TaskId, attachment: &[u8]) {
+            self.books.attach(task, attachment);
+        }
+
+        fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+            self.books.attachments()
+        }
+
+        fn set_server_data(&mut self, data: &[u8]) {
+            self.books.set_server_data(data);
+        }
+
+        fn server_data(&self) -> &[u8] {
+            self.books.server_data()
+        }
+    }
+
+    #[test]
+    fn panic_of_the_thread_that_decides_keeps_the_books_and_later_decisions() {
+        let limits = BooksLimits { default_lease: 1_000_000, ..BooksLimits::default() };
+        let books = MemoryBooks::new(Machine::with_cores(1), limits);
+        let books = PanickingBooks { books, panics: true };
+        let shared = SharedBooks::new(Box::new(books), Secrets::new(TagKey([1, 2])), 0).unwrap();
+        let request = TaskRequest {
+            name: "held".to_owned(),
+            operation: String::new(),
+            timing: Timing::new(1_000_000, 10_000_000),
+            criticality: Default::default(),
+            pinned: None,
+            lease: 3_600_000_000_000,
+            overrun: Default::default(),
+        };
+        let admit = |lease: Nanos| {
+            let request = TaskRequest { lease, ..request.clone() };
+            let client = ClientName("a client".into());
+            let decided = shared.change(|state, token, now| state.books.admit(&request, &client, token, now));
+            assert!(matches!(decided, Ok(TaskAdmission::Promised(_))), "{decided:?}");
+        };
+        admit(request.lease);
+        shared.begin_time();
+        admit(0);
+        // Only the thread notices the end of the second lease, because no other request comes.
+        let ended = || shared.shared.state.lock().books.next_expiry() > Some(1_000_000_000_000);
+        for _ in 0..10_000 {
+            if ended() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(ended());
+        let snapshot = shared.with(|state, _, now| state.books.snapshot(now));
+        let names: Vec<_> = snapshot.tasks.iter().map(|record| record.name.as_str()).collect();
+        assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_ended), (vec!["held"], 2, 1));
     }
 }

@@ -200,8 +200,8 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
 }
 
 impl<R> AdmittedTask<R> {
-    /// Joins the thread that renews the lease. Returns false if it was joined before or never
-    /// started.
+    /// Ends and joins the thread that renews the lease. Returns false if it was joined before or
+    /// never started.
     fn end_renewal(&mut self) -> bool {
         let Some(renewing) = self.renewing.take() else { return false };
         self.lease.must_stop.store(true, Ordering::Release);

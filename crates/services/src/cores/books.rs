@@ -19,8 +19,9 @@
 //!
 //! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
 //! that may run on it. A task that ends keeps its share of the core until the deadline of its last
-//! job. A task that moves keeps its share of the old core until the deadline of its last job there.
-//! A promise that needs such a share begins when the share is free: [`Promise::starts_at`].
+//! job. A task that moves or changes its timing keeps its earlier share until the deadline of the
+//! last job that uses it. A promise that needs such a share begins when the share is free:
+//! [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -273,6 +274,9 @@ pub struct CoreUse {
     /// the last jobs of tasks that ended, moved or changed their timing, and by changes of timings
     /// that may still be taken back.
     pub used: Utilization,
+    /// The share of work above all tasks, for example of the guaranteed share for best effort. It is
+    /// a part of `capacity`, and not of `used`.
+    pub reserved: Utilization,
 }
 
 /// The numbers of decisions and ends since the books were created.
@@ -455,8 +459,8 @@ pub trait Books: Send {
     /// promised, demoted, reserved or pending.
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId>;
 
-    /// Returns the earliest time at which a lease, a reservation, the share of an ended or moved
-    /// task, or the report of a rejection ends.
+    /// Returns the earliest time at which a lease, a reservation, a share for last jobs, or the
+    /// report of a rejection ends.
     fn next_expiry(&self) -> Option<Nanos>;
 
     /// Attaches octets to a task, which the books store without reading them. They replace earlier

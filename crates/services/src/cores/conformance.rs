@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use corelane::rt::JobOverrunAction;
-use corelane_sched::allocation::{AdmissionTest, Machine};
-use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing, TimingField, Utilization};
+use corelane_sched::allocation::{AdmissionTest, Discipline, Machine};
+use corelane_sched::random::Random;
+use corelane_sched::task::{
+    CoreId, Criticality, MAX_PERIOD, MIN_PERIOD, Nanos, TaskId, Timing, TimingField, Utilization,
+};
 
 use super::books::{
     Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
@@ -203,6 +206,37 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
 }
 
+fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
+    let limits = BooksLimits { max_decisions_per_second: usize::MAX, ..BooksLimits::default() };
+    let mut random = Random::new(11);
+    for discipline in [Discipline::FixedPriority, Discipline::LiuLayland, Discipline::EarliestDeadlineFirst] {
+        let mut books = make(Machine { discipline, ..Machine::with_cores(2) }, limits.clone());
+        let mut decided = 0;
+        for number in 0..1_000 {
+            let mut up_to = |most: u64| random.within(0, most >> (number % 40));
+            let period = if number % 2 == 0 { up_to(u64::MAX) } else { MIN_PERIOD + up_to(MAX_PERIOD - MIN_PERIOD) };
+            let deadline = up_to(period.saturating_mul(2));
+            let execution = up_to(period.min(deadline));
+            let jitter = up_to(deadline - execution);
+            let blocking = up_to(deadline - execution - jitter);
+            let timing = Timing { execution, period, deadline, jitter, blocking, min_distance: up_to(period) };
+            match books.admit(&TaskRequest { timing, ..request(1, 1) }, &client(), OWN, number) {
+                Ok(admission) => {
+                    decided += 1;
+                    assert_eq!(timing.check(), Ok(()), "{admission:?}");
+                    if let TaskAdmission::Promised(promise) = admission {
+                        assert!(promise.response.is_none_or(|response| response <= deadline), "{promise:?}");
+                    }
+                }
+                Err(BooksRefusal::TimingOutOfRange(error)) => assert_eq!(timing.check(), Err(error)),
+                Err(BooksRefusal::TaskQuotaExceeded(_) | BooksRefusal::UtilizationQuotaExceeded(_)) => {}
+                Err(refusal) => panic!("{refusal:?}"),
+            }
+        }
+        assert!(decided > 20, "{decided}");
+    }
+}
+
 fn rates_and_quotas_are_kept(make: &MakeBooks) {
     let limits = BooksLimits { max_decisions_per_second: 5, max_tasks_per_client: 3, ..BooksLimits::default() };
     let mut books = make(Machine::with_cores(2), limits);
@@ -276,6 +310,7 @@ pub(super) fn check(make: &MakeBooks) {
     a_change_begins_after_the_last_job_of_the_old_timing(make);
     tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make);
     a_request_out_of_range_names_its_field(make);
+    timings_of_every_size_are_decided_or_refused_by_a_field(make);
     rates_and_quotas_are_kept(make);
     a_pending_decision_is_given_up(make);
     attached_octets_end_with_the_task(make);

@@ -21,6 +21,8 @@ const HIGHEST_PRIORITY: u32 = 98;
 pub(super) struct DispatchRules {
     pub(super) enforces_rates: bool,
     pub(super) by_deadline: bool,
+    /// True if the pool runs requests without a task above all tasks within their share.
+    pub(super) has_share: bool,
 }
 
 pub(super) struct TaskDispatch {
@@ -64,8 +66,8 @@ impl TaskDispatch {
             self.served.remove(&task);
         }
         for task in live.difference(&self.served.clone()) {
-            // A target that cannot be a substitute, for example a plain key, gets its requests by a
-            // forward of the servant locator.
+            // A target that cannot be a substitute, for example a plain key that is bound to an object
+            // of another server, gets its requests by a forward of the servant locator.
             if let Some(target) = targets.get(task)
                 && self.poa.set_substitute(&object_id(&self.secrets, *task), target).is_ok()
             {
@@ -75,7 +77,8 @@ impl TaskDispatch {
         let Some(pool) = &self.pool else { return };
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
-            let level = if self.rules.by_deadline { 0 } else { record.level };
+            // Threads of tasks with deadlines wait at the highest priority, beside a share too.
+            let level = if self.rules.by_deadline { 0 } else { record.level + u32::from(self.rules.has_share) };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
             let before = before.iter().find(|(task, _)| *task == record.task.id);
             let timing = before.map_or(record.task.timing, |(_, before)| laxer(&record.task.timing, before));
@@ -92,6 +95,11 @@ impl TaskDispatch {
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let demoted: Vec<u64> = promised().filter(is_demoted).map(|record| record.task.id.0).collect();
         let is_changed = bindings != self.bindings || demoted != self.demoted;
+        if is_changed {
+            let limited = promised().filter(|record| !record.operation.is_empty());
+            let operations: Vec<_> = limited.map(|record| (record.task.id.0, record.operation.as_str())).collect();
+            pool.set_operations(&operations);
+        }
         // If the pool refuses, for example a core number that the kernel cannot have, the next
         // update tries again.
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {

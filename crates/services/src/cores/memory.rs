@@ -316,8 +316,8 @@ impl MemoryBooks {
         if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
     }
 
-    /// Keeps a share of a core for the last job of a task that leaves the core. Returns the time at
-    /// which the share is free.
+    /// Keeps a share of a core for the last job of a task that leaves the core or begins its timing
+    /// anew. Returns the time at which the share is free.
     fn leave_share(&mut self, timing: Timing, core: CoreId) -> Nanos {
         let id = self.add_share(timing, core);
         let until = self.now.saturating_add(timing.deadline);
@@ -567,7 +567,7 @@ impl Books for MemoryBooks {
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
-            CoreUse { core: core.id, capacity, used }
+            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&core.interference) }
         };
         Snapshot {
             tasks: self.entries.iter().filter_map(record).collect(),

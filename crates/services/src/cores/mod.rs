@@ -19,6 +19,7 @@
 
 mod admission;
 mod admitted;
+mod best_effort;
 pub mod books;
 mod clients;
 #[cfg(test)]
@@ -61,6 +62,7 @@ use self::task_id::{Secrets, TagKey};
 use crate::store::RecordKind;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
+pub use self::best_effort::reserve_best_effort;
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
@@ -104,7 +106,7 @@ impl AdmissionConfig {
     /// Creates the settings of an admission object with books of the caller.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        let rules = DispatchRules { enforces_rates: false, by_deadline: false };
+        let rules = DispatchRules { enforces_rates: false, by_deadline: false, has_share: false };
         AdmissionConfig { books: Box::new(books), core_pool: None, rules, max_waiting_saves: 2 }
     }
 
@@ -121,7 +123,8 @@ impl AdmissionConfig {
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
     /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
-    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
+    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer. If
+    /// the pool has a share for best effort, the machine must count it ([`reserve_best_effort`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -151,7 +154,8 @@ impl AdmissionConfig {
     /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread or a
+    /// BAD_PARAM if the key is already bound, or if the books do not count the pool's share for best
+    /// effort. NO_RESOURCES if the system refuses a thread or a
     /// random number, PERSIST_STORE if the store of the books cannot be written or is damaged, and
     /// other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
@@ -173,7 +177,14 @@ impl AdmissionConfig {
             request_processing: RequestProcessing::ServantManager,
             ..PoaPolicies::default()
         };
-        let rules = self.rules;
+        let mut rules = self.rules;
+        if let Some(share) = self.core_pool.as_ref().and_then(|pool| pool.best_effort_share) {
+            if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
+                let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
+                return Err(refusal.because("the books do not count the share for best effort: reserve_best_effort"));
+            }
+            rules.has_share = true;
+        }
         let keys = Arc::new(TaskKeys::new(secrets.clone()));
         let pool = match &self.core_pool {
             Some(config) => Some(restart::create_pool(orb, config, kept.as_ref(), &keys)?),

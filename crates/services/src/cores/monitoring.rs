@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corelane::rt::{CoreJob, CorePool, TaskMeasurement};
+use corelane::rt::{BestEffortUse, CoreJob, CorePool, TaskMeasurement};
 
 use super::idl::cores as idl;
 
@@ -17,6 +17,15 @@ fn reported_times(measured: &TaskMeasurement) -> idl::TaskMeasurement {
         shortest: nanos(measured.shortest),
         mean: nanos(measured.mean),
         longest: nanos(measured.longest),
+    }
+}
+
+fn reported_use(share: &BestEffortUse) -> idl::BestEffortUse {
+    idl::BestEffortUse {
+        core: u32::try_from(share.core).unwrap_or(u32::MAX),
+        used: nanos(share.used),
+        exhausted: share.exhausted,
+        guaranteed: share.is_guaranteed,
     }
 }
 
@@ -36,6 +45,7 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
             handed_over: counts.handed_over,
             without_task: counts.foreign,
         },
+        best_effort: pool.map(CorePool::best_effort_uses).unwrap_or_default().iter().map(reported_use).collect(),
     }
 }
 

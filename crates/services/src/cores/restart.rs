@@ -23,7 +23,7 @@ use super::task_id::TagKey;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoredTasks {
-    /// Promised tasks. Each of them begins a new lease.
+    /// Number of promised tasks, each of which begins a new lease.
     pub tasks: usize,
     /// Number of tasks in `tasks` that have no core.
     pub demoted: usize,

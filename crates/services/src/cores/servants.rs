@@ -214,6 +214,7 @@ impl TasksServant {
             core: core.core.core,
             capacity: core.capacity.0,
             used: core.used.0,
+            reserved: core.reserved.0,
         };
         let counts = snapshot.counts;
         let counts = idl::Counts {

@@ -6,6 +6,7 @@
 mod builder;
 mod callbacks;
 mod durable;
+mod federation;
 mod pulling;
 
 use std::cell::Cell;
@@ -26,20 +27,23 @@ use corelane_sys::{counters, thread};
 use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
 use super::durable::DurablePart;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
+use super::gateway::Gateway;
 use super::header::EventHeader;
 use super::health::MissPolicy;
 use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
 use super::lanes::LaneTable;
-use super::peer::Peer;
+use super::peer::{ImmediatePush, Peer};
 use super::router::{
-    CallResult, ConnectRefusal, DeliverySet, DirectDelivery, Disconnected, NewConsumer, ProxyId, Publication,
-    PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
+    CallResult, ConnectRefusal, DeliverySet, DirectDelivery, Disconnected, Handover, ImmediateDelivery, NewConsumer,
+    ProxyId, Publication, PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
+    SupplierConnection, Transfer,
 };
 use super::stored::{CosEvents, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
+use self::federation::Federation;
 
 /// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
@@ -104,6 +108,7 @@ pub(super) struct SharedChannel {
     pub(super) poa: Poa,
     /// The store of a durable channel.
     pub(super) durable: Option<DurablePart>,
+    pub(super) federation: Federation,
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
@@ -162,6 +167,7 @@ impl SharedChannel {
             config,
             poa,
             durable,
+            federation: Federation::new(),
         }
     }
 
@@ -231,7 +237,9 @@ impl SharedChannel {
         (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
         let first = peer()?;
-        let transfer = match (is_pulled, first.is_collocated() && self.config.lanes.is_empty()) {
+        // A gateway in this process puts the event into a buffer and returns, in a channel with lanes too.
+        let is_direct = first.is_collocated() && (self.config.lanes.is_empty() || first.is_gateway());
+        let transfer = match (is_pulled, is_direct) {
             (true, _) => Transfer::Pulled,
             (false, true) => Transfer::Direct,
             (false, false) => Transfer::Queued,
@@ -355,14 +363,15 @@ impl SharedChannel {
             let header = event.header();
             let mut state = self.state.lock();
             // The clock is read under the lock, so that the router never gets an earlier time.
-            let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
+            let now = Self::now();
+            let pushed = state.router.push(supplier, &header, event, now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             let spare = state.spare_events.pop();
             drop(state);
             if spare.is_some() {
                 SPARE_EVENT.set(spare);
             }
-            self.deliver(&mut routed);
+            self.deliver(&mut routed, now);
             ROUTED.set(routed);
             self.finish_all(removed);
             result = result.and(pushed);
@@ -391,11 +400,18 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes senders and pullers, and calls direct consumers. Empties the lists.
-    fn deliver(&self, routed: &mut ChannelRouted) {
+    /// Wakes senders and pullers, sends what can be sent at once, and calls direct consumers. Empties
+    /// the lists. The first delivery has the time `now`, at which the set was routed.
+    fn deliver(&self, routed: &mut ChannelRouted, now: Nanos) {
         for peer in routed.wake.drain(..) {
             counters::count_handoff();
             peer.wake.notify_all();
+        }
+        // A direct consumer may take its time, so the turns are given back before.
+        let mut routed_at = Some(now);
+        let mut time = || routed_at.take().unwrap_or_else(Self::now);
+        for delivery in routed.immediate.drain(..) {
+            self.send_now(delivery, time());
         }
         if routed.direct.is_empty() {
             return;
@@ -408,13 +424,58 @@ impl SharedChannel {
             return;
         };
         for delivery in routed.direct.drain(..) {
-            let result = delivery.peer.push(&delivery.set, Self::now());
+            let result = delivery.peer.push(&delivery.set, time());
             if result != CallResult::Done {
                 self.direct_failed(&delivery, result);
             }
             if let Some(event) = delivery.set.into_only_event().and_then(emptied) {
                 SPARE_EVENT.set(Some(event));
             }
+        }
+    }
+
+    fn send_now(&self, delivery: ImmediateDelivery<Arc<StoredEvent>, Arc<Peer>>, now: Nanos) {
+        let ImmediateDelivery { sender, peer, set } = delivery;
+        match peer.push_now(&set, now) {
+            ImmediatePush::Done => {
+                if !peer.give_turn_back() {
+                    self.pass_turn(sender, &peer);
+                }
+                if let Some(event) = set.into_only_event().and_then(emptied) {
+                    SPARE_EVENT.set(Some(event));
+                }
+            }
+            ImmediatePush::Begun => self.hand_over(sender, &peer, set.event_type(), Handover::Rest),
+            ImmediatePush::NotSent => self.hand_over(sender, &peer, set.event_type(), Handover::Whole(set)),
+            ImmediatePush::Refused => self.refused_now(sender, &peer, set.event_type()),
+        }
+    }
+
+    #[cold]
+    fn pass_turn(&self, sender: SenderId, peer: &Peer) {
+        let is_waiting = self.state.lock().router.pass_turn(sender);
+        if is_waiting {
+            counters::count_handoff();
+            peer.wake.notify_all();
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, sender: SenderId, peer: &Peer, event_type: i32, handover: Handover<Arc<StoredEvent>>) {
+        self.state.lock().router.hand_over(sender, event_type, handover);
+        counters::count_handoff();
+        peer.wake.notify_all();
+    }
+
+    /// Counts a set that could not be written.
+    #[cold]
+    fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
+        let mut state = self.state.lock();
+        // The consumer has done nothing wrong, so it stays connected.
+        state.router.immediate_failed(sender, event_type, CallResult::Refused, Self::now());
+        drop(state);
+        if !peer.give_turn_back() {
+            self.pass_turn(sender, peer);
         }
     }
 
@@ -461,7 +522,8 @@ impl SharedChannel {
     }
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
-        self.state.lock().router.statistics(Self::now())
+        let counts = self.state.lock().router.statistics(Self::now());
+        ChannelStatistics { unstored: self.unstored(), ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {
@@ -562,6 +624,10 @@ impl SharedChannel {
                     spare = set.into_only_event().and_then(emptied);
                     result
                 }
+                SenderStep::Finish => {
+                    drop(state);
+                    peer.finish_push()
+                }
                 SenderStep::Ask => {
                     drop(state);
                     peer.ask()
@@ -597,10 +663,11 @@ impl SharedChannel {
                 continue;
             }
             let mut routed = ROUTED.take();
-            state.router.expire(Self::now(), &mut routed);
+            let now = Self::now();
+            state.router.expire(now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
-            self.deliver(&mut routed);
+            self.deliver(&mut routed, now);
             ROUTED.set(routed);
             self.finish_all(removed);
             state = self.state.lock();
@@ -622,7 +689,7 @@ fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
 /// Empties an event, so that its memory can be used again; `None` if there are other references to
 /// it.
 fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
-    *Arc::get_mut(&mut event)? = StoredEvent::default();
+    Arc::get_mut(&mut event)?.empty();
     Some(event)
 }
 
@@ -653,6 +720,9 @@ pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.0.end(false);
+        if let Some(durable) = &self.0.durable {
+            durable.settle();
+        }
     }
 }
 
@@ -663,6 +733,7 @@ pub struct EventChannel {
     shared: Arc<SharedChannel>,
     rtec: rtec_admin::EventChannelRef,
     cos: cos_admin::EventChannelRef,
+    gateways: Arc<[Gateway]>,
 }
 
 impl EventChannel {
@@ -682,6 +753,12 @@ impl EventChannel {
     #[must_use]
     pub fn cos_reference(&self) -> &cos_admin::EventChannelRef {
         &self.cos
+    }
+
+    /// Returns the gateways that the channel was built with.
+    #[must_use]
+    pub fn gateways(&self) -> &[Gateway] {
+        &self.gateways
     }
 
     /// Returns the counts of the channel at one instant.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::durable::UnstoredEvents;
 use super::header::EventType;
 
 /// Maximum number of types for which the drops of one consumer are counted separately. The drops of
@@ -185,6 +186,8 @@ pub struct ChannelStatistics {
     pub suppliers: usize,
     /// The sum of the counts of all consumers that were disconnected.
     pub departed: DeliveryCounts,
+    /// Events without acknowledgement of a durable channel that are not in its store.
+    pub unstored: UnstoredEvents,
 }
 
 impl ChannelStatistics {

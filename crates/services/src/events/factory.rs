@@ -1,6 +1,7 @@
 //! A factory of event channels with the interface of omniEvents.
 //!
-//! Invariant: `by_name` has each channel of the factory that has not ended.
+//! Invariant: `by_name` has each channel of the factory that has not ended, and each that is being created. The lock is
+//! not held while a channel is created, which waits for the disk if the channel is durable.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
-use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind, Typed};
+use corelane::{Completion, ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind, Typed};
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::channel::{EventChannel, EventChannelBuilder};
@@ -49,6 +50,8 @@ pub struct EventChannelFactory {
     max_channels: usize,
     monitor: Option<EventMonitor>,
     durable: Option<(EventStore, Retention)>,
+    /// True if only permitted clients create durable channels.
+    needs_permission: bool,
 }
 
 impl EventChannelFactory {
@@ -56,7 +59,7 @@ impl EventChannelFactory {
     /// client's criteria replace them.
     #[must_use]
     pub fn new(builder: EventChannelBuilder) -> Self {
-        Self { builder, max_channels: MAX_CHANNELS, monitor: None, durable: None }
+        Self { builder, max_channels: MAX_CHANNELS, monitor: None, durable: None, needs_permission: false }
     }
 
     /// Sets the maximum number of channels at a time. At the maximum, `create_object` raises
@@ -76,11 +79,20 @@ impl EventChannelFactory {
 
     /// Lets clients create durable channels, with the criterion `CorelaneDurable`, a boolean. Such a channel keeps its
     /// events in this store; a server that starts again serves the channels of
-    /// [`EventStore::channels`](EventStore::channels). Default: none; the criterion cannot be met.
+    /// [`EventStore::channels`](EventStore::channels). Any client that reaches the factory may then use the room of the
+    /// store, within its [limits](super::EventStoreLimits). Default: none; the criterion cannot be met.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
+        self.needs_permission = false;
         self
+    }
+
+    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled) returns create durable
+    /// channels. Others get NO_PERMISSION.
+    #[must_use]
+    pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
+        Self { needs_permission: true, ..self.durable(store, retention) }
     }
 
     /// Serves the factory in an ORB until the ORB ends. Binds the plain key `omniEvents` to the
@@ -89,6 +101,15 @@ impl EventChannelFactory {
     /// # Errors
     /// BAD_PARAM if the key is already bound; other errors of the ORB.
     pub fn serve(self, orb: &Arc<Orb>) -> Result<ObjectRef, SystemException> {
+        Ok(self.serve_controlled(orb)?.0)
+    }
+
+    /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same factory whose clients may
+    /// create durable channels. The program decides which clients reach it.
+    ///
+    /// # Errors
+    /// Those of `serve`.
+    pub fn serve_controlled(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
@@ -97,34 +118,47 @@ impl EventChannelFactory {
         served
     }
 
-    fn serve_in(self, orb: &Arc<Orb>, poa: &Poa) -> Result<ObjectRef, SystemException> {
+    fn serve_in(self, orb: &Arc<Orb>, poa: &Poa) -> Result<(ObjectRef, Servant), SystemException> {
+        let is_permitted = !self.needs_permission;
         let channels = Mutex::new("event channels of a factory", LockScope::Orb, CreatedChannels::default());
-        let factory = Factory { settings: self, orb: Arc::downgrade(orb), channels };
-        let reference = poa.activate(&omni_events::EventChannelFactory::servant(factory))?;
+        let shared = Arc::new(SharedFactory { settings: self, orb: Arc::downgrade(orb), channels });
+        let factory = |is_permitted| Factory { shared: Arc::clone(&shared), is_permitted };
+        let reference = poa.activate(&omni_events::EventChannelFactory::servant(factory(is_permitted)))?;
         orb.bind_key(FACTORY_KEY, &reference)?;
         let activated = poa.manager().activate();
         activated.inspect_err(|_| {
             orb.unbind_key(FACTORY_KEY);
         })?;
-        Ok(reference)
+        Ok((reference, omni_events::EventChannelFactory::servant(factory(true))))
     }
 }
 
+/// A channel of the factory; `None` while it is created.
+type CreatedChannel = Option<EventChannel>;
+
 #[derive(Default)]
 struct CreatedChannels {
-    by_name: HashMap<String, EventChannel>,
+    by_name: HashMap<String, CreatedChannel>,
     unnamed: u64,
 }
 
+/// A factory for some clients.
+#[derive(Debug)]
 struct Factory {
+    shared: Arc<SharedFactory>,
+    /// True if the clients may create durable channels.
+    is_permitted: bool,
+}
+
+struct SharedFactory {
     settings: EventChannelFactory,
     orb: Weak<Orb>,
     channels: Mutex<CreatedChannels>,
 }
 
-impl fmt::Debug for Factory {
+impl fmt::Debug for SharedFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Factory").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("SharedFactory").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -142,7 +176,7 @@ fn value<T: Typed>(criterion: &NameValuePair) -> Result<T, CreateObjectError> {
 
 impl Factory {
     fn channel(&self, criteria: &[NameValuePair]) -> Result<(EventChannelBuilder, Option<String>), CreateObjectError> {
-        let (mut builder, mut name) = (self.settings.builder.clone(), None);
+        let (mut builder, mut name) = (self.shared.settings.builder.clone(), None);
         let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         for criterion in criteria {
             let unmet = || CannotMeetCriteria { unmet_criteria: vec![criterion.clone()] };
@@ -167,7 +201,11 @@ impl Factory {
                 "CyclePeriod_ns" => {
                     value::<u32>(criterion)?;
                 }
-                "CorelaneDurable" if value(criterion)? => match &self.settings.durable {
+                "CorelaneDurable" if value(criterion)? => match &self.shared.settings.durable {
+                    Some(_) if !self.is_permitted => {
+                        let reason = "clients of this factory may not create durable channels";
+                        return Err(system(Kind::NoPermission, reason).into());
+                    }
                     Some((store, retention)) => builder = builder.durable(store, *retention),
                     None => return Err(unmet().into()),
                 },
@@ -193,35 +231,75 @@ impl GenericFactory for Factory {
             return Err(NoFactory { search_key: k.to_vec() }.into());
         }
         let (builder, name) = self.channel(the_criteria)?;
-        let orb = self.orb.upgrade().ok_or_else(|| system(Kind::BadInvOrder, "the ORB has ended"))?;
-        let mut channels = self.channels.lock();
-        channels.by_name.retain(|_, created| !created.has_ended());
-        if channels.by_name.len() >= self.settings.max_channels {
-            let reason = format!("the factory has made {} channels", self.settings.max_channels);
-            return Err(system(Kind::ImpLimit, reason).into());
-        }
-        let name = name.unwrap_or_else(|| {
-            channels.unnamed += 1;
-            format!("omniEvents-{}", channels.unnamed)
-        });
+        let orb = self.shared.orb.upgrade().ok_or_else(|| system(Kind::BadInvOrder, "the ORB has ended"))?;
         let refused = || {
             let named = the_criteria.iter().filter(|criterion| criterion.name == "InsName");
             CreateObjectError::from(InvalidCriteria { invalid_criteria: named.cloned().collect() })
         };
-        if channels.by_name.contains_key(&name) {
-            return Err(refused());
-        }
-        let channel = builder.name(&name).serve(&orb).map_err(|exception| match exception.kind() {
+        let place = self.shared.enter(name)?.ok_or_else(refused)?;
+        let channel = builder.name(&place.name).serve(&orb).map_err(|exception| match exception.kind() {
             // The name is not permitted, or another object has the key.
             Kind::BadParam => refused(),
             _ => exception.into(),
         })?;
         let reference = channel.cos_reference().as_object().clone();
-        if let Some(monitor) = &self.settings.monitor {
+        if let Some(monitor) = &self.shared.settings.monitor {
             monitor.add(&channel);
         }
-        channels.by_name.insert(name, channel);
+        place.fill(channel);
         Ok(Some(reference))
+    }
+}
+
+impl SharedFactory {
+    /// Reserves the name of a channel. Returns `None` if the name is in use.
+    fn enter(&self, name: Option<String>) -> Result<Option<ChannelPlace<'_>>, SystemException> {
+        let mut channels = self.channels.lock();
+        channels.by_name.retain(|_, created| created.as_ref().is_none_or(|channel| !channel.has_ended()));
+        if channels.by_name.len() >= self.settings.max_channels {
+            let reason = format!("the factory has made {} channels", self.settings.max_channels);
+            return Err(system(Kind::ImpLimit, reason));
+        }
+        let name = name.unwrap_or_else(|| self.unused_name(&mut channels));
+        if channels.by_name.contains_key(&name) {
+            return Ok(None);
+        }
+        channels.by_name.insert(name.clone(), None);
+        Ok(Some(ChannelPlace { factory: self, name }))
+    }
+
+    /// Returns the name of a channel without a name: none that a channel of the factory or of its store has. A durable
+    /// channel comes back under this name after a restart.
+    fn unused_name(&self, channels: &mut CreatedChannels) -> String {
+        let stored = self.settings.durable.as_ref().map(|(store, _)| store.channels()).unwrap_or_default();
+        loop {
+            channels.unnamed += 1;
+            let name = format!("omniEvents-{}", channels.unnamed);
+            if !channels.by_name.contains_key(&name) && !stored.contains(&name) {
+                return name;
+            }
+        }
+    }
+}
+
+/// The place of a channel that is being created, which is free again if there will be no channel.
+struct ChannelPlace<'f> {
+    factory: &'f SharedFactory,
+    name: String,
+}
+
+impl ChannelPlace<'_> {
+    fn fill(self, channel: EventChannel) {
+        self.factory.channels.lock().by_name.insert(self.name.clone(), Some(channel));
+    }
+}
+
+impl Drop for ChannelPlace<'_> {
+    fn drop(&mut self) {
+        let mut channels = self.factory.channels.lock();
+        if channels.by_name.get(&self.name).is_some_and(Option::is_none) {
+            channels.by_name.remove(&self.name);
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use super::{
     Subscriptions,
 };
 
+pub use super::durable::fuzz::event_records;
+
 const MAX_EVENTS: usize = 64;
 
 /// Builds a filter from the input, and reads it again from its dependencies and from its

@@ -43,12 +43,32 @@ pub(super) enum ListName {
 pub(super) struct Index {
     /// No list is empty.
     lists: HashMap<ListName, Vec<u32>>,
+    /// The numbers of lists with the names `Type`, `Source` and `Everything`. Most events need no
+    /// search in lists of a form that does not occur.
+    types: usize,
+    sources: usize,
+    everything: usize,
 }
 
 impl Index {
     pub(super) fn add(&mut self, lists: &[ListName], consumer: u32) {
         for name in lists {
-            self.lists.entry(*name).or_default().push(consumer);
+            let list = self.lists.entry(*name).or_default();
+            let is_new = list.is_empty();
+            list.push(consumer);
+            if let Some(count) = self.count(*name).filter(|_| is_new) {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Returns the number of lists with a name of the form of `name`, if this is counted.
+    fn count(&mut self, name: ListName) -> Option<&mut usize> {
+        match name {
+            ListName::Type(_) => Some(&mut self.types),
+            ListName::Source(_) => Some(&mut self.sources),
+            ListName::Everything => Some(&mut self.everything),
+            _ => None,
         }
     }
 
@@ -58,6 +78,9 @@ impl Index {
             list.retain(|entry| *entry != consumer);
             if list.is_empty() {
                 self.lists.remove(name);
+                if let Some(count) = self.count(*name) {
+                    *count -= 1;
+                }
             }
         }
     }
@@ -70,7 +93,12 @@ impl Index {
             EVERYTHING => [Some(All), None, None, None],
             (event_type, 0) => [ExactOfType(event_type), Type(event_type), AllSources, Everything].map(Some),
             (0, source) => [ExactOfSource(source), Source(source), AllTypes, Everything].map(Some),
-            (event_type, source) => [Exact(event_type, source), Type(event_type), Source(source), Everything].map(Some),
+            (event_type, source) => [
+                Some(Exact(event_type, source)),
+                (self.types > 0).then_some(Type(event_type)),
+                (self.sources > 0).then_some(Source(source)),
+                (self.everything > 0).then_some(Everything),
+            ],
         };
         names.into_iter().flatten().filter_map(|name| self.lists.get(&name)).flatten().copied()
     }

@@ -72,6 +72,11 @@ impl LaneTable {
         self.0.len()
     }
 
+    /// Returns the number of each lane.
+    pub(super) fn rt_infos(&self) -> Box<[i32]> {
+        self.0.iter().map(|lane| lane.rt_info).collect()
+    }
+
     /// Checks the settings, and that the system permits the priority of each lane.
     pub(super) fn check(&self, orb: &Orb) -> Result<(), SystemException> {
         if self.0.len() > MAX_LANES {

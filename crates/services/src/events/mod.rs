@@ -37,6 +37,7 @@ mod factory;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod gateway;
 mod header;
 mod health;
 mod idl;
@@ -46,6 +47,7 @@ mod lanes;
 pub mod lifecycle;
 mod lifetimes;
 mod monitor;
+mod numbers;
 mod peer;
 mod queue;
 mod reach;
@@ -56,14 +58,16 @@ mod simulation;
 mod stored;
 mod subscriptions;
 mod timers;
+mod turn;
 
 pub use self::channel::{EventChannel, EventChannelBuilder};
 pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
-pub use self::durable::{EventStore, Retention, STORED_EVENTS};
+pub use self::durable::{EventStore, EventStoreLimits, Retention, STORED_EVENTS, UncommittedEvents, UnstoredEvents};
 pub use self::expression::{EventNames, FilterExpressionError};
 pub use self::factory::EventChannelFactory;
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
+pub use self::gateway::{Gateway, GatewayBuilder, GatewayCounts, GatewayStatus, ReconnectPolicy};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
 pub use self::health::MissPolicy;
 pub use self::idl::{

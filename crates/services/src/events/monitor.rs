@@ -10,10 +10,11 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use super::channel::EventChannel;
 use super::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
+use super::durable::UnstoredEvents;
 use super::idl::corelane_events::control::DestroyChannelError;
-use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
+use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError, GatewaysAfterError};
 use super::idl::corelane_events::{
-    Channel, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, Queue, TypeDrops,
+    Channel, ChannelGateway, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, TypeDrops,
 };
 use super::keys::MONITOR_KEY;
 
@@ -111,6 +112,10 @@ impl Monitor for EventMonitor {
         let consumers = self.channel(name)?.shared().consumers_after(proxy, MAX_CONSUMERS);
         Ok(consumers.iter().map(consumer).collect())
     }
+
+    fn gateways_after(&self, name: &str, proxy: u64) -> Result<Vec<ChannelGateway>, GatewaysAfterError> {
+        Ok(self.channel(name)?.shared().gateways_after(proxy, MAX_CONSUMERS))
+    }
 }
 
 impl Control for EventMonitor {
@@ -123,6 +128,7 @@ impl Control for EventMonitor {
 
 fn channel(channel: &EventChannel) -> Channel {
     let summary = channel.shared().summary();
+    let UnstoredEvents { queue_full, size, no_room, failed } = channel.shared().unstored();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Channel {
         name: channel.name().to_owned(),
@@ -132,6 +138,7 @@ fn channel(channel: &EventChannel) -> Channel {
         suppliers: number(summary.suppliers),
         consumers: number(summary.consumers),
         sets: deliveries(&summary.sets),
+        unstored: NotStored { queue_full, size, no_room, failed },
     }
 }
 

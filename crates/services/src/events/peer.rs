@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use corelane::{ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
+use corelane::{Encoder, ImmediateSend, ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::PiCondvar;
 
+use super::gateway::outlet::GatewayPeer;
 use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
-use super::router::{CallResult, DeliverySet};
+use super::router::{CallResult, DeliverySet, QueuePeer};
 use super::stored::{self, StoredEvent};
 use super::subscriptions::Occurrence;
+use super::turn::SendTurn;
 
 #[derive(Debug)]
 pub(super) enum PeerObject {
@@ -19,6 +21,7 @@ pub(super) enum PeerObject {
     CosSupplier(cos::PushSupplierRef),
     CosPullConsumer(cos::PullConsumerRef),
     CosPullSupplier(cos::PullSupplierRef),
+    Gateway(GatewayPeer),
     /// A peer that wants no disconnect callback.
     Nil,
 }
@@ -28,11 +31,29 @@ pub(super) struct Peer {
     pub(super) object: PeerObject,
     /// Wakes the sender or the pullers of a consumer, or the thread that pulls from a supplier.
     pub(super) wake: PiCondvar,
+    /// The turn to send to a consumer that takes oneways in another process; `None` for any other
+    /// peer.
+    turn: Option<SendTurn>,
 }
+
+/// The result of an attempt to push without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ImmediatePush {
+    Done,
+    /// A part was sent.
+    Begun,
+    /// Nothing was sent.
+    NotSent,
+    Refused,
+}
+
+static PUSH: Operation<'_> = Operation::new("push");
 
 impl Peer {
     pub(super) fn new(object: PeerObject) -> Arc<Self> {
-        Arc::new(Self { object, wake: PiCondvar::new() })
+        let takes_oneways = matches!(&object, PeerObject::RtecConsumer(peer) if !peer.as_object().is_collocated());
+        let turn = takes_oneways.then(SendTurn::new);
+        Arc::new(Self { object, wake: PiCondvar::new(), turn })
     }
 
     fn reference(&self) -> Option<&ObjectRef> {
@@ -43,6 +64,7 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.as_object(),
             PeerObject::CosPullConsumer(peer) => peer.as_object(),
             PeerObject::CosPullSupplier(peer) => peer.as_object(),
+            PeerObject::Gateway(peer) => peer.consumer.as_object(),
             PeerObject::Nil => return None,
         })
     }
@@ -51,12 +73,41 @@ impl Peer {
         self.reference().is_some_and(ObjectRef::is_collocated)
     }
 
+    pub(super) const fn is_gateway(&self) -> bool {
+        matches!(self.object, PeerObject::Gateway(_))
+    }
+
     pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
             PeerObject::CosConsumer(consumer) => push_values(consumer, set),
+            PeerObject::Gateway(gateway) => gateway.pass(set, now).into(),
             _ => CallResult::Gone,
         }
+    }
+
+    /// Pushes a set if this waits for nothing. The caller must have the peer's turn.
+    pub(super) fn push_now(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> ImmediatePush {
+        let PeerObject::RtecConsumer(consumer) = &self.object else { return ImmediatePush::NotSent };
+        let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);
+        match consumer.as_object().try_send_oneway(&PUSH, &write) {
+            Ok(ImmediateSend::Sent) => ImmediatePush::Done,
+            Ok(ImmediateSend::Begun) => ImmediatePush::Begun,
+            Ok(ImmediateSend::NotSent) => ImmediatePush::NotSent,
+            Err(_) => ImmediatePush::Refused,
+        }
+    }
+
+    /// Sends the rest of a set that [`push_now`](Self::push_now) has begun.
+    pub(super) fn finish_push(&self) -> CallResult {
+        self.reference().map_or(CallResult::Gone, |object| object.finish_oneway().into())
+    }
+
+    /// Gives the turn back that the router has taken. Returns false if the turn is now the
+    /// sender's, which the caller must wake.
+    #[must_use]
+    pub(super) fn give_turn_back(&self) -> bool {
+        self.turn.as_ref().is_none_or(SendTurn::give_back)
     }
 
     pub(super) fn ask(&self) -> CallResult {
@@ -76,8 +127,27 @@ impl Peer {
             PeerObject::CosSupplier(peer) => peer.disconnect_push_supplier(),
             PeerObject::CosPullConsumer(peer) => peer.disconnect_pull_consumer(),
             PeerObject::CosPullSupplier(peer) => peer.disconnect_pull_supplier(),
+            PeerObject::Gateway(peer) => peer.consumer.disconnect_push_consumer(),
             PeerObject::Nil => Ok(()),
         };
+    }
+}
+
+impl QueuePeer for Arc<Peer> {
+    fn take_turn(&self) -> bool {
+        self.turn.as_ref().is_some_and(SendTurn::take)
+    }
+
+    fn call_sender(&self) -> bool {
+        self.turn.as_ref().is_none_or(SendTurn::call_sender)
+    }
+
+    fn pass_turn(&self) {
+        self.turn.iter().for_each(SendTurn::pass_to_sender);
+    }
+
+    fn free_turn(&self) {
+        self.turn.iter().for_each(SendTurn::free);
     }
 }
 
@@ -101,7 +171,6 @@ fn push_events(
     set: &DeliverySet<Arc<StoredEvent>>,
     now: Nanos,
 ) -> Result<(), SystemException> {
-    static PUSH: Operation<'_> = Operation::new("push");
     if consumer.as_object().is_collocated() {
         return stored::with_events(set, now, |events| consumer.push(events));
     }

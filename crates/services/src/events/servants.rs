@@ -2,6 +2,7 @@
 
 pub(super) mod cos;
 mod durable;
+mod federation;
 pub(super) mod rtec;
 
 use corelane::rt::RtClientPolicies;

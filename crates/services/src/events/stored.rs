@@ -1,17 +1,19 @@
 //! An event in a channel, and the forms in which consumers get it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, SystemException};
+use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, Limits, SystemException};
 use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
 
 use super::counts::DropCounts;
 use super::designator::TIME_UNIT;
+use super::gateway::passage::Passage;
 use super::header::{EventHeader, EventSource, EventType};
-use super::idl::corelane_events::{Drops, Gap};
+use super::idl::corelane_events::{Drops, Gap, PassingEvent};
 use super::idl::{RtecEventData, rtec_event_comm as rtec};
 use super::queue::LatestKey;
 use super::router::{DeliverySet, RoutedEvent};
@@ -32,6 +34,14 @@ pub(super) struct CosEvents {
     pub(super) types: HashMap<String, EventType>,
 }
 
+/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
+const MAX_STORED_NESTING: u32 = 64;
+
+thread_local! {
+    /// Memory of the encoded data of an event that the thread has emptied.
+    static SPARE_OCTETS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 #[derive(Debug)]
 struct EncodedData {
     version: Version,
@@ -48,15 +58,13 @@ pub(super) struct StoredEvent {
     encoded: OnceLock<Option<EncodedData>>,
     /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
     value: OnceLock<Result<Any, SystemException>>,
+    /// The way of an event that came through a gateway, or that goes through one.
+    passage: OnceLock<Passage>,
 }
 
 impl RoutedEvent for Arc<StoredEvent> {
     fn bytes(&self) -> usize {
-        *self.bytes.get_or_init(|| {
-            let RtecEventData { payload, any_value, .. } = &self.event.data;
-            let value = if is_null(any_value) { 0 } else { encoded_size(any_value) };
-            HEADER_BYTES.saturating_add(payload.len()).saturating_add(value)
-        })
+        *self.bytes.get_or_init(|| size(&self.event.data))
     }
 
     fn key(&self) -> LatestKey {
@@ -126,8 +134,29 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data })
     }
 
+    /// Returns an event that a gateway has brought on this way.
+    pub(super) fn passed(event: &rtec::Event, passage: Passage, now: Nanos) -> Self {
+        Self { passage: OnceLock::from(passage), ..Self::new(event, now) }
+    }
+
+    /// Returns the event for a gateway. `own` makes the way of an event that has come through none.
+    pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
+        let Passage { path, number } = self.passage.get_or_init(own);
+        let lane = lanes.get(self.lane).copied().unwrap_or_default();
+        PassingEvent { path: path.clone(), number: *number, lane, event: self.sent(now) }
+    }
+
     fn of(event: rtec::Event) -> Self {
-        Self { event, lane: 0, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
+        Self { event, ..Self::default() }
+    }
+
+    /// Removes the content, so that the event's memory can be used again.
+    pub(super) fn empty(&mut self) {
+        if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take() {
+            octets.clear();
+            SPARE_OCTETS.set(octets);
+        }
+        *self = Self::default();
     }
 
     /// Computes the event's size, which later calls need.
@@ -136,22 +165,23 @@ impl StoredEvent {
     }
 
     /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or 0, and the event in
-    /// CDR with UTF-8 and UTF-16.
+    /// CDR with UTF-8 and UTF-16. Refuses an event that readers with the default limits could not decode.
     pub(super) fn to_octets(&self) -> Result<Vec<u8>, CdrError> {
         let mut encoder = Encoder::new();
         encoder.set_code_sets(CodeSets::UTF8_UTF16);
         self.event.encode(&mut encoder)?;
         let mut octets = vec![u8::from(Endian::NATIVE == Endian::Little)];
         octets.extend(encoder.to_vec());
+        if has_parts(&self.event.data.any_value) {
+            let limits = Limits { max_nesting: MAX_STORED_NESTING, ..Limits::default() };
+            decode(&octets, &limits)?;
+        }
         Ok(octets)
     }
 
     /// Reads an event in the form of [`to_octets`](Self::to_octets).
     pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
-        let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
-        let endian = if *order == 0 { Endian::Big } else { Endian::Little };
-        let mut decoder = Decoder::new(octets, endian).with_code_sets(CodeSets::UTF8_UTF16);
-        rtec::Event::decode(&mut decoder)
+        decode(octets, &Limits::default())
     }
 
     pub(super) fn header(&self) -> EventHeader {
@@ -171,8 +201,8 @@ impl StoredEvent {
     }
 
     /// Encodes small data once for all connections that have the version and code sets of the first
-    /// one.
-    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+    /// one, if `is_shared` says that the event has several consumers.
+    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>, is_shared: bool) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
         let data = &self.event.data;
@@ -181,7 +211,11 @@ impl StoredEvent {
             return data.encode(encoder);
         }
         let (version, code_sets) = (encoder.version(), encoder.code_sets());
-        let encoded = self.encoded.get_or_init(|| encode(data, version, code_sets));
+        // An event with one consumer is not encoded in advance.
+        let encoded = match is_shared {
+            true => self.encoded.get_or_init(|| encode(data, version, code_sets)).as_ref(),
+            false => self.encoded.get().and_then(Option::as_ref),
+        };
         match encoded {
             Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
                 encoder.write_raw(&encoded.octets);
@@ -201,6 +235,32 @@ pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
     }
 }
 
+/// Returns the number of bytes that an event counts in a queue.
+pub(super) fn size(data: &RtecEventData) -> usize {
+    let value = if is_null(&data.any_value) { 0 } else { encoded_size(&data.any_value) };
+    HEADER_BYTES.saturating_add(data.payload.len()).saturating_add(value)
+}
+
+/// Returns the value that consumers of CORBA's Event Service get of an event.
+pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
+    if is_null(&event.data.any_value) { Any::new(event) } else { Ok(event.data.any_value.clone()) }
+}
+
+fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
+    let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
+    let endian = if *order == 0 { Endian::Big } else { Endian::Little };
+    let mut decoder = Decoder::new(octets, endian).with_limits(limits).with_code_sets(CodeSets::UTF8_UTF16);
+    rtec::Event::decode(&mut decoder)
+}
+
+/// Returns false for values of types that contain no others.
+fn has_parts(value: &Any) -> bool {
+    let kind = value.type_code().kind();
+    !is_null(value)
+        && !matches!(kind, Kind::Short | Kind::Long | Kind::UShort | Kind::ULong | Kind::Float | Kind::Double)
+        && !matches!(kind, Kind::Boolean | Kind::Octet | Kind::LongLong | Kind::ULongLong | Kind::String)
+}
+
 fn is_null(value: &Any) -> bool {
     matches!(value.type_code().kind(), Kind::Null | Kind::Void)
 }
@@ -208,12 +268,12 @@ fn is_null(value: &Any) -> bool {
 /// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that
 /// cannot be encoded, or not in one piece.
 fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option<EncodedData> {
-    let mut encoder = Encoder::new();
+    let mut encoder = Encoder::with_buffer(SPARE_OCTETS.take());
     encoder.set_version(version);
     encoder.set_code_sets(code_sets);
     data.encode(&mut encoder).ok()?;
-    let octets = encoder.contiguous()?.to_vec();
-    Some(EncodedData { version, code_sets, octets })
+    encoder.contiguous()?;
+    Some(EncodedData { version, code_sets, octets: encoder.take_buffer() })
 }
 
 fn encoded_size(value: &Any) -> usize {
@@ -260,9 +320,33 @@ pub(super) fn write_events(
     encoder.write_len(set.len())?;
     for occurrence in set {
         match occurrence {
-            Occurrence::Event(event) => event.write(now, encoder)?,
+            Occurrence::Event(event) => event.write(now, encoder, Arc::strong_count(event) > 1)?,
             Occurrence::Timeout(expiry) => timeout_event(expiry, now).encode(encoder)?,
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_encoded_data_is_used_again() {
+        let data = RtecEventData { payload: vec![7; 40].into(), ..RtecEventData::default() };
+        let mut event = Arc::new(StoredEvent::of(rtec::Event { header: rtec::EventHeader::default(), data }));
+        let written = |event: &Arc<StoredEvent>| {
+            let mut encoder = Encoder::new();
+            event.write(0, &mut encoder, true).unwrap();
+            encoder.to_vec()
+        };
+        let first = written(&event);
+        let encoded = event.encoded.get().unwrap().as_ref().unwrap();
+        let memory = encoded.octets.as_ptr();
+        assert_eq!(written(&event), first);
+        Arc::get_mut(&mut event).unwrap().empty();
+        let other = Arc::new(StoredEvent::default());
+        written(&other);
+        assert_eq!(other.encoded.get().unwrap().as_ref().unwrap().octets.as_ptr(), memory);
+    }
 }

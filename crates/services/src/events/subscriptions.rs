@@ -181,6 +181,37 @@ impl<E: Clone> Subscriptions<E> {
         }
         let slot = self.free_slot()?;
         self.filter_nodes = filter_nodes;
+        let generation = self.occupy(slot, filter, now);
+        Ok(ConsumerId { slot, generation })
+    }
+
+    /// Gives a consumer another filter, between two events. The events that its groups hold are lost, and its timeouts
+    /// start anew. Returns false if it was removed before.
+    ///
+    /// # Errors
+    /// If the filter would exceed a limit of [`SubscriptionLimits`]. The consumer then keeps its filter.
+    pub fn replace(&mut self, id: ConsumerId, filter: EventFilter, now: Nanos) -> Result<bool, SubscriptionError> {
+        let now = self.advance(now);
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        let Some(place) = slot.map(|slot| &mut slot.consumer) else { return Ok(false) };
+        let Some(present) = place.as_ref() else { return Ok(false) };
+        let without = self.filter_nodes - present.filter.nodes().len();
+        let filter_nodes = without.saturating_add(filter.nodes().len());
+        if filter_nodes > self.limits.max_filter_nodes {
+            return Err(SubscriptionError::TooManyFilterNodes(self.limits.max_filter_nodes));
+        }
+        self.filter_nodes = filter_nodes;
+        if let Some(removed) = place.take() {
+            self.index.remove(&removed.lists, id.slot);
+            removed.timers.iter().for_each(|timer| {
+                self.timers.remove(*timer);
+            });
+        }
+        self.occupy(id.slot, filter, now);
+        Ok(true)
+    }
+
+    fn occupy(&mut self, slot: u32, filter: EventFilter, now: Nanos) -> u32 {
         let lists = index::lists(&filter);
         self.index.add(&lists, slot);
         let (mut timers, mut deadlines) = (Vec::new(), Vec::new());
@@ -202,7 +233,7 @@ impl<E: Clone> Subscriptions<E> {
             deadlines: deadlines.into(),
             last_push: 0,
         });
-        Ok(ConsumerId { slot, generation: entry.generation })
+        entry.generation
     }
 
     /// Removes a consumer, with the events that its groups hold. Returns false if it was removed
@@ -406,6 +437,27 @@ mod tests {
             assert_eq!(scene.push(C), [events(&[first, first + 2, first + 3])]);
             assert_eq!(scene.subscriptions.held(id), Some(0));
         }
+    }
+
+    #[test]
+    fn replaced_filter_takes_effect_with_the_next_event_and_is_bounded() {
+        let mut scene = Scene::new();
+        let id = scene.add(&DependencySet::new().conjunction(2).event(A, ANY).timeout(TimeoutKind::Interval, 50));
+        let filter = |set: &DependencySet| {
+            EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap()
+        };
+        assert_eq!(scene.push(A), NONE);
+        assert_eq!(scene.subscriptions.replace(id, filter(&DependencySet::new().event(B, ANY)), 0), Ok(true));
+        assert_eq!((scene.push(A), scene.push(B)), (NONE, vec![events(&[3])]));
+        assert_eq!((scene.subscriptions.next_expiry(), scene.subscriptions.len()), (None, 1));
+        scene.subscriptions.limits.max_filter_nodes = 2;
+        let long = filter(&DependencySet::new().disjunction(2).event(A, ANY).event(C, ANY));
+        let refused = scene.subscriptions.replace(id, long.clone(), 0);
+        assert_eq!(refused, Err(SubscriptionError::TooManyFilterNodes(2)));
+        assert_eq!(scene.push(B), [events(&[4])]);
+        assert!(scene.subscriptions.remove(id));
+        assert_eq!(scene.subscriptions.replace(id, long, 0), Ok(false));
+        assert_eq!(scene.push(B), NONE);
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub(super) struct Directory {
     state: RcuCell<State>,
     stamp: u64,
     queue: Mutex<Queue>,
-    done: Condvar,
+    /// The threads of batch `n` wait at `done[n % 2]`: one batch runs, and one is gathered. So the end of a batch wakes
+    /// its threads, and one thread of the next batch.
+    done: [Condvar; 2],
     arrived: Condvar,
     max_gather: Duration,
     /// A random number, by which clients notice that the server has restarted.
@@ -70,12 +72,17 @@ struct Queue {
     waiting: Vec<(u64, NamingOperation)>,
     results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
+    /// The number of the batch that is gathered.
+    batch: usize,
     submitters: usize,
     /// Number of threads whose changes were in the last batch, plus the threads that submitted
     /// changes during it.
     expected: usize,
     last_commit: Duration,
     head: Option<Head>,
+    /// How often threads have begun to wait for the end of a batch.
+    #[cfg(test)]
+    waits: usize,
 }
 
 impl Queue {
@@ -150,17 +157,20 @@ impl Directory {
             waiting: Vec::new(),
             results: HashMap::new(),
             next_ticket: 0,
+            batch: 0,
             submitters: 0,
             expected: 0,
             last_commit: Duration::ZERO,
             head: Some(head),
+            #[cfg(test)]
+            waits: 0,
         };
         let queue = Mutex::new("naming changes", LockScope::Orb, queue);
         Directory {
             state,
             stamp,
             queue,
-            done: Condvar::new(),
+            done: [Condvar::new(), Condvar::new()],
             arrived: Condvar::new(),
             max_gather: MAX_GATHER,
             run: random_number(),
@@ -214,8 +224,7 @@ impl Directory {
     pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
-        queue.submitters += 1;
-        self.arrived.notify_one();
+        self.arrive(&mut queue);
         self.finish(queue, |queue| queue.results.remove(&ticket))
     }
 
@@ -224,8 +233,7 @@ impl Directory {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
         let Some(first) = tickets.first().copied() else { return Vec::new() };
-        queue.submitters += 1;
-        self.arrived.notify_one();
+        self.arrive(&mut queue);
         // A batch takes the whole queue, so the results of all operations arrive together.
         self.finish(queue, |queue| {
             queue
@@ -235,25 +243,42 @@ impl Directory {
         })
     }
 
+    fn arrive(&self, queue: &mut Queue) {
+        queue.submitters += 1;
+        if queue.submitters >= queue.expected {
+            self.arrived.notify_one();
+        }
+    }
+
+    fn done(&self, batch: usize) -> &Condvar {
+        let [even, odd] = &self.done;
+        if batch.is_multiple_of(2) { even } else { odd }
+    }
+
     fn finish<'q, R>(&'q self, mut queue: MutexGuard<'q, Queue>, mut take: impl FnMut(&mut Queue) -> Option<R>) -> R {
+        let number = queue.batch;
         loop {
             if let Some(result) = take(&mut queue) {
                 return result;
             }
             let Some(head) = queue.head.take() else {
-                queue = self.done.wait(queue);
+                #[cfg(test)]
+                {
+                    queue.waits += 1;
+                }
+                queue = self.done(number).wait(queue);
                 continue;
             };
             queue = self.gather(queue);
             let batch = std::mem::take(&mut queue.waiting);
             let submitters = std::mem::take(&mut queue.submitters);
+            queue.batch = number.wrapping_add(1);
             drop(queue);
-            let began = Monotonic::now();
-            let mut turn = Turn { directory: self, head, results: unfinished(&batch) };
+            let results = unfinished(&batch);
+            let mut turn = Turn { directory: self, number, submitters, began: Monotonic::now(), head, results };
             turn.results = self.run(&mut turn.head, &batch);
             drop(turn);
             queue = self.queue.lock();
-            queue.note_batch(submitters, began.elapsed());
         }
     }
 
@@ -392,6 +417,9 @@ impl Stored {
 /// results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
+    number: usize,
+    submitters: usize,
+    began: Monotonic,
     head: Head,
     results: Vec<(u64, Result<OperationOutcome, DirectoryError>)>,
 }
@@ -401,7 +429,11 @@ impl Drop for Turn<'_> {
         let mut queue = self.directory.queue.lock();
         queue.head = Some(self.head.clone());
         queue.results.extend(self.results.drain(..));
-        self.directory.done.notify_all();
+        queue.note_batch(self.submitters, self.began.elapsed());
+        // A thread that wakes takes the lock.
+        drop(queue);
+        self.directory.done(self.number).notify_all();
+        self.directory.done(self.number.wrapping_add(1)).notify_one();
     }
 }
 
@@ -551,7 +583,7 @@ mod tests {
         probe.before = Box::new(move || {
             let Some(directory) = queued.get() else { return };
             if is_first.swap(false, Ordering::Relaxed) {
-                while directory.queue.lock().waiting.len() < WAITING {
+                while directory.queue.lock().waits < WAITING {
                     std::thread::yield_now();
                 }
             }
@@ -567,7 +599,10 @@ mod tests {
         assert_eq!(commits.load(Ordering::Relaxed) - opened, 2);
         assert_eq!(names(directory.get().unwrap()).len(), WAITING + 1);
         assert_eq!(names(&open(store)), names(directory.get().unwrap()));
-        assert!(directory.get().unwrap().queue.lock().results.is_empty());
+        let queue = directory.get().unwrap().queue.lock();
+        assert!(queue.results.is_empty());
+        // The end of a batch wakes one thread of the next batch. A thread that is about to sleep may wake too.
+        assert!(queue.waits < WAITING + WAITING / 2, "{}", queue.waits);
     }
 
     #[test]

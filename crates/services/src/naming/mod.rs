@@ -16,12 +16,14 @@
 //! Bindings are lost when the process ends, unless the service has a
 //! [store](NamingConfig::store_file).
 
+mod bindings;
 mod changes;
 mod control;
 mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod hash;
 mod idl;
 mod iterators;
 pub mod name;

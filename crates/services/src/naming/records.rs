@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 01 "next"                                       -> u64: the next context's id
-//! 01 "stamp"                                      -> u64: part of the object ids of contexts
-//! except the initial one
+//! 01 "stamp"                                      -> u64: in the object ids of all contexts
+//!                                                    but the initial one
 //! 02 | u64 context                                -> empty
 //! 03 | u64 context | u32 length of id | id | kind -> 00 | byte order | reference     an object
 //!                                                    01 | u64 context                a context of this server

@@ -11,11 +11,11 @@ use corelane::mapping::{At, read_reference, write_reference};
 use corelane::poa::{ObjectId, Poa};
 use corelane::{
     Cdr, Completion, Decoder, Ior, ObjectRef, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
-    current,
+    current, with_current_id,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_wire::Endian;
+use corelane_wire::{CharSet, Endian};
 
 use super::changes::LogLimits;
 use super::corelane_naming::{Change as ReportedChange, ChangeKind, Position, WatchedContextRef};
@@ -173,8 +173,7 @@ impl ServiceState {
     }
 
     /// Returns `None` for an id of another store. The context may be destroyed.
-    fn context(&self, id: &ObjectId) -> Option<ContextId> {
-        let octets = id.as_octets();
+    fn context(&self, octets: &[u8]) -> Option<ContextId> {
         if octets == ROOT_ID {
             return Some(ContextId::ROOT);
         }
@@ -225,9 +224,12 @@ impl Skeleton for NamingContexts {
     }
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if operation == b"resolve" && self.resolve_bound(call) {
+            return Ok(());
+        }
         let current = current().ok_or_else(no_such_object)?;
         let service = &*self.service;
-        let context = service.context(&current.object_id);
+        let context = service.context(current.object_id.as_octets());
         // These operations read no bindings, so they would succeed on a destroyed context.
         let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
         if operation.starts_with(b"_") || reads_none.contains(&operation) {
@@ -249,6 +251,53 @@ impl Skeleton for NamingContexts {
             Err(raised) => raised.answer(call),
         }
     }
+}
+
+/// Maximum number of components of a name that [`NamingContexts::resolve_bound`] answers.
+const MAX_BORROWED: usize = 8;
+
+impl NamingContexts {
+    /// Answers `resolve` of a short name that is bound to a reference. Returns false, and reads and writes nothing, for any
+    /// other request, also for one with an error.
+    ///
+    /// This path allocates nothing, and changes no reference count, which threads that bind would change too.
+    fn resolve_bound(&self, call: &mut ServerCall<'_>) -> bool {
+        let mut components = [(&[][..], &[][..]); MAX_BORROWED];
+        let Some(name) = borrow_name(call.arguments().clone(), &mut components) else { return false };
+        let Some(context) = with_current_id(|id| self.service.context(id)).flatten() else { return false };
+        let state = self.service.directory.state();
+        match state.resolve(context, name) {
+            Ok(ResolvedName::Bound(BoundTarget::Object(reference) | BoundTarget::ForeignContext(reference))) => {
+                write_encoded(call, reference);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Returns `None` if the name is longer than `components`, cannot be read, or must be converted to UTF-8.
+fn borrow_name<'c, 'm>(
+    mut decoder: Decoder<'m>,
+    components: &'c mut [(&'m [u8], &'m [u8])],
+) -> Option<&'c [(&'m [u8], &'m [u8])]> {
+    let is_utf8 = decoder.code_sets().char == CharSet::Utf8;
+    let text = |decoder: &mut Decoder<'m>| {
+        // A name that is not UTF-8 is bound nowhere, so the general path refuses it.
+        decoder.read_str_octets().ok().filter(|octets| is_utf8 || octets.is_ascii())
+    };
+    let length = decoder.read_u32().ok()?;
+    let name = components.get_mut(..usize::try_from(length).ok()?)?;
+    for (id, kind) in &mut *name {
+        (*id, *kind) = (text(&mut decoder)?, text(&mut decoder)?);
+    }
+    Some(name)
+}
+
+fn write_encoded(call: &mut ServerCall<'_>, reference: &[u8]) {
+    let encoder = call.reply();
+    encoder.align(4);
+    encoder.write_raw(reference);
 }
 
 impl ContextRequest<'_, '_, '_> {
@@ -310,9 +359,7 @@ impl ContextRequest<'_, '_, '_> {
         let state = self.service.directory.state();
         let foreign = match state.resolve(self.context, name) {
             Ok(ResolvedName::Bound(BoundTarget::Object(reference) | BoundTarget::ForeignContext(reference))) => {
-                let encoder = self.call.reply();
-                encoder.align(4);
-                encoder.write_raw(reference);
+                write_encoded(self.call, reference);
                 return Ok(());
             }
             Ok(ResolvedName::Bound(BoundTarget::Context(context))) => return self.write_context(context),
@@ -353,7 +400,8 @@ impl ContextRequest<'_, '_, '_> {
             let why = "a name cannot be bound to a context that is nil";
             return Err(system(Kind::BadParam, Completion::No, why).into());
         };
-        let own = self.poa.reference_to_id(context.as_object()).ok().and_then(|id| self.service.context(&id));
+        let own =
+            self.poa.reference_to_id(context.as_object()).ok().and_then(|id| self.service.context(id.as_octets()));
         let target = match own {
             Some(own) => BindingTarget::Context(own),
             None => {

@@ -389,7 +389,7 @@ impl NamingSimulation {
                 1..300 => self.change(),
                 300..600 => self.resolve(),
                 600..900 => self.list(),
-                _ => self.now += Duration::from_millis(self.random.next() % 5_000),
+                _ => self.now += Duration::from_millis(self.random.next() % 10_000),
             }
         }
         self.check();

@@ -4,12 +4,13 @@
 //! binding may lead to a destroyed context.
 
 use std::cmp::Ordering;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use super::bindings::{NameBinding, NameLeaf};
 use super::cos_naming::NameComponent;
 use super::cos_naming::naming_context::NotFoundReason;
+use super::hash::{hash_name, hash_number};
 use super::trie::{Cursor, Trie, TrieItem};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +18,23 @@ pub(super) struct ContextId(pub(super) u64);
 
 impl ContextId {
     pub(super) const ROOT: ContextId = ContextId(0);
+}
+
+/// Id and kind of a component.
+pub(super) trait ComponentText {
+    fn id_and_kind(&self) -> (&[u8], &[u8]);
+}
+
+impl ComponentText for NameComponent {
+    fn id_and_kind(&self) -> (&[u8], &[u8]) {
+        (self.id.as_bytes(), self.kind.as_bytes())
+    }
+}
+
+impl ComponentText for (&[u8], &[u8]) {
+    fn id_and_kind(&self) -> (&[u8], &[u8]) {
+        *self
+    }
 }
 
 /// A reference in CDR, in native byte order and aligned at its start.
@@ -59,100 +77,25 @@ impl BoundTarget<'_> {
     }
 }
 
-/// A name and its target in one block of memory: length of the id as u32, length of the kind as u32, id, kind, a tag,
-/// and a context's id or a reference. A search among a million bindings waits for memory once for each block.
-#[derive(Clone)]
-pub(super) struct NameBinding(Arc<[u8]>);
-
-const OBJECT: u8 = 0;
-const CONTEXT: u8 = 1;
-const FOREIGN_CONTEXT: u8 = 2;
-
-impl NameBinding {
-    fn new(name: &NameComponent, target: BoundTarget<'_>) -> Self {
-        let mut block = Vec::new();
-        Self::write(&mut block, name, target);
-        NameBinding(block.into())
-    }
-
-    fn write(block: &mut Vec<u8>, name: &NameComponent, target: BoundTarget<'_>) {
-        let number;
-        let (tag, octets) = match target {
-            BoundTarget::Object(reference) => (OBJECT, reference),
-            BoundTarget::ForeignContext(reference) => (FOREIGN_CONTEXT, reference),
-            BoundTarget::Context(context) => {
-                number = context.0.to_le_bytes();
-                (CONTEXT, &number[..])
-            }
-        };
-        // Names arrive in messages shorter than 2^32 octets.
-        let lengths = [&name.id, &name.kind].map(|text| (text.len() as u32).to_le_bytes());
-        for part in [&lengths[0], &lengths[1], name.id.as_bytes(), name.kind.as_bytes(), &[tag], octets] {
-            block.extend_from_slice(part);
-        }
-    }
-
-    fn parts(&self) -> (&[u8], &[u8], &[u8]) {
-        split_block(&self.0)
-    }
-
-    /// Returns the number of octets of id and kind.
-    fn name_size(&self) -> usize {
-        let (id, kind, _) = self.parts();
-        id.len() + kind.len()
-    }
-
-    pub(super) fn name(&self) -> NameComponent {
-        let (id, kind, _) = self.parts();
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        NameComponent { id: text(id), kind: text(kind) }
-    }
-
-    fn target(&self) -> BoundTarget<'_> {
-        match self.parts().2 {
-            [CONTEXT, number @ ..] => {
-                BoundTarget::Context(ContextId(number.try_into().map(u64::from_le_bytes).unwrap_or_default()))
-            }
-            [FOREIGN_CONTEXT, reference @ ..] => BoundTarget::ForeignContext(reference),
-            [_, reference @ ..] => BoundTarget::Object(reference),
-            [] => BoundTarget::Object(&[]),
-        }
-    }
-}
-
-/// Returns the id, the kind, and the octets from the tag on.
-fn split_block(block: &[u8]) -> (&[u8], &[u8], &[u8]) {
-    let length = |octets: &[u8; 4]| u32::from_le_bytes(*octets) as usize;
-    let split = || {
-        let (id_length, rest) = block.split_first_chunk()?;
-        let (kind_length, rest) = rest.split_first_chunk()?;
-        let (id, rest) = rest.split_at_checked(length(id_length))?;
-        let (kind, rest) = rest.split_at_checked(length(kind_length))?;
-        Some((id, kind, rest))
-    };
-    split().unwrap_or_default()
-}
-
-impl TrieItem for NameBinding {
-    type Key = NameComponent;
-
-    fn compare(&self, key: &NameComponent) -> Ordering {
-        let (id, kind, _) = self.parts();
-        (id, kind).cmp(&(key.id.as_bytes(), key.kind.as_bytes()))
-    }
-}
-
 #[derive(Clone)]
 struct ContextBindings {
     id: ContextId,
-    bindings: Trie<NameBinding>,
+    bindings: Trie<NameLeaf>,
+}
+
+impl ContextBindings {
+    fn bind(&mut self, hash: u64, name: &NameComponent, target: BoundTarget<'_>) {
+        let mut block = Vec::new();
+        NameBinding::write(&mut block, name, target);
+        self.bindings.insert(hash, name.id_and_kind(), &block);
+    }
 }
 
 impl TrieItem for ContextBindings {
     type Key = ContextId;
 
-    fn compare(&self, key: &ContextId) -> Ordering {
-        self.id.cmp(key)
+    fn compare(&self, key: ContextId) -> Ordering {
+        self.id.cmp(&key)
     }
 }
 
@@ -232,7 +175,7 @@ pub(super) struct BatchLimits {
 pub(super) struct State {
     /// The seed prevents a client from choosing names that collide.
     seed: u64,
-    contexts: Trie<ContextBindings>,
+    contexts: Trie<Arc<[(u64, ContextBindings)]>>,
     next_context: u64,
 }
 
@@ -259,16 +202,16 @@ impl State {
         self.contexts.len()
     }
 
-    pub(super) fn resolve(
+    pub(super) fn resolve<C: ComponentText>(
         &self,
         context: ContextId,
-        name: &[NameComponent],
+        name: &[C],
     ) -> Result<ResolvedName<'_>, NamingRefusal> {
         let (context, at, last) = match self.walk(context, name)? {
             Walk::Here { context, at, last } => (context, at, last),
             Walk::Foreign { context, at } => return Ok(ResolvedName::Foreign { context, at }),
         };
-        match context.bindings.get(self.hash(last), last) {
+        match self.binding(context, last) {
             Some(binding) => Ok(ResolvedName::Bound(binding.target())),
             None => Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
         }
@@ -283,8 +226,9 @@ impl State {
         let context = self.context(context).ok_or(NamingRefusal::NoContext)?;
         let mut batch = Batch { cursor: cursor.cloned(), ..Batch::default() };
         let (mut size, mut last_hash) = (0_usize, 0);
-        let after = cursor.map(|cursor| Cursor { hash: cursor.hash, key: &cursor.name });
-        let end = context.bindings.visit_after(after, |hash, binding| {
+        let after = cursor.map(|cursor| Cursor { hash: cursor.hash, key: cursor.name.id_and_kind() });
+        let end = context.bindings.visit_after(after, |hash, block| {
+            let binding = NameBinding(block);
             let exceeds_size = size > 0 && size.saturating_add(binding.name_size()) > limits.max_size;
             if batch.bindings.len() >= limits.max_bindings || exceeds_size {
                 return ControlFlow::Break(());
@@ -356,16 +300,16 @@ impl State {
                 self.next_context = self.next_context.max(context.0.saturating_add(1));
             }
             Change::RemoveContext(context) => {
-                self.contexts.remove(self.hash(&context), &context);
+                self.contexts.remove(hash_number(self.seed, context.0), context);
             }
             Change::PutBinding { context, name, target } => {
                 let hash = self.hash(&name);
                 let context = self.context_mut(context).ok_or(ReplayError)?;
-                context.bindings.insert(hash, &name, NameBinding::new(&name, BoundTarget::from(&target)));
+                context.bind(hash, &name, BoundTarget::from(&target));
             }
             Change::RemoveBinding { context, name } => {
                 let hash = self.hash(&name);
-                self.context_mut(context).ok_or(ReplayError)?.bindings.remove(hash, &name);
+                self.context_mut(context).ok_or(ReplayError)?.bindings.remove(hash, name.id_and_kind());
             }
             Change::NextContext(next) => self.next_context = self.next_context.max(next),
         }
@@ -386,11 +330,10 @@ impl State {
             Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::from(context), at }),
         };
         let hash = self.hash(last);
-        let target = choose(context.bindings.get(hash, last).map(NameBinding::target))?;
+        let target = choose(self.binding(context, last).map(NameBinding::target))?;
         let id = context.id;
-        let binding = NameBinding::new(last, BoundTarget::from(&target));
         if let Some(context) = self.context_mut(id) {
-            context.bindings.insert(hash, last, binding);
+            context.bind(hash, last, BoundTarget::from(&target));
         }
         changes.push(Change::PutBinding { context: id, name: last.clone(), target });
         Ok(OperationOutcome::Changed)
@@ -407,7 +350,7 @@ impl State {
             Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::from(context), at }),
         };
         let hash = self.hash(last);
-        if !self.context_mut(id).is_some_and(|context| context.bindings.remove(hash, last)) {
+        if !self.context_mut(id).is_some_and(|context| context.bindings.remove(hash, last.id_and_kind())) {
             return Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at });
         }
         changes.push(Change::RemoveBinding { context: id, name: last.clone() });
@@ -422,7 +365,7 @@ impl State {
         if id == ContextId::ROOT {
             return Err(NamingRefusal::RootContext);
         }
-        self.contexts.remove(self.hash(&id), &id);
+        self.contexts.remove(hash_number(self.seed, id.0), id);
         changes.push(Change::RemoveContext(id));
         Ok(OperationOutcome::Changed)
     }
@@ -437,18 +380,21 @@ impl State {
     }
 
     fn add_context(&mut self, id: ContextId) {
-        let hash = self.hash(&id);
-        if self.contexts.get(hash, &id).is_none() {
-            self.contexts.insert(hash, &id, ContextBindings { id, bindings: Trie::default() });
+        let hash = hash_number(self.seed, id.0);
+        if self.contexts.get(hash, id).is_none() {
+            self.contexts.insert(hash, id, &ContextBindings { id, bindings: Trie::default() });
         }
     }
 
-    fn walk<'s, 'n>(&'s self, context: ContextId, name: &'n [NameComponent]) -> Result<Walk<'s, 'n>, NamingRefusal> {
+    fn walk<'s, 'n, C: ComponentText>(
+        &'s self,
+        context: ContextId,
+        name: &'n [C],
+    ) -> Result<Walk<'s, 'n, C>, NamingRefusal> {
         let mut context = self.context(context).ok_or(NamingRefusal::NoContext)?;
         let (last, path) = name.split_last().ok_or(NamingRefusal::InvalidName)?;
         for (at, component) in path.iter().enumerate() {
-            let binding = context.bindings.get(self.hash(component), component);
-            match binding.map(NameBinding::target) {
+            match self.binding(context, component).map(NameBinding::target) {
                 None => return Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at }),
                 Some(BoundTarget::Object(_)) => {
                     return Err(NamingRefusal::NotFound { why: NotFoundReason::NotContext, at });
@@ -464,19 +410,21 @@ impl State {
     }
 
     fn context(&self, id: ContextId) -> Option<&ContextBindings> {
-        self.contexts.get(self.hash(&id), &id)
+        self.contexts.get(hash_number(self.seed, id.0), id)
     }
 
     fn context_mut(&mut self, id: ContextId) -> Option<&mut ContextBindings> {
-        let hash = self.hash(&id);
-        self.contexts.get_mut(hash, &id)
+        let hash = hash_number(self.seed, id.0);
+        self.contexts.get_mut(hash, id)
     }
 
-    fn hash<K: Hash>(&self, key: &K) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.seed.hash(&mut hasher);
-        key.hash(&mut hasher);
-        hasher.finish()
+    fn binding<'s>(&self, context: &'s ContextBindings, name: &impl ComponentText) -> Option<NameBinding<'s>> {
+        context.bindings.get(self.hash(name), name.id_and_kind()).map(NameBinding)
+    }
+
+    fn hash(&self, name: &impl ComponentText) -> u64 {
+        let (id, kind) = name.id_and_kind();
+        hash_name(self.seed, id, kind)
     }
 }
 
@@ -517,24 +465,17 @@ impl Loader {
         if self.bindings.is_empty() {
             return Ok(());
         }
-        let mut bindings = std::mem::take(&mut self.bindings);
         let blocks = std::mem::take(&mut self.blocks);
-        let block = |range: &Range<usize>| blocks.get(range.clone()).unwrap_or_default();
+        let block = |(hash, range)| (hash, blocks.get::<Range<usize>>(range).unwrap_or_default());
+        let mut bindings: Vec<(u64, &[u8])> = std::mem::take(&mut self.bindings).into_iter().map(block).collect();
         let context = self.state.context_mut(self.context).ok_or(ReplayError)?;
         if context.bindings.len() == 0 {
-            bindings.sort_unstable_by(|(hash, range), (other_hash, other)| {
-                let name = |range: &Range<usize>| {
-                    let (id, kind, _) = split_block(block(range));
-                    (id, kind)
-                };
-                hash.cmp(other_hash).then_with(|| name(range).cmp(&name(other)))
-            });
-            context.bindings = Trie::from_sorted(&bindings, |range| NameBinding(block(range).into()));
+            bindings.sort_unstable_by_key(|(hash, block)| (*hash, NameBinding(block).id_and_kind()));
+            context.bindings = Trie::from_sorted(&bindings);
             return Ok(());
         }
-        for (hash, range) in bindings {
-            let binding = NameBinding(block(&range).into());
-            context.bindings.insert(hash, &binding.name(), binding);
+        for (hash, block) in bindings {
+            context.bindings.insert(hash, NameBinding(block).id_and_kind(), block);
         }
         Ok(())
     }
@@ -543,7 +484,7 @@ impl Loader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplayError;
 
-enum Walk<'s, 'n> {
-    Here { context: &'s ContextBindings, at: usize, last: &'n NameComponent },
+enum Walk<'s, 'n, C> {
+    Here { context: &'s ContextBindings, at: usize, last: &'n C },
     Foreign { context: &'s [u8], at: usize },
 }

@@ -21,7 +21,8 @@ use super::file::RecordKind;
 use super::preview::Preview;
 use super::{RangeVisitor, RecordChange, Revision, StoreError};
 
-/// Version of the set of tables, which is independent of the records' format: of a store that was closed.
+/// Version of the set of tables in a store that was closed. It is independent of the records'
+/// format.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
 /// The version while the database lacks the changes in its log. Version 2 had a log of version 1.
@@ -33,7 +34,7 @@ pub(super) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::n
 pub(super) const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
 pub(super) const FORMAT: &str = "file format";
 
-/// Number of checkpoints.
+/// Name of the number of checkpoints.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
 /// A random number of each store, also of each backup. Stores of earlier versions have none.
@@ -254,7 +255,7 @@ pub(super) fn builder() -> Builder {
     builder
 }
 
-/// Checks the kind of the records, or writes it into an empty file.
+/// Checks the kind of the records, or writes it into an empty file. Returns the head of the store.
 pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {

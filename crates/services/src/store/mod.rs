@@ -66,7 +66,7 @@ pub trait Store: Send + Sync + 'static {
     /// Calls `visit` for the records whose keys are `from` or greater, in the order of their keys, until it ends the
     /// visit. Returns the revision of the visited records.
     ///
-    /// A store whose disk refuses writes still shows its records, if it can read them.
+    /// A store whose disk refuses writes should still show its records, if it can read them.
     ///
     /// The default implementation reads all records.
     ///

@@ -1,4 +1,4 @@
-//! Network interfaces of the calling thread's network namespace: index, state and offloads.
+//! Network interfaces of the calling thread's network namespace: index, state, offloads and settings.
 
 use std::ffi::CString;
 use std::io;
@@ -62,6 +62,32 @@ pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> 
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut setting).cast();
     control(libc::SIOCETHTOOL, &mut request)
+}
+
+/// Opens the root of a sysfs that shows the interfaces of the calling thread's network namespace.
+/// The file system at `/sys` shows the namespace of the process that mounted it.
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_SYS_ADMIN`; `ENOSYS` before Linux 5.2.
+pub fn open_sysfs() -> io::Result<OwnedFd> {
+    const FSOPEN_CLOEXEC: libc::c_uint = 1;
+    const FSMOUNT_CLOEXEC: libc::c_uint = 1;
+    const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+    let own = |fd: libc::c_long| {
+        let fd = libc::c_int::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
+        // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    // SAFETY: the name is a terminated string of static lifetime.
+    let context = syscall::once(|| unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) })?;
+    let context = own(context)?;
+    let null = std::ptr::null::<libc::c_char>();
+    // SAFETY: the command takes neither a key nor a value.
+    syscall::once(|| unsafe {
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, null, null, 0)
+    })?;
+    // SAFETY: the call takes no pointers.
+    own(syscall::once(|| unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })?)
 }
 
 fn request(name: &str) -> io::Result<libc::ifreq> {

@@ -5,6 +5,7 @@ pub mod deferred_close;
 pub mod epoll;
 pub mod eventfd;
 pub mod interface;
+pub mod netlink;
 pub mod poll;
 pub mod socket;
 pub(crate) mod syscall;

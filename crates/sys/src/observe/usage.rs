@@ -41,8 +41,31 @@ pub fn thread_time() -> Duration {
     clock_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// The processor clock of a thread, which every thread of the process may read.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// Returns the clock of the calling thread.
+    ///
+    /// # Errors
+    /// If the system has no such clock.
+    pub fn of_current_thread() -> io::Result<Self> {
+        let mut clock = 0;
+        // SAFETY: `clock` is writable, and a running thread has a clock.
+        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+        if failed == 0 { Ok(ThreadClock(clock)) } else { Err(io::Error::from_raw_os_error(failed)) }
+    }
+
+    /// Returns the processor time of the thread so far; zero if the thread has ended.
+    #[must_use]
+    pub fn time(self) -> Duration {
+        clock_time(self.0)
+    }
+}
+
 /// Reads the processor clock of a thread; zero if the thread has ended.
-pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
+fn clock_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec; a clock that no longer exists leaves it
     // unchanged.

@@ -20,7 +20,7 @@ use crate::clock::timespec;
 use crate::lock::{LockScope, PiMutex};
 use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
-use crate::usage::{clock_time, thread_time};
+use crate::usage::{ThreadClock, thread_time};
 
 /// The shortest time between two checks of one budget, unless the budget is restarted between them.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
@@ -51,7 +51,7 @@ struct CpuMonitorShared {
 #[derive(Debug)]
 struct CpuBudgetState {
     owner: Tid,
-    clock: libc::clockid_t,
+    clock: ThreadClock,
     timer: Timer,
     inner: PiMutex<Inner>,
 }
@@ -197,7 +197,7 @@ impl CpuBudgetState {
         let Some((until, to)) = inner.armed else { return };
         // The signal may be late and belong to an earlier setting of the timer, so the clock
         // decides.
-        let left = until.saturating_sub(clock_time(self.clock));
+        let left = until.saturating_sub(self.clock.time());
         if !left.is_zero() {
             return self.timer.set(left.max(MIN_CHECK_INTERVAL));
         }
@@ -235,12 +235,7 @@ impl CpuBudget {
     /// # Errors
     /// If the system has no timers left.
     pub fn for_current_thread(monitor: &CpuBudgetMonitor) -> io::Result<Self> {
-        let mut clock = 0;
-        // SAFETY: `clock` is writable, and a running thread has a clock.
-        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
-        if failed != 0 {
-            return Err(io::Error::from_raw_os_error(failed));
-        }
+        let clock = ThreadClock::of_current_thread()?;
         let mut budgets = monitor.shared.budgets.lock();
         let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes

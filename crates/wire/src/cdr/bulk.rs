@@ -405,8 +405,7 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // Alignment restarts after the header of the second fragment, which contains the second
-        // element.
+        // Positions count from the header of the second fragment, whose data is the second element.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

@@ -17,7 +17,8 @@ const BLOCK_OVERHEAD: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 
-/// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
+/// Reads CDR from one whole message or encapsulation. The alignment origin is its first byte, or in
+/// GIOP 1.1 fragments the header of the current fragment.
 ///
 /// Borrowed results point into the message, or into the [`Scratch`] if they need conversion. Inside
 /// a chunked value (IDL `valuetype`), each reading method returns [`CdrError::BadValue`] if the
@@ -521,7 +522,7 @@ impl<'m> Decoder<'m> {
     /// [`BORROW_THRESHOLD`] bytes shares the owner's memory.
     ///
     /// # Errors
-    /// The errors of [`read_len`](Decoder::read_len).
+    /// The errors of [`read_len`](Decoder::read_len) and of [`charge`](Decoder::charge).
     pub fn read_octets_owned(&mut self) -> Result<Octets, CdrError> {
         let octets = self.read_octets()?;
         self.share_or_copy(octets)

@@ -2,7 +2,7 @@
 //!
 //! Every primitive is aligned to its size, but to 8 bytes at most, counted from an origin: the
 //! first byte of the GIOP header, or the byte-order octet of an encapsulation. The sender announces
-//! its byte order, and the receiver swaps.
+//! its byte order, and a receiver with another byte order swaps.
 //!
 //! | type | octets | alignment | form |
 //! |---|---|---|---|
@@ -59,7 +59,8 @@ pub use valuetype::{
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
-/// Size in bytes from which octets and numbers are borrowed or shared instead of copied.
+/// Size in bytes from which the encoder borrows or takes over slices instead of copying them, and
+/// the decoder shares the memory of owned octets.
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
 /// Maximum number of segments (borrowed or owned slices) of an encoder; further octets are copied.

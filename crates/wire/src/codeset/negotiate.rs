@@ -84,7 +84,7 @@ pub struct NoCommonCodeSet;
 
 /// Chooses the transmission code sets of a new connection from the client's code sets and the code
 /// sets in the server's reference. The first applicable rule of this list chooses the code set for
-/// char. The same rules choose the code set for wchar:
+/// char, and by the same list the code set for wchar:
 ///
 /// 1. the native set, if both have the same;
 /// 2. the server's native set, if the client can convert it;

@@ -261,7 +261,7 @@ fn request_id(header: &Header, message: &[u8]) -> Result<u32, ProtocolFault> {
 }
 
 /// Checks fewer bytes than a header, so that a peer that does not speak GIOP is refused before it
-/// sends more.
+/// sends more. Returns the demand for a whole header.
 #[cold]
 fn check_short_header(unread: &[u8]) -> Result<FramingStep, ProtocolFault> {
     let mut octets = *b"GIOP\x01\x02\x00\x00\x00\x00\x00\x00";

@@ -193,8 +193,8 @@ impl AnyValue {
     }
 
     /// Returns true if the value's type is equivalent to `to`. In the type itself, and in the
-    /// elements of its sequences and arrays, bounds and the difference of narrow and wide text are
-    /// ignored. Arrays must have equal lengths.
+    /// elements of its sequences and arrays, bounds and the difference between narrow and wide
+    /// characters or text are ignored. Arrays must have equal lengths.
     #[must_use]
     pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -278,8 +278,10 @@ impl AnyValue {
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).
     pub fn encode_value_with(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        if self.fits(e) {
-            e.write_raw(self.octets.get(usize::from(self.start)..).unwrap_or_default());
+        let octets = self.octets.get(usize::from(self.start)..).unwrap_or_default();
+        // No octets, as of null, are the same in each form.
+        if self.fits(e) || (octets.is_empty() && !self.values) {
+            e.write_raw(octets);
             return Ok(());
         }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(self.octets.clone());
@@ -390,8 +392,8 @@ impl Default for AnyValue {
     }
 }
 
-/// Compares types for equivalence and values for equality, independent of their encoding, as
-/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1).
+/// Compares types for equivalence and values for equality, as `DynAny::equal` does (CORBA 3.0.3
+/// section 9.2.3.1). The encoding of a value matters only if it contains custom values.
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
         self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())

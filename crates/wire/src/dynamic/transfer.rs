@@ -171,8 +171,8 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Bounds the recursion. The decoder's nesting limit does not count structures, unions and
-    /// arrays.
+    /// Calls `parts` one level deeper, and fails at the maximum depth. The decoder's nesting limit
+    /// does not count structures, unions and arrays.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -394,7 +394,8 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value, in the TypeCode or in the decoder's environment.
+/// Finds the most derived known type of a value. Without ids it is the expected type; otherwise a
+/// type of the decoder's environment or, if that has none, the expected type.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
@@ -466,8 +467,8 @@ fn number_size(kind: Kind) -> Option<usize> {
 /// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
-/// Returns the layout of a number, or of a structure or an array of numbers. `parts` counts the
-/// visited parts; the caller passes 0.
+/// Returns the layout of a number, or of a structure or an array of numbers; `None` for other types
+/// and above [`MAX_BULK_PARTS`]. `parts` counts the visited parts; the caller passes 0.
 fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();

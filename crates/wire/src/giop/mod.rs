@@ -8,7 +8,7 @@
 //!
 //! | type | | 1.0 | 1.1 | 1.2 | sender |
 //! |---|---|---|---|---|---|
-//! | 0 | [`Request`] | x | x | x | client (1.2 with bidirectional GIOP: both) |
+//! | 0 | [`Request`] | x | x | x | client |
 //! | 1 | [`Reply`] | x | x | x | server |
 //! | 2 | [`CancelRequest`] | x | x | x | client |
 //! | 3 | [`LocateRequest`] | x | x | x | client |
@@ -16,6 +16,8 @@
 //! | 5 | CloseConnection | x | x | x | server; 1.2: both |
 //! | 6 | MessageError | x | x | x | both |
 //! | 7 | Fragment | | x | x | both |
+//!
+//! With bidirectional GIOP (1.2), each side is client and server.
 
 mod contexts;
 mod control;

@@ -244,7 +244,8 @@ impl<'m> Request<'m> {
     }
 
     /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts.
-    /// Returns `None` for other requests, and for malformed or too long ones.
+    /// Returns `None` for other requests, and if the request is malformed or its key or operation
+    /// exceeds a limit.
     #[inline]
     fn parse_header_fast(&mut self, limits: &Limits) -> Option<()> {
         let endian = self.endian;

@@ -46,7 +46,7 @@ pub mod orb_type_id {
 pub struct Ior {
     /// The repository id of the most derived interface known, in ISO 8859-1; empty if unknown.
     pub type_id: String,
-    /// The profiles, in the order in which a client tries them.
+    /// The profiles, in their order in the encoding.
     pub profiles: Vec<TaggedProfile>,
 }
 

@@ -37,7 +37,8 @@ pub fn parse_object_name(text: &str) -> Option<Vec<(String, String)>> {
     Some(name)
 }
 
-/// `kind` is `None` if the text has no dot.
+/// Returns the component; `None` for an empty text, and for an id with a needless dot. `kind` is
+/// `None` if the text has no dot.
 fn component(id: String, kind: Option<String>) -> Option<(String, String)> {
     let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
     let is_empty = kind.is_none() && id.is_empty();

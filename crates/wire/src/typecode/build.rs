@@ -21,7 +21,7 @@ pub enum TypeCodeError {
     InvalidMemberName,
     /// A member, an element or a base has a type that is not permitted there, such as void.
     IllegitimateMember,
-    /// Two arms of a union have the same label.
+    /// Two arms of a union have the same label, or both are default arms.
     DuplicateLabel,
     /// The type of the discriminator does not have the value of a label.
     LabelOutOfRange,

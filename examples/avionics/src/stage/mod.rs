@@ -23,6 +23,7 @@ use corelane_sys::mpsc::Mailbox;
 use crate::Result;
 use crate::avionics::{MapStoreRef, MissionComputerRef, Recorder, Report};
 use crate::clients::CLIENTS;
+use crate::link::{self, Link};
 use machine::Machine;
 use process::Process;
 use record::Record;
@@ -35,6 +36,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct DemoOptions {
     pub(crate) seconds: u32,
     pub(crate) folder: PathBuf,
+    pub(crate) link: LinkMode,
+}
+
+/// Use of a [`Link`] between server and clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkMode {
+    /// The clients call over the loopback interface.
+    None,
+    /// The demo shall run in a network namespace of its own.
+    Wanted,
+    /// The demo runs in a network namespace of its own.
+    InNamespace,
 }
 
 enum RecorderMessage {
@@ -90,15 +103,22 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let mut trouble = Vec::new();
     let mut machine = Machine::look();
     print_machine(&machine);
-    let ground_link = omniorb::build(&folder.join("omniorb"));
+    let link = if options.link == LinkMode::InNamespace { Some(Link::make()?) } else { None };
+    let ground_link = match &link {
+        None => omniorb::build(&folder.join("omniorb")),
+        Some(_) => Err("it calls over the loopback interface only".to_owned()),
+    };
 
     let heard = Arc::new(Mailbox::new(1024)?);
-    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+    let address = if link.is_some() { link::ADDRESS } else { "127.0.0.1" };
+    let orb = Orb::builder().listen(format!("tcp:{address}:0")).build()?;
     let recorder = orb.root_poa().activate(&Recorder::servant(RecorderServant(Arc::clone(&heard))))?.to_string();
     orb.root_poa().manager().activate()?;
 
     let myself = std::env::current_exe()?;
-    let mut server = Process::start("server", Command::new(&myself).args(["server", &recorder]), &folder)?;
+    let mut command = Command::new(&myself);
+    command.args(["server", &recorder]).args(link.as_ref().map(|_| "linked"));
+    let mut server = Process::start("server", &mut command, &folder)?;
     let Served { flight, maps, tasks, scheduling } = served(&heard, &mut server)?;
     println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
     let admission_object = tasks.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -110,7 +130,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     for client in &CLIENTS {
         let target = if client.name == "bulk" { &maps } else { &flight }.to_string();
         let seconds = options.seconds.to_string();
-        let mut command = Command::new(&myself);
+        let mut command = link.as_ref().map_or_else(|| Command::new(&myself), |link| link.at_clients(&myself));
         command.args(["client", client.name, &target, &admission_object, &recorder, &seconds]);
         processes.push(Process::start(client.name, &mut command, &folder)?);
     }
@@ -141,7 +161,10 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     }
     trouble.extend(silent(&records));
     let left_out = ground_link.err();
-    sum_up(options, &folder, &machine, &records, tasks.as_ref(), &trouble, left_out.as_deref())
+    let said = server.said();
+    let streams: Vec<&str> = said.lines().filter(|line| line.starts_with("stream ")).collect();
+    let found = Findings { tasks: tasks.as_ref(), streams: &streams, left_out: left_out.as_deref() };
+    sum_up(options, &folder, &machine, &records, found, &trouble)
 }
 
 fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Served> {
@@ -234,15 +257,26 @@ fn standing(machine: &Machine) -> &'static str {
     }
 }
 
+/// Findings beside the clients' calls.
+#[derive(Clone, Copy)]
+struct Findings<'a> {
+    /// `None` if the server admits no tasks.
+    tasks: Option<&'a AdmittedTasks>,
+    /// The server's lines about its streams; empty without a link.
+    streams: &'a [&'a str],
+    /// The reason why there is no client of omniORB.
+    left_out: Option<&'a str>,
+}
+
 fn sum_up(
     options: &DemoOptions,
     folder: &Path,
     machine: &Machine,
     records: &[Record],
-    tasks: Option<&AdmittedTasks>,
+    found: Findings<'_>,
     trouble: &[String],
-    left_out: Option<&str>,
 ) -> Result<bool> {
+    let Findings { tasks, streams, left_out } = found;
     let calls: usize = records.iter().map(Record::calls).sum();
     let count = |part: fn(&Record) -> u32| records.iter().map(part).sum::<u32>();
     let failures = count(|record| record.failures);
@@ -261,6 +295,7 @@ fn sum_up(
     }
     match tasks {
         Some(tasks) => print!("{}", tasks.lines()),
+        None if !streams.is_empty() => streams.iter().for_each(|line| println!("{line}")),
         None => println!("tasks     left out: the server admits no tasks, see {}", folder.join("server.log").display()),
     }
     if let Some(reason) = left_out {
@@ -273,7 +308,7 @@ fn sum_up(
         println!("trouble   {sentence}");
     }
     let path = folder.join("report.html");
-    fs::write(&path, page::page(options.seconds, machine, records, tasks, left_out))?;
+    fs::write(&path, page::page(options, machine, records, &found))?;
     println!("report    {}", path.display());
     Ok(failures == 0 && trouble.is_empty())
 }

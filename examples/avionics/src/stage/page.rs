@@ -7,7 +7,7 @@ use corelane_sys::guarantees::GuaranteeStatus;
 
 use super::machine::Machine;
 use super::record::{BOUNDS, Record, format_bound, format_latency_or_dash};
-use super::tasks::AdmittedTasks;
+use super::{DemoOptions, Findings, LinkMode};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6878; --line: #d9dee6; --page: #fff; --bar: #2f6fb2; --late: #c2452d }
@@ -24,18 +24,15 @@ svg { display: block; max-width: 100%; font: 12px system-ui, sans-serif; fill: v
 .bar { fill: var(--bar) } .late { fill: var(--late) } .rule { stroke: var(--late); stroke-dasharray: 4 3 } .note { fill: var(--soft) }
 ";
 
-pub(super) fn page(
-    seconds: u32,
-    machine: &Machine,
-    records: &[Record],
-    tasks: Option<&AdmittedTasks>,
-    left_out: Option<&str>,
-) -> String {
+pub(super) fn page(options: &DemoOptions, machine: &Machine, records: &[Record], found: &Findings<'_>) -> String {
+    let seconds = options.seconds;
+    let network =
+        if options.link == LinkMode::None { "the loopback interface" } else { "a link between two namespaces" };
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width\">\n<title>Corelane: avionics demo</title>\n";
     page += &format!("<style>\n{STYLE}</style>\n<h1>A mission computer and what calls it</h1>\n");
     page += &format!(
-        "<p>{seconds} seconds on {}, {} cores, over TCP on the loopback interface. Each client is a process. Latency is the time \
+        "<p>{seconds} seconds on {}, {} cores, over TCP on {network}. Each client is a process. Latency is the time \
          from the moment a call is due to the moment its result is there, so a late start counts too.</p>\n",
         escape(&machine.kernel),
         machine.cores
@@ -45,11 +42,18 @@ pub(super) fn page(
         page += &format!("; the host of the virtual machine took {stolen:.1} %.</p>\n");
     }
     page += &summary(records);
-    if let Some(reason) = left_out {
+    if let Some(reason) = found.left_out {
         page += &format!("<p>The omniORB client was left out: {}.</p>\n", escape(reason));
     }
-    if let Some(tasks) = tasks {
+    if let Some(tasks) = found.tasks {
         page += &tasks.section();
+    }
+    if !found.streams.is_empty() {
+        page += "<h2>Real-time I/O</h2>\n<p>The commands are a guaranteed stream; the bulk transfer is best effort.</p>\n<ul>\n";
+        for line in found.streams {
+            page += &format!("<li>{}\n", escape(line.trim_start_matches("stream").trim_start()));
+        }
+        page += "</ul>\n";
     }
     for record in records {
         page += &section(record);

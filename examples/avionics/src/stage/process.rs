@@ -50,7 +50,8 @@ impl Process {
         Err(format!("{} did not end in {patience:?}\n{}", self.name, self.said()).into())
     }
 
-    fn said(&self) -> String {
+    /// Returns the output so far.
+    pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use corelane_services::events::lifecycle::cos_life_cycle::NameValuePair;
 use corelane_services::events::lifecycle::cos_naming::NameComponent;
 use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 use corelane_sys::clock;
+use corelane_sys::thread::Scheduling;
 
 use super::processes::{Channel, Consumers, Deliveries, cos_supplier};
 use super::programs::{NONE, Service, USUAL};
@@ -30,17 +31,29 @@ use crate::orb::client_orb;
 use crate::placement::{Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
+use crate::service::RunningProgram;
 use crate::targets::events as goals;
 
 /// Cycles in nanoseconds with which omniEvents may be at its best. The shortest one passes an event
 /// on soonest, a longer one takes less of the core from the supplier and the consumer.
-const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), (100_000, "omniEvents, cycle of 0.1 ms")];
+const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), LONG_CYCLE];
+/// The cycles at a fixed priority. A cycle of 1 ns never sleeps, and at the priority of all other
+/// processes it would keep the core for ever.
+const FIXED_PRIORITY_CYCLES: [(u32, &str); 2] = [(10_000, "omniEvents, cycle of 10 us"), LONG_CYCLE];
+const LONG_CYCLE: (u32, &str) = (100_000, "omniEvents, cycle of 0.1 ms");
 /// Maximum number of deliveries of a turn if each takes up to a cycle of 0.1 s.
 const MAX_SLOW_DELIVERIES: usize = 20;
 const START: Duration = Duration::from_secs(30);
 
+/// Starts omniEvents with the arguments, prints its process id, and kills it at the end of the
+/// standard input. So the server does not outlive a benchmark that is killed.
+const WRAPPER: &str =
+    "omniEvents \"$@\" </dev/null >/dev/null 2>&1 & echo \"ready $!\"; read -r end; kill -KILL $!; wait 2>/dev/null";
+
 struct OmniEvents {
-    process: Child,
+    /// The shell that runs [`WRAPPER`]; `None` once it has ended.
+    shell: Option<RunningProgram>,
+    process: u32,
     folder: PathBuf,
     orb: Arc<Orb>,
     factory: EventChannelFactoryRef,
@@ -64,20 +77,27 @@ impl OmniEvents {
         // transport rule restricts clients to 127.0.0.1.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
-        let mut command = Command::new("omniEvents");
-        command.args(["-f", "-p", &port.to_string(), "-l"]).arg(&folder).arg("-t").arg(folder.join("trace"));
+        let missing = || Failure::new("omniEvents cannot be started (Debian's package omnievents)");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", WRAPPER, "omniEvents", "-f", "-p", &port.to_string(), "-l"])
+            .arg(&folder)
+            .arg("-t")
+            .arg(folder.join("trace"));
         command.args(["-ORBendPointPublish", &format!("giop:tcp:127.0.0.1:{port}")]);
         command.args(["-ORBserverTransportRule", "127.0.0.1 tcp"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let orb = Arc::new(client_orb(0)?);
         let factory = object(&orb, &format!("corbaloc::1.2@127.0.0.1:{port}/omniEvents"))?;
         let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
-        let process = placement.start(Side::Server, command).map_err(|error| {
-            Failure::new(format!("omniEvents cannot be started: {error} (Debian's package omnievents)"))
-        })?;
-        let server = OmniEvents { process, folder, orb, factory };
+        let (shell, process) = RunningProgram::start("the shell", command, placement, Side::Server)?;
+        let process = process.parse().map_err(|_| missing())?;
+        let server = OmniEvents { shell: Some(shell), process, folder, orb, factory };
         let deadline = clock::now() + START;
         while let Err(exception) = server.factory.as_object().non_existent() {
+            // The shell reaps the process only at its end.
+            if is_zombie(process) {
+                return Err(missing());
+            }
             if deadline.is_past() {
                 return Err(Failure::new(format!("omniEvents does not answer: {exception}")));
             }
@@ -100,10 +120,16 @@ impl OmniEvents {
     }
 }
 
+/// Returns true if the process has ended.
+fn is_zombie(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, precedes the state.
+    status.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+}
+
 impl Drop for OmniEvents {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        drop(self.shell.take());
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -123,7 +149,7 @@ impl Theirs {
         let channel = server.channel(cycle)?;
         let consumers = Consumers::reporting(BaselineTransport::Tcp, Service::Cos, 1, &options.placement)?;
         let orb = Arc::clone(&server.orb);
-        let deliveries = cos_supplier(&channel, orb, server.process.id(), consumers, Vec::new())?;
+        let deliveries = cos_supplier(&channel, orb, server.process, consumers, Vec::new())?;
         Ok(Theirs { deliveries, _server: server })
     }
 }
@@ -152,7 +178,8 @@ pub(super) fn cos_push(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let best = CYCLES.map(|(cycle, name)| (Some(cycle), name));
+    let is_fixed = options.placement.scheduling.is_some_and(|class| class != Scheduling::Other);
+    let best = if is_fixed { FIXED_PRIORITY_CYCLES } else { CYCLES }.map(|(cycle, name)| (Some(cycle), name));
     compare("at its best", ComparedQuantity::Median, &best, options, &options.run_length, report, progress)?;
     if options.without_peers {
         return Ok(());

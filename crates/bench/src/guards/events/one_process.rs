@@ -129,15 +129,15 @@ impl MeasuredSubject for Pushes {
     }
 }
 
-/// Pushes to a channel with lanes. The time ends in the consumer's servant.
-struct LanePushes {
+/// Pushes to a channel. The time ends in the consumer's servant.
+struct DeliveredPushes {
     _orb: Arc<Orb>,
     target: PushConsumerRef,
     events: [Event; 1],
     consumer: Arc<Noting>,
 }
 
-impl LanePushes {
+impl DeliveredPushes {
     fn push(&self) -> Result<u64, Failure> {
         let sent = clock::now().as_nanos();
         self.target.push(&self.events)?;
@@ -145,7 +145,7 @@ impl LanePushes {
     }
 }
 
-impl MeasuredSubject for LanePushes {
+impl MeasuredSubject for DeliveredPushes {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.push()?;
@@ -196,30 +196,35 @@ pub(super) fn dispatch(
             each: 1,
         }))
     };
-    let lanes = EventChannel::builder().name("lanes").lanes([EventLane::new(LANE)]).serve(&orb)?;
-    let consumer = Arc::new(Noting::new());
-    let noting = reference(&orb, &PushConsumer::servant_of(Arc::clone(&consumer)))?;
-    connect_consumer(lanes.reference(), &noting, &measured(), 0)?;
-    let in_lane = LanePushes {
-        _orb: Arc::clone(&orb),
-        target: connect_supplier(lanes.reference(), MEASURED, LANE)?,
-        events: [event(MEASURED, PAYLOAD)],
-        consumer,
+    let delivered = |channel: EventChannelBuilder, rt_info: i32| {
+        let channel = channel.serve(&orb)?;
+        let consumer = Arc::new(Noting::new());
+        let noting = reference(&orb, &PushConsumer::servant_of(Arc::clone(&consumer)))?;
+        connect_consumer(channel.reference(), &noting, &measured(), 0)?;
+        let target = connect_supplier(channel.reference(), MEASURED, rt_info)?;
+        let (_orb, events) = (Arc::clone(&orb), [event(MEASURED, PAYLOAD)]);
+        Ok::<_, Failure>(Box::new(DeliveredPushes { _orb, target, events, consumer }))
     };
+    let reactive_delivery = delivered(EventChannel::builder().name("reactive-delivery"), 0)?;
+    let lane_delivery = delivered(EventChannel::builder().name("lanes").lanes([EventLane::new(LANE)]), LANE)?;
     let ours = |config: &str| label("Corelane", "none", "push", config);
-    let [call, reactive, lane] = [ours("collocated call"), ours("reactive channel"), ours("lane, delivery")];
+    let [call, reactive] = [ours("collocated call"), ours("reactive channel")];
+    let [delivery, lane] = [ours("reactive channel, delivery"), ours("lane, delivery")];
     let variants = vec![
         Variant { label: call.clone(), subject: counted(false)?, against: Vec::new() },
         Variant { label: reactive.clone(), subject: counted(true)?, against: vec![0] },
-        Variant { label: lane.clone(), subject: Box::new(in_lane), against: vec![0, 1] },
+        Variant { label: delivery.clone(), subject: reactive_delivery, against: Vec::new() },
+        Variant { label: lane.clone(), subject: lane_delivery, against: vec![2] },
     ];
     let title = "events: one process, one consumer".to_owned();
     let group = Group { title, compare: ComparedQuantity::Median, variants };
     let figures = report.measure(group, &options.run_length, &options.placement, progress)?;
-    let [call, reactive, lane] = [call, reactive, lane].map(|label| found(&figures, &label));
-    let (Some(call), Some(reactive), Some(lane)) = (call, reactive, lane) else { return Ok(()) };
+    let [call, reactive, delivery, lane] = [call, reactive, delivery, lane].map(|label| found(&figures, &label));
+    let (Some(call), Some(reactive), Some(delivery), Some(lane)) = (call, reactive, delivery, lane) else {
+        return Ok(());
+    };
     let ratio = reactive.summary.p50_us / call.summary.p50_us;
-    let more = lane.summary.p50_us - reactive.summary.p50_us;
+    let more = lane.summary.p50_us - delivery.summary.p50_us;
     let values = [
         judged(reactive, "median against the call", ratio, "x", goals::MAX_REACTIVE_TO_CALL_RATIO),
         judged(lane, "median above the reactive channel", more, "us", goals::MAX_LANE_US),

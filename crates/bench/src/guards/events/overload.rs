@@ -14,6 +14,7 @@ use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, MeasuredSubject, Progress, Variant};
 use crate::options::BenchOptions;
 use crate::orb::client::object;
+use crate::placement::Placement;
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::targets::events as goals;
@@ -68,44 +69,55 @@ fn connect_stopped(channel: &mut Channel) -> Result<TcpListener, Failure> {
     Err(Failure::new("the stopped consumer takes every event"))
 }
 
-fn beside(has_stopped: bool, time: MeasuredTime, options: &BenchOptions) -> Result<Beside, Failure> {
+/// Connects a consumer that keeps up, with `has_others` behind a stopped and a slow consumer. The
+/// process of the slow consumer has the placement `others`.
+fn beside(has_others: bool, time: MeasuredTime, options: &BenchOptions, others: &Placement) -> Result<Beside, Failure> {
     let (transport, placement) = (BaselineTransport::Tcp, &options.placement);
     let mut channel = Channel::start(transport, NONE, PATIENT, placement)?;
-    // The measured consumer connects last, so that the others precede it.
-    let (others, stopped) = if has_stopped {
-        (Consumers::silent(1, SLOW, placement)?, Some(connect_stopped(&mut channel)?))
-    } else {
-        (Consumers::silent(2, Duration::ZERO, placement)?, None)
-    };
-    channel.connect(&others, 0)?;
+    let (mut programs, mut stopped) = (Vec::new(), None);
+    if has_others {
+        // The measured consumer connects last, so that the others precede it.
+        stopped = Some(connect_stopped(&mut channel)?);
+        let slow = Consumers::silent(1, SLOW, others)?;
+        channel.connect(&slow, 0)?;
+        programs.push(slow.into_program());
+    }
     let (measured, arrivals) = Consumers::reporting(transport, Service::Rtec, 1, placement)?;
     channel.connect(&measured, 0)?;
-    let programs = vec![others.into_program(), measured.into_program()];
+    programs.push(measured.into_program());
     Ok(Beside { deliveries: rtec_supplier(channel, 0, arrivals, programs)?.timing(time), _stopped: stopped })
 }
 
-/// Measures pushes and deliveries beside two consumers that keep up, and beside a stopped and a
-/// slow one.
+/// Measures pushes and deliveries to a consumer alone, and beside a stopped and a slow one.
 pub(super) fn stopped_and_slow(
     options: &BenchOptions,
+    others: &Placement,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let mut values = Vec::new();
     for (time, op) in [(MeasuredTime::Push, "push"), (MeasuredTime::Delivery, "delivery")] {
         progress.show("events: filling the connection of the stopped consumer");
-        let base = label("Corelane", "tcp", op, "beside two consumers that keep up");
+        let base = label("Corelane", "tcp", op, "no other consumer");
         let loaded = label("Corelane", "tcp", op, "beside a stopped and a slow consumer");
         let variants = vec![
-            Variant { label: base.clone(), subject: Box::new(beside(false, time, options)?), against: Vec::new() },
-            Variant { label: loaded.clone(), subject: Box::new(beside(true, time, options)?), against: vec![0] },
+            Variant {
+                label: base.clone(),
+                subject: Box::new(beside(false, time, options, others)?),
+                against: Vec::new(),
+            },
+            Variant {
+                label: loaded.clone(),
+                subject: Box::new(beside(true, time, options, others)?),
+                against: vec![0],
+            },
         ];
         let title = format!("events: {op} beside other consumers");
         let group = Group { title, compare: ComparedQuantity::Median, variants };
         let figures = report.measure(group, &options.run_length, &options.placement, progress)?;
         let (Some(base), Some(loaded)) = (found(&figures, &base), found(&figures, &loaded)) else { continue };
         let ratio = loaded.summary.p99_us / base.summary.p99_us;
-        let quantity = "p99 against consumers that keep up";
+        let quantity = "p99 against no other consumer";
         values.push(judged(loaded, quantity, ratio, "x", goals::MAX_P99_RATIO_BESIDE_OTHERS));
     }
     report.add_values("events: goals beside a stopped and a slow consumer", &values)

@@ -45,7 +45,19 @@ impl Channel {
         patience: &str,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        let (program, references) = start_event_channel(&free_address(transport), lanes, patience, placement)?;
+        Self::of(start_event_channel(&free_address(transport), lanes, patience, NONE, placement)?)
+    }
+
+    /// Starts a channel with a gateway to the channel `to`.
+    pub(super) fn start_with_gateway(
+        transport: BaselineTransport,
+        to: &str,
+        placement: &Placement,
+    ) -> Result<Self, Failure> {
+        Self::of(start_event_channel(&free_address(transport), NONE, super::programs::USUAL, to, placement)?)
+    }
+
+    fn of((program, references): (RunningProgram, String)) -> Result<Self, Failure> {
         let (rtec, cos) =
             references.split_once(' ').ok_or_else(|| Failure::new("the channel has not printed its references"))?;
         let orb = client_orb(0)?;

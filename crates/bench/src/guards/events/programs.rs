@@ -6,7 +6,10 @@ use std::time::Duration;
 use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemException};
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
-use corelane_services::events::{EventChannel, EventLane, MissPolicy, cos_event_comm as cos};
+use corelane_services::events::{
+    EventChannel, EventLane, EventStore, Gateway, MissPolicy, Retention, STORED_EVENTS, cos_event_comm as cos,
+};
+use corelane_services::store::FileStore;
 
 use crate::Failure;
 use crate::arrivals::ArrivalReporter;
@@ -14,7 +17,7 @@ use crate::orb::limits;
 use crate::placement::permits_fixed_priorities;
 use crate::service::serve_lines;
 
-/// The word for a channel without lanes, and for consumers that report no arrivals.
+/// The word for a channel without lanes or without gateway, and for consumers that report no arrivals.
 pub(crate) const NONE: &str = "-";
 /// The words for the reactions to a consumer that does not answer.
 pub(crate) const USUAL: &str = "usual";
@@ -29,11 +32,12 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 /// Serves a channel until the input ends. `lanes` is [`NONE`] or a list of `RT_INFO:PRIORITY`
 /// separated by commas. `patience` is [`USUAL`], or [`PATIENT`] for a channel that never gives up
-/// on a consumer. The answer to any input line is the number of queued sets.
+/// on a consumer. `destination` is [`NONE`], or the reference of a channel to which a gateway leads. The answer to any
+/// input line is the number of queued sets.
 ///
 /// # Errors
 /// The channel cannot start.
-pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str) -> Result<(), Failure> {
+pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destination: &str) -> Result<(), Failure> {
     // The pool is that of `corelane events serve`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
@@ -45,6 +49,13 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str) -> Resul
         _ => return Err(Failure::new(format!("there is no patience `{patience}`"))),
     };
     let builder = EventChannel::builder().lanes(parse_lanes(lanes)?).misses(misses);
+    let builder = match destination {
+        NONE => builder,
+        reference => {
+            let to = orb.string_to_object(reference).map_err(failed)?.ok_or_else(|| failed("the reference is nil"))?;
+            builder.gateway(&to, Gateway::builder())
+        }
+    };
     let channel = builder.serve(&orb).map_err(failed)?;
     println!("ready {} {}", channel.reference(), channel.cos_reference());
     serve_lines(|_| {
@@ -52,6 +63,21 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str) -> Resul
         Some(queued.to_string())
     })
     .map_err(failed)
+}
+
+/// Serves a durable channel until the input ends.
+///
+/// # Errors
+/// The channel cannot start.
+pub(crate) fn serve_durable_channel(address: &str, file: &str) -> Result<(), Failure> {
+    // The pool is that of `corelane events serve --store`.
+    let pool = PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: 256 });
+    let orb = Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)?;
+    orb.root_poa().manager().activate().map_err(failed)?;
+    let store = EventStore::open(FileStore::open(file, STORED_EVENTS).map_err(failed)?).map_err(failed)?;
+    let channel = EventChannel::builder().durable(&store, Retention::default()).serve(&orb).map_err(failed)?;
+    println!("ready {}", channel.cos_reference());
+    serve_lines(|_| None).map_err(failed)
 }
 
 fn parse_lanes(text: &str) -> Result<Vec<EventLane>, Failure> {
@@ -186,6 +212,6 @@ mod tests {
             assert_eq!(Service::from_name(service.name()).unwrap(), service);
         }
         assert!(Service::from_name("notification").is_err());
-        assert!(serve_channel("tcp:127.0.0.1:0", NONE, "hasty").is_err());
+        assert!(serve_channel("tcp:127.0.0.1:0", NONE, "hasty", NONE).is_err());
     }
 }

@@ -16,7 +16,8 @@ pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     Ok(sums)
 }
 
-/// `lines` have the form `ADDRESS SIZE KIND NAME`.
+/// Returns the owners of the symbols, each with the sum of the sizes of its symbols. `lines` have
+/// the form `ADDRESS SIZE KIND NAME`.
 fn sums(lines: &str) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for line in lines.lines() {

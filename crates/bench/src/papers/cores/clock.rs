@@ -300,8 +300,9 @@ fn figure(label: &FigureLabel, samples: &[Sample], medians: &[f64], cost: Cost) 
     })
 }
 
-/// `is_reversed` is true for the samples of the second core, whose signs are reversed, as in figure
-/// 4 of the paper.
+/// Returns the offset at the shortest round trip, the bound of its error, and the offsets by the
+/// paper's formula. `is_reversed` is true for the samples of the second core, whose signs are
+/// reversed, as in figure 4 of the paper.
 fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<SingleValue> {
     let sign = if is_reversed { -1.0 } else { 1.0 };
     let Some((offset, error)) = best_offset_us(samples) else { return Vec::new() };

@@ -69,7 +69,8 @@ struct Stolen {
     until: u64,
 }
 
-/// A reading is a time in nanoseconds, and the stolen time in milliseconds up to it.
+/// Returns the intervals between readings in which the stolen time has grown. A reading is a time
+/// in nanoseconds, and the stolen time in milliseconds up to it.
 fn stolen(readings: &[(u64, f64)]) -> Vec<Stolen> {
     let grown = readings.windows(2).filter(|pair| pair[1].1 > pair[0].1);
     grown.map(|pair| Stolen { from: pair[0].0, until: pair[1].0 }).collect()

@@ -99,7 +99,7 @@ pub(crate) fn inversion(
     report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// In omniORB each call in progress has its own connection.
+/// Starts the servers. In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [

@@ -30,17 +30,20 @@ use crate::testbed::require_fixed_priorities;
 use shared::{BENCH, CORELANE};
 use testbed::RioTestbed;
 
-/// Measurements whose mechanism Corelane does not implement, with the reason.
-const NOT_IMPLEMENTED: [(&str, &str); 4] = [
+/// Measurements that the benchmark does not make, with the reason.
+const NOT_MEASURED: [(&str, &str); 4] = [
     ("Corelane, protocol processing in a lane's thread", "AF_XDP rings and TUN are not implemented"),
-    ("Corelane, kernel priorities", "threaded NAPI and transmit classes (HTB) are not implemented"),
-    ("Corelane, ceiling of best effort", "a ceiling for best effort is not implemented"),
+    ("Corelane, kernel priorities", "the benchmark has no variant with receive threads and transmit classes"),
+    (
+        "Corelane, ceiling of best effort",
+        "received frames have no ceiling, and the ceiling of sent ones is not measured",
+    ),
     ("Corelane, receive livelock", "budgets in packets are not implemented, so a flood has no defined effect"),
 ];
 
 /// Runs all experiments.
 pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    for (peer, reason) in NOT_IMPLEMENTED {
+    for (peer, reason) in NOT_MEASURED {
         report.add_missing(BENCH, peer, reason)?;
     }
     sorting::sorting(options, report, progress)?;

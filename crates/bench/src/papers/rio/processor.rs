@@ -28,8 +28,9 @@ impl IdleTime {
         Self::parse(&stat, core).ok_or_else(|| Failure::new("the kernel does not report the processor time of cores"))
     }
 
-    /// The numbers of a core in /proc/stat are user, nice, system, idle, iowait, irq, softirq,
-    /// steal, in units of 10 ms.
+    /// Parses the time for which the core was idle, waited for input and output, or was stolen. The
+    /// numbers of a core in /proc/stat are user, nice, system, idle, iowait, irq, softirq, steal,
+    /// in units of 10 ms.
     fn parse(stat: &str, core: usize) -> Option<Self> {
         let name = format!("cpu{core} ");
         let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;

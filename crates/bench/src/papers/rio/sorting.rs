@@ -128,7 +128,8 @@ fn median(numbers: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Frames to [`PORT`] can belong to `stream`, the last stream of the tables.
+/// Loads a steering program whose last stream is `stream`. Frames to [`PORT`] can belong to this
+/// stream.
 fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
     let program = LoadedSteeringProgram::load(TableSizes { streams: stream.0 + 1, queues: 1, max_connections })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;

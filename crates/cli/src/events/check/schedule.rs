@@ -23,7 +23,7 @@ pub(super) struct Job {
     pub(super) response: Option<Nanos>,
 }
 
-/// The event whose arrival starts a job.
+/// The part of a set that bounds the rate of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTrigger {
     /// The publication with this index in the file.

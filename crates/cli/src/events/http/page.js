@@ -41,12 +41,13 @@ function show(counts, seconds) {
   };
   const channels = [];
   const consumers = [];
+  const gateways = [];
   for (const channel of counts.channels) {
     const name = channel.channel;
     const sets = channel.sets;
     channels.push(row([name, channel.suppliers, channel.consumers, channel.published,
       rate("p " + name, channel.published), sets.delivered, rate("d " + name, sets.delivered),
-      sets.queued, sets.in_flight, dropped(sets.dropped)]));
+      sets.queued, sets.in_flight, dropped(sets.dropped), dropped(channel.unstored)]));
     for (const consumer of channel.shown_consumers) {
       const queues = consumer.queues.map((queue) => "lane " + queue.lane + ": " + queue.sets).join(", ");
       consumers.push(row([name, consumer.consumer, consumer.sets.routed, consumer.sets.delivered,
@@ -54,10 +55,17 @@ function show(counts, seconds) {
         dropped(consumer.sets.dropped),
         { text: consumer.is_suspended ? "suspended" : "", isBad: true, title: "" }]));
     }
+    for (const gateway of channel.shown_gateways) {
+      gateways.push(row([name, gateway.gateway, gateway.destination, gateway.received, gateway.forwarded,
+        rate("g " + name + " " + gateway.gateway, gateway.forwarded), gateway.duplicates, gateway.waiting,
+        gateway.reconnects, dropped(gateway.dropped),
+        { text: gateway.is_connected ? "connected" : "not connected", isBad: !gateway.is_connected, title: "" }]));
+    }
   }
   before = now;
   document.getElementById("channels").replaceChildren(...channels);
   document.getElementById("consumers").replaceChildren(...consumers);
+  document.getElementById("gateways").replaceChildren(...gateways);
 }
 
 async function update() {

@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 
 use corelane_services::events::EventMonitor;
-use corelane_services::events::corelane_events::{Channel, Consumer, Monitor as _};
+use corelane_services::events::corelane_events::{Channel, ChannelGateway, Consumer, GatewayState, Monitor as _};
 use serde_json::{Value as Json, json};
 
-use crate::events::stat::{channel_json, consumer_json, reasons};
+use crate::events::stat::{channel_json, consumer_json, gateway_json, reasons, unstored_reasons};
 use crate::text::json_line;
 
 /// Maximum number of consumers in an answer, over all channels. The counts of a channel include all
 /// its consumers.
 const MAX_CONSUMERS: usize = 4_096;
 const MAX_CHANNELS: usize = 4_096;
+/// Maximum number of gateways of a channel in an answer.
+const MAX_GATEWAYS: usize = 256;
 
 /// A resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +59,13 @@ impl Resource {
     }
 }
 
-type ChannelCounts = (Channel, Vec<Consumer>);
+type ChannelCounts = (Channel, Vec<Consumer>, Vec<ChannelGateway>);
 
 fn read(monitor: &EventMonitor) -> Vec<ChannelCounts> {
     let mut all: Vec<ChannelCounts> = Vec::new();
     let mut left = MAX_CONSUMERS;
     loop {
-        let after = all.last().map_or("", |(channel, _)| channel.name.as_str());
+        let after = all.last().map_or("", |(channel, ..)| channel.name.as_str());
         // The monitor of this process raises no exception.
         let next = monitor.channels_after(after).unwrap_or_default();
         if next.is_empty() || all.len() >= MAX_CHANNELS {
@@ -72,9 +74,23 @@ fn read(monitor: &EventMonitor) -> Vec<ChannelCounts> {
         for channel in next {
             let consumers = consumers(monitor, &channel.name, left);
             left -= consumers.len();
-            all.push((channel, consumers));
+            let gateways = gateways(monitor, &channel.name);
+            all.push((channel, consumers, gateways));
         }
     }
+}
+
+fn gateways(monitor: &EventMonitor, name: &str) -> Vec<ChannelGateway> {
+    let mut all: Vec<ChannelGateway> = Vec::new();
+    while all.len() < MAX_GATEWAYS {
+        let after = all.last().map_or(0, |gateway| gateway.proxy);
+        let next = monitor.gateways_after(name, after).unwrap_or_default();
+        if next.is_empty() {
+            break;
+        }
+        all.extend(next);
+    }
+    all
 }
 
 fn consumers(monitor: &EventMonitor, name: &str, max: usize) -> Vec<Consumer> {
@@ -93,9 +109,10 @@ fn consumers(monitor: &EventMonitor, name: &str, max: usize) -> Vec<Consumer> {
 }
 
 fn counts(channels: &[ChannelCounts]) -> Json {
-    let channel = |(channel, consumers): &ChannelCounts| {
+    let channel = |(channel, consumers, gateways): &ChannelCounts| {
         let mut shown = channel_json(channel);
         shown["shown_consumers"] = consumers.iter().map(|consumer| consumer_json(&channel.name, consumer)).collect();
+        shown["shown_gateways"] = gateways.iter().map(|gateway| gateway_json(&channel.name, gateway)).collect();
         shown
     };
     json!({ "schema": 1, "channels": channels.iter().map(channel).collect::<Vec<_>>() })
@@ -115,6 +132,43 @@ const CHANNEL_METRICS: [ChannelMetric; 9] = [
     ("in_flight", "gauge", "Sets whose call is running.", |it| it.sets.in_flight),
 ];
 
+type GatewayMetric = (&'static str, &'static str, &'static str, fn(&GatewayState) -> u64);
+
+const GATEWAY_METRICS: [GatewayMetric; 8] = [
+    ("gateway_connected", "gauge", "1 if a gateway reaches its destination.", |it| it.is_connected.into()),
+    ("gateway_received_total", "counter", "Events that a gateway has got.", |it| it.received),
+    ("gateway_forwarded_total", "counter", "Events that the destination of a gateway has taken.", |it| it.forwarded),
+    ("gateway_duplicates_total", "counter", "Events that the destination had before.", |it| it.duplicates),
+    ("gateway_returned_total", "counter", "Events that had been in the destination.", |it| it.returned),
+    ("gateway_ttl_ended_total", "counter", "Events without time to live at a gateway.", |it| it.ttl_ended),
+    ("gateway_waiting", "gauge", "Events that wait in a gateway.", |it| it.waiting),
+    ("gateway_reconnects_total", "counter", "Times that a gateway has reached a channel again.", |it| it.reconnects),
+];
+
+fn write_gateways(text: &mut String, channels: &[ChannelCounts]) -> std::fmt::Result {
+    let all = || channels.iter().flat_map(|(channel, _, gateways)| gateways.iter().map(move |it| (channel, it)));
+    if all().next().is_none() {
+        return Ok(());
+    }
+    let labels = |channel: &Channel, gateway: &ChannelGateway| {
+        format!("channel=\"{}\",gateway=\"{}\"", label(&channel.name), gateway.proxy)
+    };
+    for (name, kind, help, value) in GATEWAY_METRICS {
+        head(text, name, kind, help)?;
+        for (channel, gateway) in all() {
+            writeln!(text, "corelane_events_{name}{{{}}} {}", labels(channel, gateway), value(&gateway.state))?;
+        }
+    }
+    head(text, "gateway_dropped_total", "counter", "Events that a gateway has lost.")?;
+    for (channel, gateway) in all() {
+        for (reason, count) in [("full", gateway.state.dropped_full), ("refused", gateway.state.dropped_refused)] {
+            let labels = labels(channel, gateway);
+            writeln!(text, "corelane_events_gateway_dropped_total{{{labels},reason=\"{reason}\"}} {count}")?;
+        }
+    }
+    Ok(())
+}
+
 fn metrics(channels: &[ChannelCounts]) -> String {
     let mut text = String::new();
     let _ = write_metrics(&mut text, channels);
@@ -124,26 +178,33 @@ fn metrics(channels: &[ChannelCounts]) -> String {
 fn write_metrics(text: &mut String, channels: &[ChannelCounts]) -> std::fmt::Result {
     for (name, kind, help, value) in CHANNEL_METRICS {
         head(text, name, kind, help)?;
-        for (channel, _) in channels {
+        for (channel, ..) in channels {
             writeln!(text, "corelane_events_{name}{{channel=\"{}\"}} {}", label(&channel.name), value(channel))?;
         }
     }
     head(text, "dropped_total", "counter", "Sets that consumers have not got.")?;
-    for (channel, _) in channels {
+    for (channel, ..) in channels {
         for (reason, count) in reasons(&channel.sets.dropped) {
             let channel = label(&channel.name);
             writeln!(text, "corelane_events_dropped_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
         }
     }
+    head(text, "unstored_total", "counter", "Events without acknowledgement that are not in the channel's store.")?;
+    for (channel, ..) in channels {
+        for (reason, count) in unstored_reasons(&channel.unstored) {
+            let channel = label(&channel.name);
+            writeln!(text, "corelane_events_unstored_total{{channel=\"{channel}\",reason=\"{reason}\"}} {count}")?;
+        }
+    }
     head(text, "queue_sets", "gauge", "Sets in a queue of a consumer.")?;
-    for (channel, consumers) in channels {
+    for (channel, consumers, _) in channels {
         for (consumer, queue) in consumers.iter().flat_map(|it| it.queues.iter().map(move |queue| (it.proxy, queue))) {
             let labels =
                 format!("channel=\"{}\",consumer=\"{consumer}\",lane=\"{}\"", label(&channel.name), queue.lane);
             writeln!(text, "corelane_events_queue_sets{{{labels}}} {}", queue.sets)?;
         }
     }
-    Ok(())
+    write_gateways(text, channels)
 }
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
-use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane::{Completion, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
+use crate::events::gateway::{Gateway, GatewayBuilder};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
 use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
@@ -39,6 +40,9 @@ pub struct EventChannelBuilder {
     router: RouterConfig,
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
+    gateways: Vec<(ObjectRef, GatewayBuilder)>,
+    /// `None` for the default: permitted, unless the channel is durable.
+    is_destroyed_by_clients: Option<bool>,
 }
 
 impl Default for EventChannelBuilder {
@@ -51,14 +55,21 @@ impl Default for EventChannelBuilder {
             cos_events,
             lanes: LaneTable::default(),
             current: None,
-            is_destroyed_by_clients: true,
+            is_destroyed_by_clients: false,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
             pull_timeout: Duration::from_secs(1),
             max_waiting_pulls: 2,
         };
-        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config, durable: None }
+        Self {
+            name: DEFAULT_NAME.to_owned(),
+            router: RouterConfig::default(),
+            config,
+            durable: None,
+            gateways: Vec::new(),
+            is_destroyed_by_clients: None,
+        }
     }
 }
 
@@ -175,10 +186,11 @@ impl EventChannelBuilder {
     /// Permits the operation `destroy` of the channel to clients. Without permission it raises
     /// NO_PERMISSION; the program can still destroy the channel
     /// ([`EventChannel::destroy`], and the control object of an
-    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted.
+    /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted, unless the channel is
+    /// [durable](Self::durable).
     #[must_use]
     pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
-        self.config.is_destroyed_by_clients = is_permitted;
+        self.is_destroyed_by_clients = Some(is_permitted);
         self
     }
 
@@ -213,8 +225,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
-    /// raises TRANSIENT at once if there is no event. Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`, or in `events_after` of a
+    /// durable channel. At the maximum, these operations do not wait: if there is no event, `pull`
+    /// raises TRANSIENT, and `events_after` returns none. Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
@@ -226,13 +239,22 @@ impl EventChannelBuilder {
     /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
     /// delivery of an event does not wait for its commit. Default: none.
     ///
-    /// The threads of the ORB's pool wait for the disk: a pool with one thread commits one event at a time.
+    /// Threads of the ORB's pool wait for the disk, at most as many as
+    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise TRANSIENT.
     /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
     /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
     /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
+        self
+    }
+
+    /// Adds a gateway that passes the channel's events to another channel, for the consumers there. It has the channel's
+    /// lanes, and ends with the channel. [`EventChannel::gateways`] returns it.
+    #[must_use]
+    pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
+        self.gateways.push((to.as_object().clone(), settings));
         self
     }
 
@@ -251,8 +273,8 @@ impl EventChannelBuilder {
     /// # Errors
     /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
     /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
-    /// the priority of a lane; NO_RESOURCES or INTERNAL if the store of a durable channel fails; IMP_LIMIT if it has too
-    /// many channels; other errors of the ORB.
+    /// the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel
+    /// fails; IMP_LIMIT if it has too many channels; other errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
@@ -263,9 +285,10 @@ impl EventChannelBuilder {
             let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
             return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
         }
+        self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
-        self.router.lanes = self.config.lanes.len().max(1);
+        self.router.lanes = self.config.lanes.len();
         self.router.lane_of_type = self.config.lanes.by_type();
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
         let keys = plain_keys(&self.name);
@@ -278,6 +301,7 @@ impl EventChannelBuilder {
 
     fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
         let durable = self.durable.map(|(store, retention)| DurablePart::new(store, retention));
+        let lanes = self.config.lanes.clone();
         let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
         // Ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
@@ -299,6 +323,11 @@ impl EventChannelBuilder {
             orb.unbind_key(&keys[0]);
         })?;
         shared.has_bound_keys();
-        Ok(EventChannel { shared, rtec, cos })
+        let serve = |(to, settings): (ObjectRef, GatewayBuilder)| {
+            settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to)
+        };
+        let gateways: Result<Vec<Gateway>, SystemException> = self.gateways.into_iter().map(serve).collect();
+        let gateways = gateways.inspect_err(|_| shared.end(false))?.into();
+        Ok(EventChannel { shared, rtec, cos, gateways })
     }
 }

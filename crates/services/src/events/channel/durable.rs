@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use corelane::{SystemException, SystemExceptionKind as Kind};
+use corelane::{CdrError, Completion, SystemException, SystemExceptionKind as Kind};
 
 use super::{ROUTED, SharedChannel, system};
-use crate::events::durable::{DurablePart, PublishFailure};
+use crate::events::durable::{DurablePart, PublishFailure, UnstoredEvents};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 
@@ -16,7 +16,10 @@ use crate::events::stored::StoredEvent;
 const MAX_STORED_BYTES: usize = 4 << 20;
 
 fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
-    let octets = event.to_octets().map_err(|error| system(Kind::Marshal, error.to_string()))?;
+    let octets = event.to_octets().map_err(|error| {
+        let kind = if error == CdrError::NestingTooDeep { Kind::ImpLimit } else { Kind::Marshal };
+        system(kind, format!("the event cannot be stored: {error}"))
+    })?;
     if octets.len() > MAX_STORED_BYTES {
         let reason = format!("an event of a durable channel has at most {MAX_STORED_BYTES} bytes");
         return Err(system(Kind::ImpLimit, reason));
@@ -32,17 +35,11 @@ impl SharedChannel {
         supplier: ProxyId,
         events: impl Iterator<Item = StoredEvent>,
     ) -> Result<(), PushRefusal> {
-        let stream = durable.stream().ok();
         let mut result = Ok(());
         for event in events {
             let octets = encode(&event);
             match self.route_one(Some(supplier), event) {
-                Ok(true) => {
-                    let is_stored = stream.zip(octets.ok()).is_some_and(|(stream, octets)| stream.offer(octets));
-                    if !is_stored {
-                        durable.count_unstored();
-                    }
-                }
+                Ok(true) => durable.offer(octets),
                 Ok(false) => {}
                 Err(refusal) => result = result.and(Err(refusal)),
             }
@@ -57,12 +54,21 @@ impl SharedChannel {
         supplier: Option<ProxyId>,
         event: StoredEvent,
     ) -> Result<u64, PublishFailure> {
+        // A request that would be one too many to wait is refused before a consumer gets its event.
+        let _place = durable.enter().map_err(|error| PublishFailure::System(error.into()))?;
         let octets = encode(&event).map_err(PublishFailure::System)?;
         if !self.route_one(supplier, event).map_err(PublishFailure::Push)? {
             return Err(PublishFailure::System(system(Kind::BadParam, "the supplier does not publish such events")));
         }
         let stored = durable.stream().and_then(|stream| stream.finish(stream.begin(octets)?));
-        stored.map_err(|error| PublishFailure::System(error.into()))
+        // Consumers have the event, also if the store has refused it.
+        let failed = |error| PublishFailure::System(SystemException::from(error).with_completion(Completion::Maybe));
+        stored.map_err(failed)
+    }
+
+    /// Returns the events without acknowledgement that are not in the store.
+    pub(in crate::events) fn unstored(&self) -> UnstoredEvents {
+        self.durable.as_ref().map(DurablePart::unstored).unwrap_or_default()
     }
 
     /// Returns false if the supplier does not publish such events.
@@ -84,23 +90,10 @@ impl SharedChannel {
         let is_routed = state.router.published() != before;
         let removed = self.remove_disconnected(&mut state, &mut routed);
         drop(state);
-        self.deliver(&mut routed);
+        self.deliver(&mut routed, now);
         ROUTED.set(routed);
         self.finish_all(removed);
         pushed.map(|()| is_routed)
-    }
-
-    /// Calls `wait`, unless the maximum number of threads of the ORB wait already.
-    pub(in crate::events) fn with_waiting_pull(&self, wait: impl FnOnce()) {
-        {
-            let mut state = self.state.lock();
-            if state.waiting_pulls >= self.config.max_waiting_pulls {
-                return;
-            }
-            state.waiting_pulls += 1;
-        }
-        wait();
-        self.state.lock().waiting_pulls -= 1;
     }
 
     /// Opens the stream of a durable channel, and lets the channel's objects take requests. The stream is opened after
@@ -119,7 +112,7 @@ impl SharedChannel {
     /// Removes the events of a durable channel from its store.
     pub(super) fn remove_stored(&self) -> Result<(), SystemException> {
         match &self.durable {
-            Some(durable) => Ok(durable.stream()?.remove()?),
+            Some(durable) => Ok(durable.remove()?),
             None => Ok(()),
         }
     }

@@ -1,10 +1,11 @@
 //! Batches of requests, each with one commit of the store, and reading of events. Time is an argument.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::ledger::{ChannelNumber, KeptEvent, Ledger, LedgerRefusal, LedgerRequest, MAX_DELETIONS};
+use super::limits::EventStoreLimits;
 use super::records::{self, EventRecord, StoredWrite};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
@@ -27,14 +28,17 @@ pub(super) struct Committer {
     store: Arc<dyn Store>,
     /// `None` if the store may have changed since the last reading.
     head: Option<(Ledger, Revision)>,
+    limits: EventStoreLimits,
+    /// The channels with a damaged event, since the last reading of the store.
+    damaged: BTreeMap<ChannelNumber, Arc<StoreError>>,
     /// A number above those of all channels since the start.
     next_channel: u32,
 }
 
 impl Committer {
-    pub(super) fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+    pub(super) fn open(store: Arc<dyn Store>, limits: EventStoreLimits) -> Result<Self, StoreError> {
         let head = load(&*store)?;
-        Ok(Self { store, next_channel: head.0.next, head: Some(head) })
+        Ok(Self { store, limits, damaged: BTreeMap::new(), next_channel: head.0.next, head: Some(head) })
     }
 
     /// Returns the state after the last commit; `None` after an error.
@@ -68,13 +72,35 @@ impl Committer {
 
     fn attempt<'r>(
         &mut self,
-        requests: impl Iterator<Item = &'r LedgerRequest>,
+        requests: impl Iterator<Item = &'r LedgerRequest> + Clone,
         now: u64,
     ) -> Result<Vec<LedgerResult>, StoreError> {
         let (ledger, revision) = match self.head.take() {
             Some(head) => head,
-            None => load(&*self.store)?,
+            None => {
+                self.damaged.clear();
+                load(&*self.store)?
+            }
         };
+        // Each failure adds a channel, so the loop ends.
+        loop {
+            match self.attempt_from(&ledger, revision, requests.clone(), now) {
+                Ok(results) => return Ok(results),
+                Err(CommitFailure::Damaged(channel, error)) => {
+                    self.damaged.insert(channel, Arc::new(error));
+                }
+                Err(CommitFailure::Store(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn attempt_from<'r>(
+        &mut self,
+        ledger: &Ledger,
+        revision: Revision,
+        requests: impl Iterator<Item = &'r LedgerRequest>,
+        now: u64,
+    ) -> Result<Vec<LedgerResult>, CommitFailure> {
         let mut next = ledger.clone();
         next.next = next.next.max(self.next_channel);
         let (mut writes, mut touched) = (Vec::new(), ledger.with_excess().collect::<BTreeSet<_>>());
@@ -82,7 +108,12 @@ impl Committer {
         let results = requests
             .map(|request| {
                 is_relaxed &= matches!(request, LedgerRequest::Acknowledge(..));
-                next.apply(request, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
+                if let LedgerRequest::Append(channel, _) = request
+                    && let Some(error) = self.damaged.get(channel)
+                {
+                    return Err(LedgerError::Store(Arc::clone(error)));
+                }
+                next.apply(request, &self.limits, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
         // Also after an error, no other channel gets the number.
@@ -91,7 +122,14 @@ impl Committer {
             let committed = ledger.book(channel).map_or(0, |book| book.last);
             let Some(book) = next.book_mut(channel) else { continue };
             let read = |from| read_sizes(&*self.store, channel, from, committed);
-            book.trim(channel, committed, now, read, &mut writes)?;
+            if self.damaged.contains_key(&channel) {
+                book.has_excess = false;
+            } else if let Err(error) = book.trim(channel, committed, now, read, &mut writes) {
+                return Err(match error {
+                    StoreError::Damaged { .. } => CommitFailure::Damaged(channel, of_channel(error, &book.name)),
+                    error => CommitFailure::Store(error),
+                });
+            }
             writes.push(records::put_channel(channel, book));
         }
         // The events of this commit are not in the store yet, so a channel that it removes waits for the next one.
@@ -102,7 +140,8 @@ impl Committer {
             revision
         } else {
             let changes: Vec<RecordChange<'_>> = writes.iter().map(StoredWrite::change).collect();
-            // An acknowledgement that a power failure loses repeats events, which consumers expect.
+            // If a power failure loses an acknowledgement, the consumer gets events again, as it
+            // must expect.
             let durability = if is_relaxed { Durability::Relaxed } else { Durability::Synced };
             self.store.commit(revision, &changes, durability)?
         };
@@ -118,8 +157,9 @@ impl Committer {
         writes: &mut Vec<StoredWrite>,
     ) -> Result<(), StoreError> {
         let mut found = 0;
-        self.store.visit_from(&records::event_key(channel, 0), &mut |key, value| {
-            if found == MAX_DELETIONS || records::decode_event(channel, key, value)?.is_none() {
+        self.store.visit_from(&records::event_key(channel, 0), &mut |key, _| {
+            // The values are not read: damaged events are deleted too.
+            if found == MAX_DELETIONS || !records::is_event_of(channel, key) {
                 return Ok(ControlFlow::Break(()));
             }
             found += 1;
@@ -134,6 +174,29 @@ impl Committer {
     }
 }
 
+/// The reason why a commit is not done.
+enum CommitFailure {
+    /// An event of this channel is damaged.
+    Damaged(ChannelNumber, StoreError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for CommitFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Adds the name of the channel to the reason of a damage.
+pub(super) fn of_channel(error: StoreError, name: &str) -> StoreError {
+    match error {
+        StoreError::Damaged { path, reason } => {
+            StoreError::Damaged { path, reason: format!("event channel `{name}`: {reason}") }
+        }
+        error => error,
+    }
+}
+
 fn load(store: &dyn Store) -> Result<(Ledger, Revision), StoreError> {
     let mut ledger = Ledger::default();
     let revision = store.visit_from(b"", &mut |key, value| match records::decode_head(key, value)? {
@@ -144,12 +207,16 @@ fn load(store: &dyn Store) -> Result<(Ledger, Revision), StoreError> {
 }
 
 fn read_sizes(store: &dyn Store, channel: ChannelNumber, from: u64, last: u64) -> Result<Vec<KeptEvent>, StoreError> {
-    let mut sizes = Vec::new();
+    let (mut sizes, mut first) = (Vec::new(), None);
     visit_events(store, channel, from, last, &mut |record| {
+        first.get_or_insert(record.number);
         sizes.push(KeptEvent::new(record.event, record.stored_at));
         if sizes.len() == MAX_READ_SIZES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    Ok(sizes)
+    if first == Some(from) {
+        return Ok(sizes);
+    }
+    Err(StoreError::Damaged { path: None, reason: "an event is missing".to_owned() })
 }
 
 /// Visits the events of a channel with the numbers `from` to `last`, until `visit` ends the visit.
@@ -202,7 +269,7 @@ mod tests {
     #[test]
     fn events_in_the_commit_that_removes_their_channel_are_deleted() {
         let store = MemoryStore::new(records::KIND);
-        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
         run(&mut committer, &[open("flight", Retention::default())]);
         run(&mut committer, &[append(), LedgerRequest::Remove(FIRST)]);
         assert_eq!(delete(&mut committer), 1);
@@ -212,7 +279,7 @@ mod tests {
     #[test]
     fn number_of_a_removed_channel_is_not_given_again() {
         let store = MemoryStore::new(records::KIND);
-        let mut committer = Committer::open(Arc::new(store.clone())).unwrap();
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
         let opened = run(&mut committer, &[open("flight", Retention::default())]);
         assert_eq!(opened, [IS_NEW]);
         run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
@@ -228,8 +295,76 @@ mod tests {
     }
 
     #[test]
+    fn stores_refuse_what_is_beyond_their_limits() {
+        let limits = EventStoreLimits::default().max_channels(2).max_consumers(1).max_bytes(120);
+        let mut committer = Committer::open(Arc::new(MemoryStore::new(records::KIND)), limits).unwrap();
+        let refusal = |result: &LedgerResult| match result {
+            Err(LedgerError::Refused(refusal)) => Some(*refusal),
+            _ => None,
+        };
+        let small = Retention { max_bytes: 74, ..Retention::default() };
+        let resume = |channel, name: &str| LedgerRequest::Resume(ChannelNumber(channel), name.to_owned(), 0);
+        let append = |channel| LedgerRequest::Append(ChannelNumber(channel), b"event"[..].into());
+        let requests = [
+            open("flight", small),
+            open("ground", Retention::default()),
+            open("cargo", Retention::default()),
+            resume(0, "log"),
+            resume(1, "log"),
+            // An event of five bytes counts 37.
+            append(0),
+            append(0),
+            append(1),
+            append(1),
+            // The channel has as many bytes as it may have, and does not become larger.
+            append(0),
+        ];
+        let results = committer.run(requests.iter(), 1);
+        let found: Vec<_> = results.iter().map(refusal).collect();
+        let (channels, consumers, room) =
+            (Some(LedgerRefusal::TooManyChannels), Some(LedgerRefusal::TooManyConsumers), Some(LedgerRefusal::NoRoom));
+        assert_eq!(found, [None, None, channels, None, consumers, None, None, None, room, None]);
+        assert_eq!(committer.ledger().unwrap().bytes(), 111);
+    }
+
+    #[test]
+    fn damaged_event_stops_its_channel_only() {
+        let store = MemoryStore::new(records::KIND);
+        let mut committer = Committer::open(Arc::new(store.clone()), EventStoreLimits::default()).unwrap();
+        let few = Retention { max_events: 2, ..Retention::default() };
+        run(&mut committer, &[open("flight", few), open("ground", few)]);
+        run(&mut committer, &[append(), append(), LedgerRequest::Append(ChannelNumber(1), b"event"[..].into())]);
+        let revision = store.for_each(&mut |_, _| Ok(())).unwrap();
+        let key = records::event_key(FIRST, 1);
+        store.commit(revision, &[RecordChange::Put(&key, b"cut")], Durability::Synced).unwrap();
+        for number in 2..4 {
+            let requests = [append(), LedgerRequest::Append(ChannelNumber(1), b"event"[..].into())];
+            let results = committer.run(requests.iter(), 1);
+            let error = match &results[0] {
+                Err(LedgerError::Store(error)) => error.to_string(),
+                other => panic!("{other:?}"),
+            };
+            assert!(error.contains("event channel `flight`: a record"), "{error}");
+            assert_eq!(*results[1].as_ref().unwrap(), number);
+        }
+        assert!(!committer.ledger().unwrap().has_deletions());
+        // The damaged channel can be removed.
+        run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
+        delete(&mut committer);
+        let mut left = 0;
+        store
+            .for_each(&mut |key, _| {
+                left += usize::from(records::is_event_of(FIRST, key));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(left, 0);
+    }
+
+    #[test]
     fn commits_delete_events_until_the_retention_holds() {
-        let mut committer = Committer::open(Arc::new(MemoryStore::new(records::KIND))).unwrap();
+        let mut committer =
+            Committer::open(Arc::new(MemoryStore::new(records::KIND)), EventStoreLimits::default()).unwrap();
         run(&mut committer, &[open("flight", Retention::default())]);
         for _ in 0..3 {
             run(&mut committer, &vec![append(); 1_000]);

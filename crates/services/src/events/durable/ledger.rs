@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::limits::EventStoreLimits;
 use super::names::is_name;
 use super::records::{self, HeadRecord, StoredWrite};
 use crate::store::StoreError;
 
-const MAX_CHANNELS: usize = 64;
+/// Maximum number of named consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
@@ -158,7 +159,8 @@ pub(super) enum LedgerRequest {
     /// [`IS_NEW`] if it is created.
     Open(String, Retention),
     Remove(ChannelNumber),
-    /// Adds an event. Returns the event's number.
+    /// Adds an event. Returns the event's number. A channel that has as many bytes as its retention permits does not
+    /// become larger by a further event, so that the bound of the store does not refuse it.
     Append(ChannelNumber, Arc<[u8]>),
     /// Returns the position of a consumer. A new consumer begins at this position, or at the last event if it is lower.
     Resume(ChannelNumber, String, u64),
@@ -176,6 +178,8 @@ pub(in crate::events) enum LedgerRefusal {
     Name,
     TooManyChannels,
     TooManyConsumers,
+    /// The store has as many bytes of events as it may have.
+    NoRoom,
     /// The channel has no event of this number yet.
     Ahead,
     /// The numbers have come to their end.
@@ -231,6 +235,12 @@ impl Ledger {
         self.books.values().map(|book| &**book)
     }
 
+    /// Returns the bytes of the events of all channels, without those beyond a channel's retention, which later commits
+    /// delete.
+    pub(super) fn bytes(&self) -> u64 {
+        self.books().fold(0, |sum, book| sum.saturating_add(book.bytes.min(book.retention.max_bytes)))
+    }
+
     /// Returns the channels of which the next commit deletes events.
     pub(super) fn with_excess(&self) -> impl Iterator<Item = ChannelNumber> {
         self.books.iter().filter(|(_, book)| book.has_excess).map(|(number, _)| *number)
@@ -250,13 +260,14 @@ impl Ledger {
     pub(super) fn apply(
         &mut self,
         request: &LedgerRequest,
+        limits: &EventStoreLimits,
         now: u64,
         writes: &mut Vec<StoredWrite>,
         touched: &mut BTreeSet<ChannelNumber>,
     ) -> Result<u64, LedgerRefusal> {
         match request {
             LedgerRequest::Open(name, retention) => {
-                let (number, is_new) = self.open(name, *retention, touched)?;
+                let (number, is_new) = self.open(name, *retention, limits, touched)?;
                 Ok(u64::from(number.0) | if is_new { IS_NEW } else { 0 })
             }
             LedgerRequest::Remove(channel) => {
@@ -268,16 +279,25 @@ impl Ledger {
                 Ok(0)
             }
             LedgerRequest::Append(channel, event) => {
+                let size = KeptEvent::new(event, now).bytes;
+                let book = self.books.get(channel).ok_or(LedgerRefusal::NoChannel)?;
+                let grows = book.bytes.saturating_add(size) <= book.retention.max_bytes;
+                if grows && self.bytes().saturating_add(size) > limits.max_bytes {
+                    // The commit deletes events that are too old, which makes room.
+                    touched.insert(*channel);
+                    return Err(LedgerRefusal::NoRoom);
+                }
                 let book = self.book_mut(*channel).ok_or(LedgerRefusal::NoChannel)?;
                 // The last number is never used, so `last + 1` is always a number.
                 let number = book.last.checked_add(1).filter(|it| *it < u64::MAX).ok_or(LedgerRefusal::Exhausted)?;
                 book.last = number;
-                book.bytes = book.bytes.saturating_add(KeptEvent::new(event, now).bytes);
+                book.bytes = book.bytes.saturating_add(size);
                 writes.push(records::put_event(*channel, number, now, event));
                 touched.insert(*channel);
                 Ok(number)
             }
             LedgerRequest::Resume(channel, name, start) => {
+                let in_all: usize = self.books().map(|book| book.consumers.len()).sum();
                 let book = self.book_mut(*channel).ok_or(LedgerRefusal::NoChannel)?;
                 if let Some(position) = book.consumers.get(name) {
                     return Ok(*position);
@@ -285,7 +305,7 @@ impl Ledger {
                 if !is_name(name) {
                     return Err(LedgerRefusal::Name);
                 }
-                if book.consumers.len() >= MAX_CONSUMERS {
+                if book.consumers.len() >= MAX_CONSUMERS || in_all >= limits.max_consumers {
                     return Err(LedgerRefusal::TooManyConsumers);
                 }
                 let position = (*start).min(book.last);
@@ -319,6 +339,7 @@ impl Ledger {
         &mut self,
         name: &str,
         retention: Retention,
+        limits: &EventStoreLimits,
         touched: &mut BTreeSet<ChannelNumber>,
     ) -> Result<(ChannelNumber, bool), LedgerRefusal> {
         if let Some(number) = self.number_of(name) {
@@ -332,7 +353,7 @@ impl Ledger {
             return Err(LedgerRefusal::Name);
         }
         // A removed channel counts until its events are deleted, so that the store has a bounded number of channels.
-        if self.books.len() + self.removed.len() >= MAX_CHANNELS {
+        if self.books.len() + self.removed.len() >= limits.max_channels {
             return Err(LedgerRefusal::TooManyChannels);
         }
         let number = ChannelNumber(self.next);

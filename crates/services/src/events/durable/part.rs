@@ -1,13 +1,19 @@
 //! The part of a channel that makes it durable.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use corelane::SystemException;
 
+use super::error::DurableError;
+use super::gate::{WaitGate, WaitPlace};
 use super::ledger::Retention;
-use super::store::{DurableError, DurableStream, EventStore};
+use super::store::{DurableStream, EventStore};
+use super::unstored::{UnstoredCounts, UnstoredEvents, UnstoredReason};
 use crate::events::router::PushRefusal;
+
+/// Time for which the end of a channel waits for the commit of its events.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The store of a durable channel.
 #[derive(Debug)]
@@ -16,17 +22,46 @@ pub(in crate::events) struct DurablePart {
     retention: Retention,
     /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves nothing in the store.
     stream: OnceLock<DurableStream>,
-    /// Events without acknowledgement that are not in the store. A count for reports, so its ordering is `Relaxed`.
-    unstored: AtomicU64,
+    /// The channel's threads that wait for the store.
+    requests: WaitGate,
+    unstored: Arc<UnstoredCounts>,
+}
+
+/// The place of a request that may wait for the store.
+#[derive(Debug)]
+pub(in crate::events) struct StorePlace<'p> {
+    _of_channel: WaitPlace<'p>,
+    _of_store: WaitPlace<'p>,
 }
 
 impl DurablePart {
-    pub(in crate::events) const fn new(store: EventStore, retention: Retention) -> Self {
-        Self { store, retention, stream: OnceLock::new(), unstored: AtomicU64::new(0) }
+    pub(in crate::events) fn new(store: EventStore, retention: Retention) -> Self {
+        let max = store.limits().max_waiting_of_channel;
+        let (stream, requests, unstored) = (OnceLock::new(), WaitGate::new(max, max), Arc::default());
+        Self { store, retention, stream, requests, unstored }
+    }
+
+    /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the maximum, and after
+    /// the end of the store.
+    pub(in crate::events) fn enter(&self) -> Result<StorePlace<'_>, DurableError> {
+        if !self.store.takes_requests() {
+            return Err(DurableError::Ended);
+        }
+        let places = self.requests.enter().zip(self.store.requests().enter());
+        let (of_channel, of_store) = places.ok_or(DurableError::Busy)?;
+        Ok(StorePlace { _of_channel: of_channel, _of_store: of_store })
+    }
+
+    /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait already.
+    pub(in crate::events) fn with_waiting_reader(&self, wait: impl FnOnce()) {
+        if let Some(_place) = self.store.readers().enter() {
+            wait();
+        }
     }
 
     /// Opens the stream of the channel with this name. Returns true if the store had no such channel.
     pub(in crate::events) fn open(&self, name: &str) -> Result<bool, DurableError> {
+        let _place = self.enter()?;
         let (stream, is_new) = self.store.stream(name, self.retention)?;
         let _ = self.stream.set(stream);
         Ok(is_new)
@@ -37,12 +72,30 @@ impl DurablePart {
         self.stream.get().ok_or(DurableError::NO_CHANNEL)
     }
 
-    pub(in crate::events) fn unstored(&self) -> u64 {
-        self.unstored.load(Ordering::Relaxed)
+    /// Removes the channel and its events from the store.
+    pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
+        let _place = self.enter()?;
+        self.stream()?.remove()
     }
 
-    pub(in crate::events) fn count_unstored(&self) {
-        self.unstored.fetch_add(1, Ordering::Relaxed);
+    /// Stores an event without acknowledgement, and without waiting. Counts an event that is not stored.
+    pub(in crate::events) fn offer(&self, event: Result<Arc<[u8]>, SystemException>) {
+        match (self.stream(), event) {
+            (Ok(stream), Ok(event)) => stream.offer(event, &self.unstored),
+            (Err(_), Ok(_)) => self.unstored.count(UnstoredReason::Failed),
+            (_, Err(_)) => self.unstored.count(UnstoredReason::Size),
+        }
+    }
+
+    /// Waits until the channel's events are committed, or for a time.
+    pub(in crate::events) fn settle(&self) {
+        if let Some(stream) = self.stream.get() {
+            stream.settle(SETTLE_TIMEOUT);
+        }
+    }
+
+    pub(in crate::events) fn unstored(&self) -> UnstoredEvents {
+        self.unstored.read()
     }
 }
 

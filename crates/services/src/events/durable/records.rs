@@ -93,6 +93,11 @@ pub(super) fn event_key(channel: ChannelNumber, number: u64) -> Vec<u8> {
     [&key(EVENT, channel)[..], &number.to_be_bytes()].concat()
 }
 
+/// Returns true for the key of an event of this channel.
+pub(super) fn is_event_of(channel: ChannelNumber, found: &[u8]) -> bool {
+    found.starts_with(&key(EVENT, channel))
+}
+
 fn damaged() -> StoreError {
     StoreError::Damaged { path: None, reason: "a record of the event channels cannot be read".to_owned() }
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::committer::{Committer, LedgerError, visit_events};
 use super::ledger::{ChannelNumber, KeptEvent, LedgerRequest, Retention};
+use super::limits::EventStoreLimits;
 use super::records;
 use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
@@ -172,7 +173,7 @@ struct Tested {
 impl Tested {
     fn open(store: MemoryStore, failure: Arc<AtomicU8>) -> Self {
         let flaky = FlakyStore { inner: store.clone(), failure: Arc::clone(&failure) };
-        let committer = Committer::open(Arc::new(flaky)).unwrap();
+        let committer = Committer::open(Arc::new(flaky), EventStoreLimits::default()).unwrap();
         Self { store, failure, committer, numbers: BTreeMap::new() }
     }
 
@@ -211,7 +212,7 @@ impl Tested {
     }
 
     fn check(&self, model: &Model) {
-        let fresh = Committer::open(Arc::new(self.store.clone())).unwrap();
+        let fresh = Committer::open(Arc::new(self.store.clone()), EventStoreLimits::default()).unwrap();
         let ledger = fresh.ledger().unwrap();
         assert_eq!(self.numbers.keys().collect::<Vec<_>>(), model.0.keys().collect::<Vec<_>>());
         for (name, expected) in &model.0 {

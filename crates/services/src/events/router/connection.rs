@@ -68,6 +68,20 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
+/// The peer of a queue. A router asks it for the turn to send ([`SendTurn`](super::super::turn::SendTurn)).
+pub(in crate::events) trait QueuePeer: Clone {
+    /// Takes the turn if it is free. Otherwise the queue's sender has it, or gets it. A peer to
+    /// which only its sender sends always returns false.
+    fn take_turn(&self) -> bool;
+    /// Gives the turn to the queue's sender. Returns true if the caller has to wake the sender. A
+    /// peer to which only its sender sends always returns true.
+    fn call_sender(&self) -> bool;
+    /// Passes the turn that the calling thread has to the queue's sender.
+    fn pass_turn(&self);
+    /// Frees the turn of a sender that waits.
+    fn free_turn(&self);
+}
+
 #[derive(Debug)]
 pub(super) struct SenderQueue<E, P> {
     pub(super) lane: usize,
@@ -75,8 +89,21 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) sets: DeliveryQueue<DeliverySet<E>>,
     pub(super) health: ConsumerHealth,
     pub(super) in_flight: Option<InFlight>,
+    /// The set in flight, if another thread has left it to the sender.
+    pub(super) handed_over: Option<Handover<E>>,
+    /// True while the sender waits without a time. The turn of the queue's peer is then free, or
+    /// another thread has it.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
+}
+
+/// A set that a thread without time to wait has left to the queue's sender.
+#[derive(Debug)]
+pub(in crate::events) enum Handover<E> {
+    /// No byte was sent.
+    Whole(DeliverySet<E>),
+    /// A part was sent, and the connection has the rest.
+    Rest,
 }
 
 #[derive(Debug)]
@@ -109,10 +136,15 @@ pub(super) struct Connection<E, P> {
     pub(super) ending: Option<bool>,
 }
 
-impl<E: RoutedEvent, P: Clone> Connection<E, P> {
+impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
     pub(super) fn count_drop(&mut self, event_type: i32, reason: DropReason) {
         self.counts.dropped.count(reason);
         self.drops_by_type.count(event_type, reason);
+    }
+
+    /// Returns true if the consumer asks for gap events, and none has reported its last drops.
+    pub(super) fn has_gap(&self) -> bool {
+        self.wants_gaps && self.told != self.counts.dropped
     }
 
     /// Returns a gap event if one is due, with the drops that it reports, and counts it as routed.
@@ -120,7 +152,7 @@ impl<E: RoutedEvent, P: Clone> Connection<E, P> {
     /// queued, for a further drop. Otherwise a consumer that refuses gap events would never get a
     /// set.
     pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
-        if !self.wants_gaps || self.is_suspended || self.told == self.counts.dropped {
+        if !self.has_gap() || self.is_suspended {
             return None;
         }
         if self.dropped_at_failed_gap.is_some_and(|total| has_sets || total == self.counts.dropped.total()) {

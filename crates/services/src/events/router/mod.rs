@@ -23,19 +23,23 @@ use std::ops::Bound;
 
 use corelane_sched::task::Nanos;
 
-use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropsByType};
+use super::counts::{
+    ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType,
+};
+use super::filter::EventFilter;
 use super::header::EventHeader;
 use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
+use super::numbers::NumberHashing;
 use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
 pub(super) use self::connection::{
-    ConnectRefusal, Disconnected, NewConsumer, ProxyId, Publication, SupplierConnection, Transfer,
+    ConnectRefusal, Disconnected, Handover, NewConsumer, ProxyId, Publication, QueuePeer, SupplierConnection, Transfer,
 };
 use self::connection::{Connection, SenderQueue};
 pub(super) use self::delivery_set::{DeliverySet, RoutedEvent};
-pub(super) use self::routing::{DirectDelivery, PushRefusal, Routed};
+pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 
 /// The bounds of a channel.
@@ -84,15 +88,17 @@ pub(super) struct RouterConfig {
     pub(super) is_supplier_reconnected: bool,
 }
 
+type Connections<E, P> = HashMap<ConsumerId, Connection<E, P>, NumberHashing>;
+
 #[derive(Debug)]
 pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
     /// `None` for a proxy without a connected consumer.
     consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
-    connections: HashMap<ConsumerId, Connection<E, P>>,
+    connections: Connections<E, P>,
     /// `None` for a proxy without a connected supplier.
-    suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>>,
+    suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>, NumberHashing>,
     last_proxy: u64,
     senders: usize,
     published: u64,
@@ -101,14 +107,14 @@ pub(super) struct Router<E, P> {
     departed: DeliveryCounts,
 }
 
-impl<E: RoutedEvent, P: Clone> Router<E, P> {
+impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(super) fn new(config: RouterConfig) -> Self {
         Self {
             subscriptions: Subscriptions::new(config.limits.subscriptions.clone()),
             config,
             consumers: BTreeMap::new(),
-            connections: HashMap::new(),
-            suppliers: HashMap::new(),
+            connections: Connections::default(),
+            suppliers: HashMap::default(),
             last_proxy: 0,
             senders: 0,
             published: 0,
@@ -160,6 +166,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
             sets: DeliveryQueue::default(),
             health: ConsumerHealth::default(),
             in_flight: None,
+            handed_over: None,
             is_sender_idle: false,
             has_sender_ended: false,
         };
@@ -180,6 +187,22 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         self.connections.insert(id, connection);
         self.consumers.insert(proxy, Some(id));
         Ok((id, replaced))
+    }
+
+    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no consumer is connected.
+    pub(super) fn replace_filter(
+        &mut self,
+        proxy: ProxyId,
+        filter: EventFilter,
+        now: Nanos,
+    ) -> Result<bool, ConnectRefusal> {
+        let Some(id) = self.connection(proxy) else { return Ok(false) };
+        let wanted = filter.wanted_events().into();
+        let is_replaced = self.subscriptions.replace(id, filter, now).map_err(ConnectRefusal::Full)?;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.wanted = wanted;
+        }
+        Ok(is_replaced)
     }
 
     pub(super) fn connect_supplier(
@@ -272,6 +295,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
                 sum.add(&connection.counts);
                 sum
             }),
+            ..ChannelStatistics::default()
         }
     }
 
@@ -310,6 +334,11 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         let Connection { queues, counts, .. } = &mut *connection;
         for queue in queues.iter_mut() {
             queue.sets.clear(|_, reason| counts.dropped.count(reason));
+            if queue.handed_over.take().is_some() {
+                queue.in_flight = None;
+                counts.in_flight -= 1;
+                counts.dropped.count(DropReason::Disconnected);
+            }
         }
         let peers = connection.peers();
         if connection.transfer == Transfer::Queued {

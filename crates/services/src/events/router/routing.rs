@@ -1,14 +1,13 @@
 //! From an event or a timeout to the queues and direct calls of the consumers.
 
-use std::collections::HashMap;
-
 use corelane_sched::task::Nanos;
 
-use super::connection::{Connection, Disconnected, ProxyId, SupplierConnection, Transfer};
+use super::connection::{Connection, Disconnected, ProxyId, QueuePeer, SenderQueue, SupplierConnection, Transfer};
 use super::delivery_set::{DeliverySet, RoutedEvent};
-use super::{Router, RouterConfig};
+use super::{Connections, Router, RouterConfig, SenderId};
 use crate::events::counts::{DropCounts, DropReason};
 use crate::events::header::{EventHeader, EventHeaderError};
+use crate::events::health::NextCall;
 use crate::events::queue::QueuedSet;
 use crate::events::subscriptions::{ConsumerId, Occurrence};
 
@@ -17,6 +16,9 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
+    /// The sets that the caller sends if this waits for nothing, in this order. The caller has the
+    /// turn of each peer.
+    pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
     /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
@@ -28,7 +30,13 @@ pub(in crate::events) struct Routed<E, P> {
 
 impl<E, P> Default for Routed<E, P> {
     fn default() -> Self {
-        Self { direct: Vec::new(), wake: Vec::new(), disconnected: Vec::new(), overflowed: Vec::new() }
+        Self {
+            direct: Vec::new(),
+            immediate: Vec::new(),
+            wake: Vec::new(),
+            disconnected: Vec::new(),
+            overflowed: Vec::new(),
+        }
     }
 }
 
@@ -41,6 +49,14 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     gap: Option<Box<DropCounts>>,
 }
 
+/// A set that counts as delivered until [`Router::hand_over`] or [`Router::immediate_failed`].
+#[derive(Debug)]
+pub(in crate::events) struct ImmediateDelivery<E, P> {
+    pub(in crate::events) sender: SenderId,
+    pub(in crate::events) peer: P,
+    pub(in crate::events) set: DeliverySet<E>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum PushRefusal {
     NoProxy,
@@ -48,7 +64,7 @@ pub(in crate::events) enum PushRefusal {
     Header(EventHeaderError),
 }
 
-impl<E: RoutedEvent, P: Clone> Router<E, P> {
+impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(in crate::events) fn push(
         &mut self,
         supplier: ProxyId,
@@ -175,8 +191,8 @@ fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
 
 /// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a
 /// suspended connection is dropped.
-fn route<E: RoutedEvent, P: Clone>(
-    connections: &mut HashMap<ConsumerId, Connection<E, P>>,
+fn route<E: RoutedEvent, P: QueuePeer>(
+    connections: &mut Connections<E, P>,
     config: &RouterConfig,
     id: ConsumerId,
     set: &[Occurrence<E>],
@@ -202,6 +218,7 @@ fn route<E: RoutedEvent, P: Clone>(
         }
         return;
     }
+    let has_gap = connection.has_gap();
     let Connection { queues, counts, drops_by_type, transfer, .. } = connection;
     let urgency = set.urgency(config.lanes);
     // The queue of the set's lane, or the only queue.
@@ -209,6 +226,13 @@ fn route<E: RoutedEvent, P: Clone>(
     let Some(queue) = queues.get_mut(at) else { return };
     let (bytes, key, event_type) = (set.bytes(), set.key(), set.event_type());
     let expires_at = config.lifetimes.end(set.as_slice(), now);
+    let fits = config.queue.max_sets > 0 && bytes <= config.queue.max_bytes && expires_at > now;
+    if *transfer == Transfer::Queued && fits && !has_gap && queue.may_skip(config, now) && queue.peer.take_turn() {
+        counts.delivered += 1;
+        let sender = SenderId { consumer: id, queue: at };
+        routed.immediate.push(ImmediateDelivery { sender, peer: queue.peer.clone(), set });
+        return;
+    }
     let entry = QueuedSet { set, bytes, event_type, key, urgency, expires_at };
     let is_kept = queue.sets.push(entry, config.overflow, &config.queue, |event_type, reason| {
         counts.dropped.count(reason);
@@ -217,7 +241,25 @@ fn route<E: RoutedEvent, P: Clone>(
     if !is_kept {
         routed.overflowed.push(id);
     }
-    if *transfer == Transfer::Pulled || std::mem::take(&mut queue.is_sender_idle) {
+    if *transfer == Transfer::Pulled || queue.call_sender() {
         routed.wake.push(queue.peer.clone());
+    }
+}
+
+impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
+    /// Returns true if a set may be sent without going through the queue: nothing is before it, and
+    /// the consumer has answered its last call.
+    fn may_skip(&self, config: &RouterConfig, now: Nanos) -> bool {
+        config.lanes == 0
+            && self.is_sender_idle
+            && self.sets.len() == 0
+            && self.health.next_call(now) == NextCall::Event
+    }
+
+    /// Returns true if the caller has to wake the queue's sender.
+    pub(super) fn call_sender(&mut self) -> bool {
+        let is_called = self.is_sender_idle && self.peer.call_sender();
+        self.is_sender_idle &= !is_called;
+        is_called
     }
 }

@@ -3,7 +3,7 @@
 use corelane_sched::task::Nanos;
 
 use super::Router;
-use super::connection::{Connection, Disconnected, InFlight, ProxyId};
+use super::connection::{Connection, Disconnected, Handover, InFlight, ProxyId, QueuePeer, SenderQueue};
 use super::delivery_set::{DeliverySet, RoutedEvent};
 use crate::events::counts::DropReason;
 use crate::events::header::EventType;
@@ -21,6 +21,8 @@ pub(in crate::events) struct SenderId {
 pub(in crate::events) enum SenderStep<E> {
     /// Send the set, then call [`Router::called`].
     Send(DeliverySet<E>),
+    /// Send the rest of a set of which another thread has sent a part, then call [`Router::called`].
+    Finish,
     /// Ask the consumer if it exists, then call [`Router::called`].
     Ask,
     /// Wait until woken, or until this time.
@@ -41,7 +43,7 @@ pub(in crate::events) enum CallResult {
     Gone,
 }
 
-impl<E: RoutedEvent, P: Clone> Router<E, P> {
+impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(in crate::events) fn next_step(&mut self, sender: SenderId, now: Nanos) -> SenderStep<E> {
         let Some(connection) = self.connections.get_mut(&sender.consumer) else { return SenderStep::End(false) };
         let Connection { queues, counts, drops_by_type, ending, .. } = connection;
@@ -54,6 +56,13 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
             self.forget(sender.consumer);
             return SenderStep::End(is_called_back);
         }
+        match queue.handed_over.take() {
+            Some(Handover::Whole(set)) => return SenderStep::Send(set),
+            Some(Handover::Rest) => return SenderStep::Finish,
+            // Without a call, the turn may be that of another thread.
+            None if queue.is_sender_idle => return SenderStep::Wait(None),
+            None => {}
+        }
         let has_sets = queue.sets.drop_expired(now, |event_type, reason| {
             counts.dropped.count(reason);
             drops_by_type.count(event_type, reason);
@@ -63,6 +72,7 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
         let Some(queue) = connection.queues.get_mut(sender.queue) else { return SenderStep::End(false) };
         queue.is_sender_idle = !has_sets && gap.is_none();
         if queue.is_sender_idle {
+            queue.peer.free_turn();
             return SenderStep::Wait(None);
         }
         match next_call {
@@ -82,6 +92,60 @@ impl<E: RoutedEvent, P: Clone> Router<E, P> {
                 SenderStep::Send(set)
             }
         }
+    }
+
+    /// Leaves a set to the sender of its queue, because the rest of its call may have to wait. The
+    /// caller, which had the turn, has to wake the sender.
+    pub(in crate::events) fn hand_over(&mut self, sender: SenderId, event_type: i32, handover: Handover<E>) {
+        if !self.take_back(sender, event_type, DropReason::Disconnected) {
+            return;
+        }
+        let Some(queue) = self.queue(sender) else { return };
+        queue.handed_over = Some(handover);
+        queue.is_sender_idle = false;
+        queue.peer.pass_turn();
+    }
+
+    /// Records that the immediate delivery of a set has failed. Returns what
+    /// [`called`](Self::called) returns.
+    pub(in crate::events) fn immediate_failed(
+        &mut self,
+        sender: SenderId,
+        event_type: i32,
+        result: CallResult,
+        now: Nanos,
+    ) -> Option<(ProxyId, Disconnected<P>)> {
+        if self.take_back(sender, event_type, DropReason::Failed) { self.called(sender, result, now) } else { None }
+    }
+
+    /// Puts a set that counts as delivered in flight again. If its consumer has been disconnected
+    /// since, counts the set as dropped, and returns false.
+    fn take_back(&mut self, sender: SenderId, event_type: i32, reason: DropReason) -> bool {
+        let Some(connection) = self.connections.get_mut(&sender.consumer) else {
+            self.departed.delivered = self.departed.delivered.saturating_sub(1);
+            self.departed.dropped.count(reason);
+            return false;
+        };
+        connection.counts.delivered = connection.counts.delivered.saturating_sub(1);
+        if connection.ending.is_some() {
+            connection.count_drop(event_type, reason);
+            return false;
+        }
+        connection.counts.in_flight += 1;
+        if let Some(queue) = connection.queues.get_mut(sender.queue) {
+            queue.in_flight = Some(InFlight { event_type, gap: None });
+        }
+        true
+    }
+
+    /// Passes the turn of a queue in which sets wait to its sender. Returns true if the caller has
+    /// to wake the sender.
+    pub(in crate::events) fn pass_turn(&mut self, sender: SenderId) -> bool {
+        self.queue(sender).is_some_and(|queue| std::mem::take(&mut queue.is_sender_idle))
+    }
+
+    fn queue(&mut self, sender: SenderId) -> Option<&mut SenderQueue<E, P>> {
+        self.connections.get_mut(&sender.consumer)?.queues.get_mut(sender.queue)
     }
 
     /// Records the result of a sender's step. If the consumer is gone or has missed too many calls,

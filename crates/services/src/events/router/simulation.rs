@@ -2,13 +2,15 @@
 //! suppliers push.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
 use super::{
-    CallResult, ChannelLimits, DeliverySet, Disconnected, NewConsumer, ProxyId, Publication, PushRefusal, Routed,
-    RoutedEvent, Router, RouterConfig, SenderId, SenderStep, SupplierConnection, Transfer,
+    CallResult, ChannelLimits, DeliverySet, Disconnected, Handover, ImmediateDelivery, NewConsumer, ProxyId,
+    Publication, PushRefusal, QueuePeer, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
+    SupplierConnection, Transfer,
 };
 use crate::events::counts::DropCounts;
 use crate::events::designator::DependencySet;
@@ -18,6 +20,7 @@ use crate::events::health::MissPolicy;
 use crate::events::lifetimes::EventLifetimes;
 use crate::events::queue::{LatestKey, OverflowPolicy, QueueLimits};
 use crate::events::subscriptions::{ConsumerId, Occurrence};
+use crate::events::turn::SendTurn;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TestEvent {
@@ -67,7 +70,35 @@ impl Random {
     }
 }
 
-/// The index of the consumer in `Simulation::consumers` is the peer of each of its queues.
+/// The peer of a queue: the index of the consumer in `Simulation::consumers`, and a turn if other
+/// threads than the sender may send.
+#[derive(Clone, Debug)]
+struct TestPeer(usize, Option<Rc<SendTurn>>);
+
+impl PartialEq for TestPeer {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl QueuePeer for TestPeer {
+    fn take_turn(&self) -> bool {
+        self.1.as_ref().is_some_and(|turn| turn.take())
+    }
+
+    fn call_sender(&self) -> bool {
+        self.1.as_ref().is_none_or(|turn| turn.call_sender())
+    }
+
+    fn pass_turn(&self) {
+        self.1.iter().for_each(|turn| turn.pass_to_sender());
+    }
+
+    fn free_turn(&self) {
+        self.1.iter().for_each(|turn| turn.free());
+    }
+}
+
 struct SimulatedConsumer {
     proxy: ProxyId,
     id: ConsumerId,
@@ -78,6 +109,8 @@ struct SimulatedConsumer {
     /// For each queue: the number of drops that the set in flight reports; `None` without a set in
     /// flight.
     sending: Vec<Option<u64>>,
+    /// For each queue: true while a thread that has routed a set sends it.
+    is_taken: Vec<bool>,
     wants_gaps: bool,
     /// Number of drops that the gap events of the consumer have reported.
     told: u64,
@@ -87,7 +120,9 @@ struct SimulatedConsumer {
 
 struct Simulation {
     random: Random,
-    router: Router<TestEvent, usize>,
+    router: Router<TestEvent, TestPeer>,
+    /// The sets that threads that have routed them send at this moment.
+    immediate: Vec<ImmediateDelivery<TestEvent, TestPeer>>,
     config: RouterConfig,
     consumers: Vec<SimulatedConsumer>,
     supplier: ProxyId,
@@ -112,7 +147,7 @@ impl Simulation {
             queue: QueueLimits { max_sets: 1 + random.below(6) as usize, max_bytes: 200 },
             overflow: policies[random.below(5) as usize],
             lifetimes: EventLifetimes { default: lifetime, by_type: HashMap::from([(EventType(17), LIFETIME_OF_17)]) },
-            lanes: 1 + random.below(3) as usize,
+            lanes: random.below(4) as usize,
             misses: MissPolicy {
                 max_misses: random.below(3) as u32,
                 suspension: Duration::from_nanos(50),
@@ -127,11 +162,13 @@ impl Simulation {
         let publication =
             |source: i32, lane| Publication { header: EventHeader::new(EventType::ANY, EventSource(source)), lane };
         let publications = Box::new([publication(1, Some(0)), publication(2, None)]);
-        let all = SupplierConnection { peer: usize::MAX, publications, is_gateway: false, is_pulled: false };
+        let all =
+            SupplierConnection { peer: TestPeer(usize::MAX, None), publications, is_gateway: false, is_pulled: false };
         router.connect_supplier(supplier, all).unwrap();
         Simulation {
             random,
             router,
+            immediate: Vec::new(),
             config,
             consumers: Vec::new(),
             supplier,
@@ -143,12 +180,13 @@ impl Simulation {
 
     fn step(&mut self) {
         self.now += self.random.below(20);
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 => self.connect(),
             1 => self.disconnect(),
             2..=5 => self.push(),
             6 => self.suspend(),
             7 => self.pull(),
+            8 => self.end_immediate(),
             _ => self.run_sender(),
         }
         self.check();
@@ -171,10 +209,13 @@ impl Simulation {
         let set = DependencySet::new().event(EventType(event_type), EventSource::ANY);
         let set = if wants_gaps { set.event(EventType::GAP, EventSource::ANY) } else { set };
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
-        let only = self.random.below(self.config.lanes as u64) as usize;
-        let lanes = if self.random.below(2) == 0 { only..only + 1 } else { 0..self.config.lanes };
+        let count = self.config.lanes.max(1);
+        let only = self.random.below(count as u64) as usize;
+        let lanes = if self.random.below(2) == 0 { only..only + 1 } else { 0..count };
         let lanes: Vec<usize> = lanes.collect();
-        let queues = lanes.iter().map(|lane| (*lane, self.consumers.len())).collect();
+        let has_turns = self.random.below(2) == 0;
+        let turn = || has_turns.then(|| Rc::new(SendTurn::new()));
+        let queues = lanes.iter().map(|lane| (*lane, TestPeer(self.consumers.len(), turn()))).collect();
         let new = NewConsumer { queues, transfer, filter, is_gateway: false };
         match self.router.connect_consumer(proxy, new, self.now) {
             Ok((id, replaced)) => {
@@ -186,6 +227,7 @@ impl Simulation {
                     event_type,
                     last: HashMap::new(),
                     sending: vec![None; lanes.len()],
+                    is_taken: vec![false; lanes.len()],
                     lanes,
                     wants_gaps,
                     told: 0,
@@ -207,9 +249,9 @@ impl Simulation {
         }
     }
 
-    fn note_disconnected(&mut self, at: usize, disconnected: &Disconnected<usize>) {
+    fn note_disconnected(&mut self, at: usize, disconnected: &Disconnected<TestPeer>) {
         self.consumers[at].is_disconnected = true;
-        assert_eq!(disconnected.peers, vec![at; self.consumers[at].lanes.len()]);
+        assert_eq!(disconnected.peers, vec![TestPeer(at, None); self.consumers[at].lanes.len()]);
         assert_eq!(disconnected.is_called_back, self.consumers[at].transfer != Transfer::Queued);
         self.call_back(at, disconnected.is_called_back);
     }
@@ -226,8 +268,9 @@ impl Simulation {
         let header = EventHeader::new(EventType(key.0), EventSource(key.1));
         let mut routed = Routed::default();
         self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
+        self.begin_immediate(routed.immediate);
         for delivery in routed.direct {
-            let at = delivery.peer;
+            let at = delivery.peer.0;
             assert_eq!((delivery.consumer, self.consumers[at].transfer), (self.consumers[at].id, Transfer::Direct));
             let gap = self.take(at, None, &delivery.set);
             if self.random.below(10) == 0 {
@@ -240,12 +283,56 @@ impl Simulation {
             }
         }
         for (proxy, disconnected) in routed.disconnected {
-            let at = disconnected.peers[0];
+            let at = disconnected.peers[0].0;
             assert_eq!((proxy, self.config.overflow), (self.consumers[at].proxy, OverflowPolicy::Disconnect));
             self.note_disconnected(at, &disconnected);
         }
         let refused = self.router.push(ProxyId(u64::MAX), &header, event, self.now, &mut Routed::default());
         assert_eq!(refused, Err(PushRefusal::NoProxy));
+    }
+
+    fn begin_immediate(&mut self, deliveries: Vec<ImmediateDelivery<TestEvent, TestPeer>>) {
+        for delivery in deliveries {
+            let consumer = &mut self.consumers[delivery.peer.0];
+            assert_eq!((consumer.id, consumer.transfer), (delivery.sender.consumer, Transfer::Queued));
+            assert!(self.config.lanes == 0, "the threads of lanes send");
+            let queue = delivery.sender.queue;
+            assert!(!std::mem::replace(&mut consumer.is_taken[queue], true), "one thread sends to a consumer");
+            assert_eq!(consumer.sending[queue], None, "one thread sends to a consumer");
+            self.immediate.push(delivery);
+        }
+    }
+
+    fn end_immediate(&mut self) {
+        if self.immediate.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.immediate.len() as u64) as usize;
+        let result = self.random.below(6);
+        self.end_immediate_with(at, result);
+    }
+
+    /// Ends an immediate delivery: 0 means that nothing was sent, 1 a part, 2 that the set cannot be
+    /// written.
+    fn end_immediate_with(&mut self, index: usize, result: u64) {
+        let ImmediateDelivery { sender, peer, set } = self.immediate.remove(index);
+        let at = peer.0;
+        self.consumers[at].is_taken[sender.queue] = false;
+        if result != 0 {
+            self.take(at, Some(sender.queue), &set);
+        }
+        match result {
+            0 => return self.router.hand_over(sender, set.event_type(), Handover::Whole(set)),
+            1 => return self.router.hand_over(sender, set.event_type(), Handover::Rest),
+            2 => {
+                let lost = self.router.immediate_failed(sender, set.event_type(), CallResult::Refused, self.now);
+                assert_eq!(lost, None);
+            }
+            _ => {}
+        }
+        if !peer.1.is_some_and(|turn| turn.give_back()) {
+            self.router.pass_turn(sender);
+        }
     }
 
     /// Checks a set that the consumer gets, from its queue with the number `queue` if it has
@@ -260,7 +347,7 @@ impl Simulation {
             return event.gap;
         }
         assert_eq!(event.key.0, consumer.event_type, "the filter is obeyed");
-        assert_eq!(event.lane, if event.key.1 == 1 { 0 } else { self.config.lanes - 1 });
+        assert_eq!(event.lane, if event.key.1 == 1 { 0 } else { self.config.lanes.saturating_sub(1) });
         let is_own_lane = |queue: usize| consumer.lanes.len() == 1 || consumer.lanes[queue] == event.lane;
         assert!(queue.is_none_or(is_own_lane), "each set is in its lane");
         let before = consumer.last.insert(event.key.1, event.number);
@@ -300,8 +387,10 @@ impl Simulation {
         match self.router.next_step(sender, self.now) {
             SenderStep::Send(set) => {
                 let gap = self.take(at, Some(queue), &set);
+                assert!(!self.consumers[at].is_taken[queue], "one thread sends to a consumer");
                 self.consumers[at].sending[queue] = Some(gap);
             }
+            SenderStep::Finish => self.consumers[at].sending[queue] = Some(0),
             SenderStep::Ask => self.end_call(at, sender, 0),
             SenderStep::Wait(until) => assert!(until.is_none_or(|until| until > self.now)),
             SenderStep::End(is_called_back) => {
@@ -350,6 +439,7 @@ impl Simulation {
     /// Each drop must then have been reported exactly once.
     fn settle(&mut self) {
         self.now += 1_000;
+        self.settle_immediate();
         for at in 0..self.consumers.len() {
             if let Some(id) = self.router.connection(self.consumers[at].proxy) {
                 assert_eq!(id, self.consumers[at].id);
@@ -366,23 +456,36 @@ impl Simulation {
             let header = EventHeader::new(EventType(key.0), EventSource(key.1));
             let mut routed = Routed::default();
             self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
+            self.begin_immediate(routed.immediate);
+            self.settle_immediate();
             for delivery in routed.direct {
-                self.consumers[delivery.peer].told += self.take(delivery.peer, None, &delivery.set);
+                let at = delivery.peer.0;
+                self.consumers[at].told += self.take(at, None, &delivery.set);
             }
             for (_, disconnected) in routed.disconnected {
-                self.note_disconnected(disconnected.peers[0], &disconnected);
+                self.note_disconnected(disconnected.peers[0].0, &disconnected);
             }
         }
         self.settle_senders();
         for at in 0..self.consumers.len() {
             let counts = self.router.statistics(self.now).consumers;
             let counts = counts.into_iter().find(|it| it.proxy == self.consumers[at].proxy.0);
+            if self.consumers[at].transfer == Transfer::Queued {
+                let waiting = counts.iter().map(|it| it.counts.queued + it.counts.in_flight).sum::<u64>();
+                assert_eq!(waiting, 0, "no set waits for a sender that waits");
+            }
             let Some(counts) = counts.filter(|_| self.consumers[at].wants_gaps) else { continue };
             if self.consumers[at].transfer != Transfer::Pulled {
                 let SimulatedConsumer { told, told_total, .. } = self.consumers[at];
                 let dropped = counts.counts.dropped.total();
                 assert_eq!((told, told_total), (dropped, dropped), "each drop is told exactly once");
             }
+        }
+    }
+
+    fn settle_immediate(&mut self) {
+        while !self.immediate.is_empty() {
+            self.end_immediate_with(0, 5);
         }
     }
 
@@ -402,7 +505,7 @@ impl Simulation {
                 loop {
                     match self.router.next_step(sender, self.now) {
                         SenderStep::Send(set) => drop(self.take(at, Some(queue), &set)),
-                        SenderStep::Ask => {}
+                        SenderStep::Ask | SenderStep::Finish => {}
                         SenderStep::Wait(None) => break,
                         step @ (SenderStep::Wait(Some(_)) | SenderStep::End(_)) => panic!("{step:?}"),
                     }
@@ -436,6 +539,7 @@ impl Simulation {
                     let gap = self.take(at, Some(queue), &set);
                     self.consumers[at].sending[queue] = Some(gap);
                 }
+                SenderStep::Finish => self.consumers[at].sending[queue] = Some(0),
                 SenderStep::Ask => assert_eq!(self.router.called(sender, CallResult::Done, self.now), None),
                 SenderStep::Wait(None) => break,
                 step @ (SenderStep::Wait(Some(_)) | SenderStep::End(_)) => panic!("{step:?}"),
@@ -445,8 +549,8 @@ impl Simulation {
 
     fn end(&mut self) {
         for Disconnected { peers, is_called_back } in self.router.remove_all(true) {
-            if peers[0] != usize::MAX {
-                self.call_back(peers[0], is_called_back);
+            if peers[0].0 != usize::MAX {
+                self.call_back(peers[0].0, is_called_back);
             }
         }
         for at in 0..self.consumers.len() {

@@ -9,6 +9,20 @@ use crate::events::subscriptions::Occurrence;
 
 const A: EventType = EventType(16);
 
+impl QueuePeer for () {
+    fn take_turn(&self) -> bool {
+        false
+    }
+
+    fn call_sender(&self) -> bool {
+        true
+    }
+
+    fn pass_turn(&self) {}
+
+    fn free_turn(&self) {}
+}
+
 struct GapScene {
     router: Router<TestEvent, ()>,
     supplier: ProxyId,

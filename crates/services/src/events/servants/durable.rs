@@ -51,25 +51,47 @@ impl DurableChannel for Channel {
     fn stream_status(&self) -> Result<StreamStatus, SystemException> {
         let part = self.part()?;
         let status = part.stream()?.status().ok_or_else(disconnected)?;
-        Ok(StreamStatus { first: status.first, last: status.last, bytes: status.bytes, unstored: part.unstored() })
+        Ok(StreamStatus {
+            first: status.first,
+            last: status.last,
+            bytes: status.bytes,
+            unstored: part.unstored().total(),
+        })
     }
 
     fn events_after(&self, number: u64, max: u32, wait_ms: u32) -> Result<Vec<NumberedEvent>, SystemException> {
-        let stream = self.part()?.stream()?;
+        let part = self.part()?;
+        let stream = part.stream()?;
         if wait_ms > 0 {
             let wait = Duration::from_millis(wait_ms.into()).min(MAX_WAIT);
-            self.shared.with_waiting_pull(|| stream.wait_beyond(number, Monotonic::now() + wait));
+            part.with_waiting_reader(|| stream.wait_beyond(number, Monotonic::now() + wait));
         }
-        let stored = stream.read_after(number, usize::try_from(max).unwrap_or(usize::MAX))?;
-        stored.iter().map(numbered).collect()
+        let stored = {
+            let _place = part.enter()?;
+            stream.read_after(number, usize::try_from(max).unwrap_or(usize::MAX))?
+        };
+        let mut events = Vec::with_capacity(stored.len());
+        for stored in &stored {
+            match numbered(stored) {
+                Ok(event) => events.push(event),
+                // The events before one that cannot be read are read first.
+                Err(_) if !events.is_empty() => break,
+                Err(exception) => return Err(exception),
+            }
+        }
+        Ok(events)
     }
 
     fn resume_consumer(&self, name: &str, start: u64) -> Result<u64, SystemException> {
-        Ok(self.part()?.stream()?.resume(name, start)?)
+        let part = self.part()?;
+        let _place = part.enter()?;
+        Ok(part.stream()?.resume(name, start)?)
     }
 
     fn acknowledge(&self, name: &str, number: u64) -> Result<(), AcknowledgeError> {
-        let acknowledged = self.part()?.stream().and_then(|stream| stream.acknowledge(name, number));
+        let part = self.part()?;
+        let _place = part.enter().map_err(SystemException::from)?;
+        let acknowledged = part.stream().and_then(|stream| stream.acknowledge(name, number));
         acknowledged.map_err(|error| match error {
             error if error.is_unknown_consumer() => NoConsumer.into(),
             error => SystemException::from(error).into(),
@@ -77,7 +99,9 @@ impl DurableChannel for Channel {
     }
 
     fn forget_consumer(&self, name: &str) -> Result<(), ForgetConsumerError> {
-        let forgotten = self.part()?.stream().and_then(|stream| stream.forget(name));
+        let part = self.part()?;
+        let _place = part.enter().map_err(SystemException::from)?;
+        let forgotten = part.stream().and_then(|stream| stream.forget(name));
         forgotten.map_err(|error| match error {
             error if error.is_unknown_consumer() => NoConsumer.into(),
             error => SystemException::from(error).into(),

@@ -7,6 +7,7 @@ use corelane::{SystemException, SystemExceptionKind as Kind};
 use super::{nil_peer, peer, system};
 use crate::events::channel::{self, ChannelEnd, ConnectFailure, SharedChannel, disconnected};
 use crate::events::header::EventHeader;
+use crate::events::idl::corelane_events::FederatedChannel;
 use crate::events::idl::rtec_event_channel_admin::event_channel::{
     AppendObserverError, CantAppendObserver, CantRemoveObserver, RemoveObserverError,
 };
@@ -35,11 +36,11 @@ pub(in crate::events) fn activate(
         consumers: ConsumerAdminRef::from_object(consumers),
         suppliers: SupplierAdminRef::from_object(suppliers),
     };
-    Ok(EventChannelRef::from_object(poa.activate(&EventChannel::servant(channel))?))
+    Ok(EventChannelRef::from_object(poa.activate(&FederatedChannel::servant(channel))?))
 }
 
-struct Channel {
-    end: ChannelEnd,
+pub(super) struct Channel {
+    pub(super) end: ChannelEnd,
     consumers: ConsumerAdminRef,
     suppliers: SupplierAdminRef,
 }

@@ -22,6 +22,9 @@ pub struct SocketOptions {
     /// Size of the kernel's receive buffer in bytes. The kernel doubles the number for its
     /// overhead.
     pub receive_buffer: Option<usize>,
+    /// Sets `receive_buffer` beyond the system's limit (`net.core.rmem_max`), if the process has
+    /// `CAP_NET_ADMIN`. False by default.
+    pub force_receive_buffer: bool,
     /// TCP: sends only to hosts that are reached without a gateway. False by default.
     pub dont_route: bool,
     /// TCP: differentiated services code point of sent packets, 0 to 63 (RFC 2474).
@@ -46,6 +49,7 @@ impl Default for SocketOptions {
             keepalive: None,
             send_buffer: None,
             receive_buffer: None,
+            force_receive_buffer: false,
             dont_route: false,
             dscp: None,
             reuse_address: true,
@@ -78,6 +82,10 @@ impl SocketOptions {
         }
         if let Some(octets) = self.receive_buffer {
             set_receive_buffer_size(fd, octets)?;
+            if self.force_receive_buffer {
+                // Without the privilege, the size stays at the system's limit.
+                let _ = force_receive_buffer_size(fd, octets);
+            }
         }
         Ok(())
     }
@@ -348,12 +356,12 @@ pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
 }
 
 /// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or
-/// more with `CAP_NET_ADMIN`.
+/// more with `CAP_NET_ADMIN`. The number of a transmit class chooses this class.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.
-pub fn set_priority(fd: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
-    set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.into())
+pub fn set_priority(fd: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
+    set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.cast_signed())
 }
 
 /// Returns the priority of sent packets in the queues of the interface.
@@ -361,7 +369,7 @@ pub fn set_priority(fd: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
 /// # Errors
 /// No error occurs on a socket.
 pub fn priority(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.unsigned_abs())
+    Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.cast_unsigned())
 }
 
 /// Limits the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`).

@@ -20,7 +20,7 @@ use crate::server::architecture::Architecture;
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask};
-use crate::server::message::{Message, object_key};
+use crate::server::message::{Message, target_of};
 use crate::server::worker::{ReadResult, Worker};
 
 /// Serves a connection, beginning with its first message, until the connection ends or returns to
@@ -181,9 +181,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
         let is_job = match header.kind {
             MessageKind::Request => {
-                let named = object_key(header, octets, &context.config().limits);
-                if named != Some(&**key) {
-                    let task = named.and_then(|named| duty.pool.binder.task_of(named));
+                let target = target_of(header, octets, &context.config().limits);
+                let own = duty.task.as_ref().and_then(|task| task.operation.as_deref());
+                let is_own = target
+                    .is_some_and(|(named, operation)| named == &**key && own.is_none_or(|own| operation == Some(own)));
+                if !is_own {
+                    let task = target.and_then(|target| duty.pool.task_of(target));
                     self.pass_on(duty.pool, worker, message, task);
                     return Step::GoesOn;
                 }
@@ -223,7 +226,9 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         }
         // The lane's threads may run other messages of the connection at this time, so this thread
         // must not wait for the peer while it holds the output lock.
-        let goes_on = duty.pool.run_job(context, task, || match message {
+        let parts = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
+        let deadline = task.and_then(|task| task.deadline_of(parts, &context.config().limits, Duration::ZERO));
+        let goes_on = duty.pool.run_job(context, task, deadline, || match message {
             None => worker.dispatch_in_place(handler, connection, Wait::Now),
             Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
         });

@@ -1,0 +1,296 @@
+//! The guaranteed share of requests without a task: pinned threads above all tasks, and the thread
+//! `POOL/s0`, which lowers the threads of a core when they have used their budget and raises them
+//! again in the next period.
+//!
+//! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be used
+//! up before the next check. Neither thread allocates or waits for a bound connection.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelane_sys::clock::Monotonic;
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{LockScope, PiMutex};
+use corelane_sys::poll;
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, Tid};
+use corelane_sys::usage::ThreadClock;
+
+use super::SharedPool;
+use super::deferrable_server::{DeferrableServer, ShareLevel};
+use crate::event::Event;
+use crate::rt::core_config::{BestEffortShare, BestEffortUse};
+use crate::server::architecture::Architecture;
+use crate::server::handler::RequestHandler;
+use crate::server::lane::Lane;
+use crate::server::nested_wait;
+use crate::server::worker::Worker;
+
+/// Native priority of threads within their share: the highest priority below the thread that lowers
+/// them.
+pub(crate) const SHARE_PRIORITY: u8 = 98;
+
+pub(super) struct BestEffortShares {
+    cores: Vec<CoreShare>,
+    /// Notified for a check, and for the end of the pool.
+    wake: EventFd,
+    started_at: Monotonic,
+    /// Number of threads that have taken their core.
+    entered: AtomicUsize,
+    /// The threads' scheduling within the share; `None` if they cannot be lowered in time.
+    scheduling: Option<Scheduling>,
+    is_ending: AtomicBool,
+}
+
+struct CoreShare {
+    core: usize,
+    /// Number of threads that are not waiting for work.
+    working: AtomicUsize,
+    /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
+    /// check. Written by `POOL/s0`.
+    ask_before: AtomicU64,
+    server: PiMutex<ShareState>,
+}
+
+struct ShareState {
+    server: DeferrableServer,
+    threads: Vec<(Tid, ThreadClock)>,
+    /// The processor time of threads that have ended.
+    ended: Duration,
+    is_lost: bool,
+}
+
+impl ShareState {
+    fn used(&self) -> u64 {
+        let used = self.threads.iter().fold(self.ended, |sum, (_, clock)| sum.saturating_add(clock.time()));
+        u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn level(&self) -> ShareLevel {
+        if self.is_lost { ShareLevel::Background } else { self.server.level() }
+    }
+}
+
+impl BestEffortShares {
+    /// Creates the shares of `cores`. `scheduling` is the scheduling of threads within the share.
+    pub(super) fn new(share: BestEffortShare, cores: &[usize], scheduling: Scheduling) -> io::Result<Self> {
+        let of_core = |core: &usize| {
+            let state = ShareState {
+                server: DeferrableServer::new(share),
+                threads: Vec::new(),
+                ended: Duration::ZERO,
+                is_lost: false,
+            };
+            CoreShare {
+                core: *core,
+                working: AtomicUsize::new(0),
+                ask_before: AtomicU64::new(u64::MAX),
+                server: PiMutex::new("best-effort share", LockScope::Lane, state),
+            }
+        };
+        Ok(BestEffortShares {
+            cores: cores.iter().map(of_core).collect(),
+            wake: EventFd::new()?,
+            started_at: Monotonic::now(),
+            entered: AtomicUsize::new(0),
+            scheduling: (scheduling != Scheduling::Other).then_some(scheduling),
+            is_ending: AtomicBool::new(false),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn scheduling(&self, level: ShareLevel) -> Scheduling {
+        match level {
+            ShareLevel::AboveTasks => self.scheduling.unwrap_or(Scheduling::Other),
+            ShareLevel::Background => Scheduling::Other,
+        }
+    }
+
+    pub(super) fn uses(&self) -> Vec<BestEffortUse> {
+        let use_of = |share: &CoreShare| {
+            let state = share.server.lock();
+            let (used, exhausted) = state.server.use_of(state.used());
+            let is_guaranteed = self.scheduling.is_some() && state.level() == ShareLevel::AboveTasks;
+            BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, is_guaranteed }
+        };
+        self.cores.iter().map(use_of).collect()
+    }
+
+    /// Puts the threads of a lost core into the background, or returns them to their core.
+    pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
+        for share in self.cores.iter().filter(|share| share.core == core) {
+            let mut state = share.server.lock();
+            state.is_lost = is_lost;
+            let scheduling = self.scheduling(state.level());
+            for (tid, _) in &state.threads {
+                if !is_lost {
+                    // The core may have gone again, which its watcher then notices.
+                    let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
+                }
+                let _ = thread::set_scheduling(Some(*tid), scheduling);
+            }
+        }
+        self.wake.notify();
+    }
+
+    /// Checks all budgets. Returns the time of the next check.
+    fn check(&self) -> Option<u64> {
+        let now = self.now();
+        self.cores.iter().filter_map(|share| self.check_core(share, now)).min()
+    }
+
+    fn check_core(&self, share: &CoreShare, now: u64) -> Option<u64> {
+        let mut state = share.server.lock();
+        let used = state.used();
+        let mut is_busy = share.working.load(Ordering::SeqCst) > 0;
+        loop {
+            let check = state.server.check(now, used, is_busy);
+            if check.change.is_some() {
+                let scheduling = self.scheduling(state.level());
+                for (tid, _) in &state.threads {
+                    // The kernel refuses nothing that it permitted to the thread at its start.
+                    let _ = thread::set_scheduling(Some(*tid), scheduling);
+                }
+            }
+            share.ask_before.store(check.ask_before, Ordering::SeqCst);
+            // A thread that began to work before the store may have read an older value.
+            if is_busy || share.working.load(Ordering::SeqCst) == 0 {
+                return check.next_at;
+            }
+            is_busy = true;
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.wake.notify();
+    }
+
+    fn begin_work(&self, share: &CoreShare) {
+        share.working.fetch_add(1, Ordering::SeqCst);
+        if self.now() < share.ask_before.load(Ordering::SeqCst) {
+            self.wake.notify();
+        }
+    }
+
+    fn end_work(share: &CoreShare) {
+        share.working.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Puts the calling thread on its core at the level of the core's threads.
+    fn enter(&self, share: &CoreShare) -> Result<(), String> {
+        let clock = ThreadClock::of_current_thread().map_err(|error| format!("processor clock: {error}"))?;
+        let mut state = share.server.lock();
+        thread::set_affinity(None, &CpuSet::one(share.core))
+            .map_err(|error| format!("core {}: {error}", share.core))?;
+        let scheduling = self.scheduling(state.level());
+        thread::set_scheduling(None, scheduling).map_err(|error| format!("{scheduling:?}: {error}"))?;
+        state.threads.push((thread::current_tid(), clock));
+        Ok(())
+    }
+
+    /// Forgets the calling thread, whose id may soon belong to another thread.
+    fn leave(&self, share: &CoreShare) {
+        let mut state = share.server.lock();
+        let own = thread::current_tid();
+        if let Some(at) = state.threads.iter().position(|(tid, _)| *tid == own) {
+            let (_, clock) = state.threads.remove(at);
+            state.ended = state.ended.saturating_add(clock.time());
+        }
+        drop(state);
+        // The end of the pool needs no share.
+        let _ = thread::set_scheduling(None, Scheduling::Other);
+    }
+}
+
+/// Starts the thread that checks the budgets. If the kernel refuses its priority, the threads without
+/// a task get no share, because their budgets could not be enforced.
+pub(super) fn start(
+    share: BestEffortShare,
+    cores: &[usize],
+    scheduling: Scheduling,
+    pool: &str,
+) -> io::Result<(Arc<BestEffortShares>, JoinHandle<()>, Option<String>)> {
+    let start = |of: Scheduling, at: Scheduling| {
+        let shares = Arc::new(BestEffortShares::new(share, cores, of)?);
+        let own = Arc::clone(&shares);
+        let builder = ThreadBuilder::new().name(format!("{pool}/s0")).stack_size(256 * 1024).scheduling(at);
+        let handle = builder.spawn(move || {
+            while !own.is_ending.load(Ordering::Acquire) {
+                let until = own.check().map(|at| own.started_at + Duration::from_nanos(at));
+                // An error only makes this loop check again.
+                let _ = poll::wait_readable(own.wake.as_fd(), until);
+                own.wake.drain();
+            }
+        })?;
+        Ok::<_, io::Error>((shares, handle))
+    };
+    let top = Scheduling::Fifo(*Scheduling::FIXED_PRIORITIES.end());
+    if scheduling != Scheduling::Other {
+        match start(scheduling, top) {
+            Ok((shares, handle)) => return Ok((shares, handle, None)),
+            Err(error) => {
+                let (shares, handle) = start(Scheduling::Other, Scheduling::Other)?;
+                return Ok((shares, handle, Some(format!("best-effort share, {top:?}: {error}"))));
+            }
+        }
+    }
+    let (shares, handle) = start(Scheduling::Other, Scheduling::Other)?;
+    Ok((shares, handle, None))
+}
+
+/// The loop of a thread without a task that has a share of a core.
+pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
+    pool: &SharedPool,
+    shares: &BestEffortShares,
+    lane: &Arc<Lane<S>>,
+    handler: &Arc<H>,
+) {
+    let number = shares.entered.fetch_add(1, Ordering::Relaxed);
+    let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
+    if let Err(refusal) = shares.enter(share) {
+        pool.state.lock().refusal.get_or_insert(refusal);
+    }
+    pool.report_refusal(handler.context(), &lane.config.name);
+    let mut worker = Worker::new();
+    nested_wait::enter(lane, handler);
+    while !lane.is_stopping() {
+        if let Err(error) = step(shares, share, lane, handler, &mut worker) {
+            let message = format!("{}: {error}", lane.config.name);
+            handler.context().events().report(&Event::ThreadFailed { message });
+            break;
+        }
+    }
+    crate::nested_wait::uninstall();
+    shares.leave(share);
+    lane.wake();
+}
+
+/// Does the next work of the lane, and waits for it if there is none.
+fn step<S: Architecture<S>, H: RequestHandler>(
+    shares: &BestEffortShares,
+    share: &CoreShare,
+    lane: &Lane<S>,
+    handler: &Arc<H>,
+    worker: &mut Worker,
+) -> io::Result<()> {
+    if lane.has_ready_or_begun() {
+        shares.begin_work(share);
+        // Beside begun replies this waits, and the wait counts as work.
+        let stepped = lane.step(handler, worker, lane.has_ready().then_some(Duration::ZERO));
+        BestEffortShares::end_work(share);
+        return stepped;
+    }
+    let event = lane.next_event(None)?;
+    shares.begin_work(share);
+    if let Some(event) = event {
+        lane.handle_event(handler, worker, event);
+    }
+    BestEffortShares::end_work(share);
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! The threads of tasks: their starts, cores and priorities, and the choice of the thread that runs
+//! a message.
+//!
+//! The lock of the pool's state orders all changes of a thread's core and priority.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Weak};
+
+use corelane_sys::eventfd::EventFd;
+use corelane_sys::lock::{LockScope, PiMutex};
+use corelane_sys::poll;
+use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
+
+use super::bound::{BoundConnection, serve};
+use super::deadline_order::DeadlineOrder;
+use super::roster::{BindDecision, Duty, ThreadNumber};
+use super::{Assignment, Mailbox, PoolState, RESTING_PRIORITY, Seat, ServedTask, SharedPool, TaskThread};
+use crate::event::Event;
+use crate::nested_wait;
+use crate::orb_context::OrbContext;
+use crate::rt::config::SchedulingClass;
+use crate::server::architecture::Architecture;
+use crate::server::connection::Connection;
+use crate::server::handler::RequestHandler;
+use crate::server::lane::{Lane, LaneTask};
+use crate::server::worker::Worker;
+use crate::thread_context::{self, LaneIdentity};
+
+impl SharedPool {
+    pub(super) fn scheduling(&self, priority: u8) -> Scheduling {
+        match self.settings.class {
+            SchedulingClass::Fifo => Scheduling::Fifo(priority),
+            SchedulingClass::RoundRobin => Scheduling::RoundRobin(priority),
+            SchedulingClass::Fair => Scheduling::Other,
+        }
+    }
+
+    /// Gives a thread the core and the scheduling of its duty. The lock of the state orders all
+    /// changes of a thread.
+    pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) {
+        let (core, scheduling) = match state.roster.duty(number) {
+            Duty::Serve(binding) => {
+                let level = state.order.level_of(number);
+                (binding.core, self.scheduling(level.unwrap_or(binding.priority)))
+            }
+            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY)),
+            // The thread keeps its core for the job that it may be running.
+            Duty::GiveUp => return,
+        };
+        let Some(seat) = state.seats.get_mut(number) else { return };
+        let Some(tid) = seat.tid else { return };
+        let mut refused = None;
+        if seat.core != Some(core) && !state.lost_cores.contains(&core) {
+            match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
+                Ok(()) => seat.core = Some(core),
+                Err(error) => refused = Some(format!("core {core}: {error}")),
+            }
+        }
+        if seat.scheduling != scheduling {
+            // A demoted job keeps its low priority until its end, when its thread takes its duty
+            // again.
+            let set = match &self.budgets {
+                Some(budgets) => budgets.set_scheduling(tid, scheduling),
+                None => thread::set_scheduling(Some(tid), scheduling),
+            };
+            match set {
+                Ok(()) => seat.scheduling = scheduling,
+                Err(error) => refused = Some(format!("{scheduling:?}: {error}")),
+            }
+        }
+        if state.refusal.is_none() {
+            state.refusal = refused;
+        }
+    }
+
+    pub(super) fn change_order<R>(
+        &self,
+        state: &mut PoolState,
+        change: impl FnOnce(&mut DeadlineOrder, &mut Vec<ThreadNumber>) -> R,
+    ) -> R {
+        let mut changed = std::mem::take(&mut state.changed_levels);
+        let result = change(&mut state.order, &mut changed);
+        for number in changed.drain(..) {
+            self.place(state, number);
+        }
+        state.changed_levels = changed;
+        result
+    }
+
+    /// Adds the job that the calling thread begins to the order, or removes the job if `begins` is
+    /// `None`. Records the thread's scheduling in its context.
+    pub(super) fn reorder(&self, context: &OrbContext, number: ThreadNumber, begins: Option<(usize, u64)>) {
+        let mut state = self.state.lock();
+        match begins {
+            Some((core, deadline)) => {
+                // The task may have moved since the thread read its duty.
+                let duty = state.roster.duty(number);
+                let core = if let Duty::Serve(binding) = duty { binding.core } else { core };
+                self.change_order(&mut state, |order, changed| order.begin(core, deadline, number, changed));
+            }
+            None => {
+                self.change_order(&mut state, |order, changed| order.end(number, changed));
+                self.place(&mut state, number);
+            }
+        }
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        drop(state);
+        thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
+    }
+
+    pub(super) fn report_refusal(&self, context: &OrbContext, pool: &str) {
+        let mut state = self.state.lock();
+        if !state.is_refusal_reported
+            && let Some(error) = state.refusal.clone()
+        {
+            state.is_refusal_reported = true;
+            drop(state);
+            context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+        }
+    }
+
+    pub(super) fn start_thread<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        lane: &Arc<Lane<S>>,
+        handler: &Arc<H>,
+        number: ThreadNumber,
+    ) -> io::Result<()> {
+        let mailbox = Arc::new(Mailbox {
+            wake: EventFd::new()?,
+            assignment: PiMutex::new("assignment", LockScope::Lane, None),
+            changes: AtomicU32::new(0),
+        });
+        let builder = ThreadBuilder::new()
+            .name(format!("{}/b{number}", lane.config.name))
+            .stack_size(lane.config.thread_stack_size)
+            .scheduling(Scheduling::Other)
+            .prefault_stack(handler.context().config().locks_memory);
+        let (pool, lane, handler, own) =
+            (Arc::clone(self), Arc::clone(lane), Arc::clone(handler), Arc::clone(&mailbox));
+        state.handles.retain(|handle| !handle.is_finished());
+        state.handles.push(builder.spawn(move || run_thread(&pool, &lane, &handler, number, &own))?);
+        let seat = Seat { mailbox, tid: None, core: None, scheduling: Scheduling::Other, connection: Weak::new() };
+        match state.seats.get_mut(number) {
+            Some(place) => *place = seat,
+            None => state.seats.push(seat),
+        }
+        Ok(())
+    }
+
+    /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
+    /// serves the connection from now on, unless the connection has a thread already. A message that
+    /// is no job gets a thread only with its connection.
+    pub(super) fn choose_thread<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        task: u64,
+        (is_job, serves_connection): (bool, bool),
+    ) -> TaskThread {
+        let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
+        let mut state = self.state.lock();
+        // A stream without a descriptor cannot return to the lane's epoll.
+        let mut serves_connection = serves_connection && connection.stream.readiness().is_some();
+        let mut decision = BindDecision::Occupied;
+        if serves_connection {
+            decision = state.roster.bind(task, connection.origin.id);
+        }
+        if decision == BindDecision::Occupied && is_job {
+            serves_connection = false;
+            decision = state.roster.lend(task);
+        }
+        let number = match decision {
+            BindDecision::Wake(number) => {
+                // The priority is raised before the thread is woken, because at its own priority it
+                // might have to wait for the core.
+                self.place(&mut state, number);
+                Some(number)
+            }
+            BindDecision::Start(number) => match self.start_thread(&mut state, &lane, handler, number) {
+                Ok(()) => Some(number),
+                Err(_) => {
+                    state.roster.start_failed(number);
+                    None
+                }
+            },
+            BindDecision::Exhausted => None,
+            BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
+        };
+        let seat = number.and_then(|number| state.seats.get_mut(number));
+        let mailbox = seat.map(|seat| {
+            seat.connection = Arc::downgrade(connection);
+            Arc::clone(&seat.mailbox)
+        });
+        drop(state);
+        self.report_refusal(handler.context(), &lane.config.name);
+        match mailbox {
+            Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
+            Some(mailbox) => TaskThread::Message(mailbox),
+            None => TaskThread::Exhausted,
+        }
+    }
+
+    #[cold]
+    pub(super) fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
+        self.state.lock().roster.count_not_bound();
+        let peer = connection.stream.peer().clone();
+        context.events().report(&Event::TaskNotBound { peer, task });
+    }
+
+    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
+    /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
+    /// task is not in the set.
+    pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
+        let mut state = self.state.lock();
+        match state.roster.lend(task) {
+            BindDecision::Wake(number) => {
+                self.place(&mut state, number);
+                let seat = state.seats.get_mut(number)?;
+                seat.connection = Arc::downgrade(connection);
+                return Some(Arc::clone(&seat.mailbox));
+            }
+            // Only a thread that has a handler can start further threads.
+            BindDecision::Start(number) => state.roster.start_failed(number),
+            BindDecision::Exhausted => {}
+            BindDecision::Occupied | BindDecision::NoTask => return None,
+        }
+        state.roster.count_not_bound();
+        None
+    }
+
+    pub(super) fn enter(&self, number: ThreadNumber) {
+        let scheduling = thread_context::current_scheduling().unwrap_or(Scheduling::Other);
+        let mut state = self.state.lock();
+        if let Some(seat) = state.seats.get_mut(number) {
+            seat.tid = Some(thread::current_tid());
+            seat.scheduling = scheduling;
+        }
+        self.place(&mut state, number);
+    }
+
+    pub(super) fn finish(&self, number: ThreadNumber) {
+        let mut state = self.state.lock();
+        state.roster.finish(number);
+        if let Some(seat) = state.seats.get_mut(number) {
+            seat.connection = Weak::new();
+        }
+        self.place(&mut state, number);
+    }
+
+    /// Returns the task that the calling thread serves, and records its priority in the thread's
+    /// context. Returns `None` if the thread must return its connection to the lane, or must not
+    /// run its message.
+    pub(super) fn take_duty<S: Architecture<S>>(
+        &self,
+        lane: &Lane<S>,
+        context: &OrbContext,
+        number: ThreadNumber,
+    ) -> Option<ServedTask> {
+        let state = self.state.lock();
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        let identity = lane.identity(context.stamp());
+        match state.roster.duty(number) {
+            Duty::Serve(binding) => {
+                let priority = context.config().rt.corba_priority(Scheduling::Fifo(binding.priority));
+                let priority = priority.map_or(0, corelane_sched::Priority::get);
+                let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
+                thread_context::enter_lane(identity, native);
+                // If the priority changed during an overrunning operation, the end of the operation
+                // has restored the earlier priority. A refusal has been recorded before.
+                let _ = native.map(|native| thread::set_scheduling(None, native));
+                let rate = state.rates.get(&binding.task).cloned();
+                let operation = state.operations.get(&binding.task).cloned();
+                Some(ServedTask { number, binding, rate, operation, meter: state.meters.get(binding.task) })
+            }
+            Duty::GiveUp | Duty::Sleep => {
+                thread_context::enter_lane(identity, native);
+                None
+            }
+        }
+    }
+}
+
+fn run_thread<S: Architecture<S>, H: RequestHandler>(
+    pool: &Arc<SharedPool>,
+    lane: &Arc<Lane<S>>,
+    handler: &Arc<H>,
+    number: ThreadNumber,
+    mailbox: &Arc<Mailbox>,
+) {
+    thread_context::set_owner(handler.context().stamp());
+    thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
+    pool.enter(number);
+    pool.report_refusal(handler.context(), &lane.config.name);
+    let mut worker = Worker::new();
+    while !lane.is_stopping() {
+        let assignment = mailbox.assignment.lock().take();
+        let Some(Assignment { waiting, message, key, wait }) = assignment else {
+            let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
+            mailbox.wake.drain();
+            continue;
+        };
+        let Some(key) = key else {
+            if let Some(wait) = wait {
+                pool.wait_for_turn(lane, mailbox, wait);
+            }
+            match pool.take_duty(lane, handler.context(), number) {
+                Some(task) => {
+                    let handle = waiting.handle;
+                    if !pool.run_waiting(lane, handler, &mut worker, Some(&task), (waiting, message)) {
+                        lane.retire_connection(handler.context(), handle);
+                    }
+                }
+                // The task has ended.
+                None => lane.push(LaneTask::Dispatch(waiting, message)),
+            }
+            pool.finish(number);
+            continue;
+        };
+        let connection = Arc::clone(&*waiting);
+        let bound = BoundConnection { lane: Arc::clone(lane), handler: Arc::clone(handler), connection, key };
+        let bound = Rc::new(bound);
+        serve(pool, number, mailbox, &bound, &mut worker, (waiting, message, wait));
+        nested_wait::uninstall();
+        drop(bound);
+        lane.accept_again();
+    }
+}

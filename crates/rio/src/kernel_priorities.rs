@@ -1,0 +1,283 @@
+//! The settings of [`FeatureLevel::KernelPriorities`](crate::feature_level::FeatureLevel) on an
+//! interface: receive threads with a priority, and transmit classes.
+//!
+//! These settings outlive a killed process. So the owner of the settings holds a lock on a journal,
+//! which has the earlier settings. If a journal is not locked, its owner has ended, and the next
+//! owner restores the earlier settings first.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::netlink::{Netlink, NetlinkFamily};
+use corelane_sys::thread::Scheduling;
+use corelane_sys::{interface, process};
+
+use crate::interface_settings::InterfaceSettings;
+use crate::receive_threads::{self, ReceiveInstance};
+use crate::transmit_classes::{self, RootDiscipline, class_of_stream, class_priority};
+
+/// First line of a journal.
+const FORMAT: &str = "corelane-rio 1";
+
+/// A stream that has a transmit class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PrioritizedStream {
+    pub(crate) number: u32,
+    pub(crate) native_priority: Option<u8>,
+}
+
+/// The ownership of the settings. Dropping it restores the earlier settings.
+#[derive(Debug)]
+pub(crate) struct KernelPriorities {
+    name: String,
+    index: u32,
+    /// The reason is that of a missing `/sys`, without which the interface has no receive threads.
+    settings: Result<InterfaceSettings, String>,
+    netlink: Netlink,
+    journal: File,
+    path: PathBuf,
+    process: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The instances with threads, with the class that they have; `None` without receive threads.
+    receive: Option<(Vec<ReceiveInstance>, Scheduling)>,
+    /// The reason why receive threads have the ordinary class.
+    lack: Option<String>,
+    /// The priority of each stream's class; `None` without transmit classes.
+    classes: Option<BTreeMap<u32, u8>>,
+    /// Maximum rate of best effort in bytes per second.
+    ceiling: Option<u64>,
+}
+
+impl KernelPriorities {
+    /// Takes the ownership of the settings of `name`, and restores what a killed owner has left.
+    ///
+    /// # Errors
+    /// If another process has the ownership, or if the journal cannot be written.
+    pub(crate) fn take(name: &str, folder: &Path) -> Result<Self, String> {
+        Self::restore_and_take(name, folder).map(|(taken, _)| taken)
+    }
+
+    /// As [`take`](Self::take), and returns the names of the restored settings.
+    pub(crate) fn restore_and_take(name: &str, folder: &Path) -> Result<(Self, Vec<&'static str>), String> {
+        let of = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        let index = interface::index(name).map_err(of("the interface"))?;
+        let settings = InterfaceSettings::open().map_err(|error| error.to_string());
+        let netlink = Netlink::open(NetlinkFamily::Route).map_err(of("netlink"))?;
+        let path = journal_path(index, folder).map_err(of("the network namespace"))?;
+        let journal = lock(folder, &path).map_err(|error| match error {
+            TryLockError::WouldBlock => format!("another process has the priorities of {name}"),
+            TryLockError::Error(error) => format!("the journal {} cannot be written: {error}", path.display()),
+        })?;
+        let state = Mutex::new("kernel priorities", LockScope::Orb, State::default());
+        let name = name.to_owned();
+        let mut taken = Self { name, index, settings, netlink, journal, path, process: process::id(), state };
+        let restored = taken.restore_earlier();
+        Ok((taken, restored))
+    }
+
+    /// Makes kernel threads process the received packets.
+    ///
+    /// # Errors
+    /// If the interface has no receive threads.
+    pub(crate) fn start_receive_threads(&self) -> Result<(), String> {
+        let setting = self.settings.as_ref().map_err(String::clone)?.of(&self.name).join("threaded");
+        let earlier = fs::read_to_string(&setting).map_err(|error| format!("{}: {error}", setting.display()))?;
+        if receive_threads::instances(self.index).map_err(|error| error.to_string())?.is_empty() {
+            return Err(NO_RECEIVE_THREADS.to_owned());
+        }
+        let journal = format!("{FORMAT}\nthreaded {}\n", earlier.trim());
+        self.write(&journal).map_err(|error| format!("the journal cannot be written: {error}"))?;
+        fs::write(&setting, "1").map_err(|error| format!("the driver refuses receive threads: {error}"))?;
+        self.state.lock().receive = Some((Vec::new(), Scheduling::Other));
+        Ok(())
+    }
+
+    /// Puts the transmit classes on the interface. `ceiling` is the maximum rate of best effort in
+    /// bytes per second.
+    ///
+    /// # Errors
+    /// If the interface has a queueing discipline of another owner, or if the kernel refuses.
+    pub(crate) fn start_transmit_classes(&self, ceiling: Option<u64>) -> Result<(), String> {
+        self.create_classes(ceiling)?;
+        let mut state = self.state.lock();
+        (state.classes, state.ceiling) = (Some(BTreeMap::new()), ceiling);
+        Ok(())
+    }
+
+    fn create_classes(&self, ceiling: Option<u64>) -> Result<(), String> {
+        match transmit_classes::root_discipline(&self.netlink, self.index) {
+            Ok(RootDiscipline::Foreign(found)) => {
+                return Err(format!("{} has the queueing discipline {found} of another owner", self.name));
+            }
+            Ok(RootDiscipline::Default | RootDiscipline::Ours) => {}
+            Err(error) => return Err(format!("the queueing discipline cannot be read: {error}")),
+        }
+        if let Err(error) = transmit_classes::create(&self.netlink, self.index, ceiling) {
+            let _ = transmit_classes::remove(&self.netlink, self.index);
+            return Err(format!("the kernel refuses transmit classes: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Returns true if the interface is the one of which this value has the settings. An interface
+    /// that was removed and made again has another number.
+    pub(crate) fn is_current(&self) -> bool {
+        interface::index(&self.name).is_ok_and(|index| index == self.index)
+    }
+
+    /// Gives each stream its class, and the receive threads the priority of the most urgent stream.
+    /// Has no effect on what is in place.
+    pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
+        let mut state = self.state.lock();
+        let State { receive, lack, classes, ceiling } = &mut *state;
+        let is_lost = classes.is_some()
+            && !transmit_classes::root_discipline(&self.netlink, self.index)
+                .is_ok_and(|root| root == RootDiscipline::Ours);
+        if is_lost {
+            // Another process has removed the classes.
+            *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
+        }
+        if let Some(classes) = classes {
+            let wanted: BTreeMap<u32, u8> = streams
+                .iter()
+                .map(|stream| (class_of_stream(stream.number), class_priority(stream.native_priority)))
+                .collect();
+            // A class whose packets have not left is removed with its packets.
+            classes.retain(|class, _| {
+                wanted.contains_key(class)
+                    || transmit_classes::remove_stream(&self.netlink, self.index, *class).is_err()
+            });
+            for (class, priority) in wanted {
+                if classes.get(&class) != Some(&priority)
+                    && transmit_classes::add_stream(&self.netlink, self.index, class, priority).is_ok()
+                {
+                    classes.insert(class, priority);
+                }
+            }
+        }
+        if let Some((known, scheduling)) = receive {
+            let most_urgent = streams.iter().filter_map(|stream| stream.native_priority).max();
+            let wanted = most_urgent.map_or(Scheduling::Other, Scheduling::Fifo);
+            let Ok(instances) = receive_threads::instances(self.index) else { return };
+            if *known != instances || *scheduling != wanted || lack.is_some() {
+                let schedule = |instance: &ReceiveInstance| instance.schedule(&self.name, wanted, core).err();
+                *lack = instances.iter().find_map(schedule).map(|error| error.to_string());
+                (*known, *scheduling) = (instances, wanted);
+            }
+        }
+    }
+
+    /// Returns the reason why the receive threads have the ordinary class.
+    pub(crate) fn lack(&self) -> Option<String> {
+        self.state.lock().lack.clone()
+    }
+
+    /// Returns true if the interface has receive threads, and if it has transmit classes.
+    pub(crate) fn features(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        (state.receive.is_some(), state.classes.is_some())
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        self.journal.set_len(0)?;
+        io::Seek::seek(&mut &self.journal, io::SeekFrom::Start(0))?;
+        (&self.journal).write_all(text.as_bytes())?;
+        self.journal.sync_data()
+    }
+
+    fn restore_earlier(&mut self) -> Vec<&'static str> {
+        let mut restored = Vec::new();
+        if transmit_classes::root_discipline(&self.netlink, self.index).is_ok_and(|root| root == RootDiscipline::Ours)
+            && transmit_classes::remove(&self.netlink, self.index).is_ok()
+        {
+            restored.push("transmit classes");
+        }
+        let mut text = String::new();
+        // A journal that its owner had not completed has nothing to restore.
+        let _ = (&self.journal).take(4_096).read_to_string(&mut text);
+        let mut lines = text.lines();
+        if lines.next() == Some(FORMAT)
+            && let Some(earlier @ ("0" | "1")) = lines.find_map(|line| line.strip_prefix("threaded "))
+            && let Ok(settings) = &self.settings
+        {
+            let setting = settings.of(&self.name).join("threaded");
+            let is_changed = fs::read_to_string(&setting).is_ok_and(|found| found.trim() != earlier);
+            if is_changed && fs::write(&setting, earlier).is_ok() {
+                restored.push("receive threads");
+            }
+        }
+        restored
+    }
+}
+
+impl Drop for KernelPriorities {
+    fn drop(&mut self) {
+        // The settings belong to the process that made them, not to its forked children.
+        if self.process != process::id() {
+            return;
+        }
+        let _ = io::Seek::seek(&mut &self.journal, io::SeekFrom::Start(0));
+        // A setting that cannot be restored, for example of a removed interface, has no remedy.
+        let _ = self.restore_earlier();
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The reason why an interface has no receive threads.
+pub(crate) const NO_RECEIVE_THREADS: &str = "the interface does not receive by NAPI";
+
+/// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
+/// locked can be one that has no name any more.
+fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
+    fs::create_dir_all(folder).map_err(TryLockError::Error)?;
+    loop {
+        let open = || OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+        let file = open().map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        let locked = file.metadata().map_err(TryLockError::Error)?.ino();
+        if fs::metadata(path).is_ok_and(|named| named.ino() == locked) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Restores the settings of an interface that a killed process has left. Returns the names of the
+/// restored settings.
+///
+/// `folder` is [`RioConfig::journal_folder`](crate::RioConfig::journal_folder) of the process.
+///
+/// # Errors
+/// If a process has the settings, or without the privileges.
+pub fn restore_interface(name: &str, folder: &Path) -> Result<Vec<&'static str>, String> {
+    let index = interface::index(name).map_err(|error| error.to_string())?;
+    let netlink = Netlink::open(NetlinkFamily::Route).map_err(|error| error.to_string())?;
+    let has_classes = transmit_classes::root_discipline(&netlink, index).is_ok_and(|root| root == RootDiscipline::Ours);
+    if !has_classes && !journal_path(index, folder).is_ok_and(|path| path.exists()) {
+        return Ok(Vec::new());
+    }
+    KernelPriorities::restore_and_take(name, folder).map(|(_, restored)| restored)
+}
+
+/// Returns the journal of an interface in the calling thread's network namespace.
+fn journal_path(index: u32, folder: &Path) -> io::Result<PathBuf> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?;
+    Ok(folder.join(format!("{}-{index}", namespace.ino())))
+}
+
+/// Returns true if a process has the settings of the interface.
+pub(crate) fn is_owned(index: u32, folder: &Path) -> bool {
+    let file = journal_path(index, folder).and_then(File::open);
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+#[cfg(test)]
+#[path = "kernel_priorities/tests.rs"]
+mod tests;

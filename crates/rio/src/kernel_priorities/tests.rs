@@ -1,0 +1,218 @@
+//! Tests of kernel priorities, each in a network namespace with the link `rio0` to `rio1`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use corelane_net::{Endpoint, IoClass, IoProperties, Transport};
+use corelane_sys::clock::Monotonic;
+use corelane_sys::interface::Offload;
+use corelane_sys::{socket, thread};
+
+use super::*;
+use crate::feature_level::FeatureLevel;
+use crate::{RioConfig, RioTransport};
+
+fn run(program: &str, words: &str) -> String {
+    let output = Command::new(program).args(words.split(' ')).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn root() -> RootDiscipline {
+    let netlink = Netlink::open(NetlinkFamily::Route).unwrap();
+    transmit_classes::root_discipline(&netlink, interface::index("rio0").unwrap()).unwrap()
+}
+
+fn threaded() -> String {
+    let settings = InterfaceSettings::open().unwrap();
+    fs::read_to_string(settings.of("rio0").join("threaded")).unwrap().trim().to_owned()
+}
+
+/// Runs `body` in a namespace, with a folder for journals.
+fn with_link(has_napi: bool, body: impl FnOnce(&Path) + Send) {
+    let missing = process::missing_namespace_capability()
+        .or_else(|| crate::level_control::capabilities().missing_for(FeatureLevel::KernelPriorities));
+    if let Some(name) = missing {
+        return println!("not run: the process lacks {name}");
+    }
+    let in_namespace = || {
+        process::enter_new_network_namespace().unwrap();
+        run("ip", "link set lo up");
+        run("ip", "link add rio0 type veth peer name rio1");
+        interface::set_offload("rio0", Offload::MergedSegments, has_napi).unwrap();
+        run("ip", "link set rio1 up");
+        run("ip", "link set rio0 up");
+        let folder = std::env::temp_dir().join(format!("corelane-rio-{}", thread::current_tid().as_raw()));
+        body(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+    };
+    std::thread::scope(|scope| scope.spawn(in_namespace).join().unwrap());
+}
+
+fn config(folder: &Path) -> RioConfig {
+    RioConfig::for_interface("rio0").level(FeatureLevel::KernelPriorities).journal_folder(folder)
+}
+
+fn lane(native_priority: Option<u8>) -> IoProperties {
+    IoProperties { class: IoClass::Priority, native_priority, cores: None }
+}
+
+fn wait_until(reached: impl Fn() -> bool) {
+    let deadline = Monotonic::now() + Duration::from_secs(30);
+    while !reached() {
+        assert!(!deadline.is_past());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns the classes of the receive threads of `rio0`.
+fn receive_scheduling() -> Vec<Scheduling> {
+    let instances = receive_threads::instances(interface::index("rio0").unwrap()).unwrap();
+    instances.iter().map(|instance| instance.found("rio0").unwrap()).collect()
+}
+
+#[test]
+fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
+    with_link(true, |folder| {
+        let sees_threads = thread::find_kernel_thread("kthreadd").unwrap().is_some();
+        let transport = RioTransport::new(config(folder).best_effort_ceiling(Some(1_000_000)));
+        transport.attach_orb();
+        assert_eq!(
+            (transport.level(), threaded().as_str(), root()),
+            (FeatureLevel::KernelPriorities, "1", RootDiscipline::Ours)
+        );
+        let local = Endpoint::tcp("127.0.0.1", 0);
+        let [low, high] = [3, 40].map(|priority| transport.listen_with_io(&local, &lane(Some(priority))).unwrap());
+        let classes = run("tc", "class show dev rio0");
+        for class in ["c0e0:1 root prio 7 ", "c0e0:16 root prio 6 ", "c0e0:26 root prio 4 "] {
+            assert!(classes.contains(class), "{class} in {classes}");
+        }
+        assert!(classes.contains("rate 8Mbit ceil 8Mbit"), "{classes}");
+        if sees_threads {
+            assert_eq!(transport.priorities_lack(), None);
+            assert_eq!(receive_scheduling(), [Scheduling::Fifo(40)]);
+        } else {
+            assert!(transport.priorities_lack().unwrap().contains("does not see the thread"));
+        }
+        // The client's connections are a stream as well.
+        let client =
+            transport.connect_with_io(low.local_endpoint(), &Default::default(), &lane(Some(3)), None).unwrap();
+        let fd = client.readiness().unwrap();
+        assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
+        client.set_dscp(46).unwrap();
+        assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
+        drop(high);
+        wait_until(|| !run("tc", "class show dev rio0").contains("c0e0:26 "));
+        wait_until(|| !sees_threads || receive_scheduling() == [Scheduling::Fifo(3)]);
+        transport.detach_orb();
+        assert_eq!(
+            (transport.level(), threaded().as_str(), root()),
+            (FeatureLevel::PlainTcp, "0", RootDiscipline::Default)
+        );
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+    });
+}
+
+/// Fails if the discipline of another owner is replaced, or if the level does not say why it is low.
+#[test]
+fn foreign_discipline_is_kept_and_named() {
+    with_link(true, |folder| {
+        run("tc", "qdisc add dev rio0 root handle 7: htb");
+        let transport = RioTransport::new(config(folder));
+        // The receive threads remain.
+        assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
+        let lack = transport.priorities_lack().unwrap();
+        assert_eq!(lack, "rio0 has the queueing discipline htb 7: of another owner");
+        drop(transport);
+        interface::set_offload("rio0", Offload::MergedSegments, false).unwrap();
+        let transport = RioTransport::new(config(folder));
+        assert_eq!(transport.level(), FeatureLevel::SocketOptions);
+        assert_eq!(transport.limit(), lack);
+        assert_eq!(transport.priorities_lack(), Some(format!("{NO_RECEIVE_THREADS}; {lack}")));
+        drop(transport);
+        assert_eq!(root(), RootDiscipline::Foreign("htb 7:".to_owned()));
+    });
+}
+
+#[test]
+fn interface_without_receive_threads_has_classes() {
+    with_link(false, |folder| {
+        let transport = RioTransport::new(config(folder));
+        assert_eq!(
+            (transport.level(), threaded().as_str(), root()),
+            (FeatureLevel::KernelPriorities, "0", RootDiscipline::Ours)
+        );
+        assert_eq!(transport.priorities_lack().as_deref(), Some(NO_RECEIVE_THREADS));
+    });
+}
+
+#[test]
+fn interface_has_the_priorities_of_one_owner() {
+    with_link(true, |folder| {
+        let first = RioTransport::new(config(folder));
+        assert!(is_owned(interface::index("rio0").unwrap(), folder));
+        let second = RioTransport::new(config(folder));
+        assert_eq!(second.level(), FeatureLevel::SocketOptions);
+        assert_eq!(second.limit(), "another process has the priorities of rio0");
+        assert!(restore_interface("rio0", folder).is_err());
+        drop((first, second));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+        assert_eq!(RioTransport::new(config(folder)).level(), FeatureLevel::KernelPriorities);
+    });
+}
+
+/// The child ends as a killed process does: nothing of it is dropped.
+#[test]
+fn settings_of_a_killed_process_are_restored() {
+    let leave = |folder: &Path| {
+        let is_left = process::run_in_child(|| {
+            let taken = KernelPriorities::take("rio0", folder).unwrap();
+            taken.start_receive_threads().unwrap();
+            taken.start_transmit_classes(None).unwrap();
+            std::mem::forget(taken);
+            true
+        });
+        assert!(is_left.unwrap());
+        assert_eq!((threaded().as_str(), root()), ("1", RootDiscipline::Ours));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+    };
+    with_link(true, |folder| {
+        leave(folder);
+        assert_eq!(restore_interface("rio0", folder).unwrap(), ["transmit classes", "receive threads"]);
+        assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));
+        assert_eq!(restore_interface("rio0", folder).unwrap(), [""; 0]);
+        // The next start takes over, and restores the settings before the killed process.
+        leave(folder);
+        drop(KernelPriorities::take("rio0", folder).unwrap());
+        assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));
+    });
+}
+
+#[test]
+fn removed_classes_come_back() {
+    with_link(true, |folder| {
+        let transport = RioTransport::new(config(folder));
+        transport.attach_orb();
+        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(3))).unwrap();
+        run("tc", "qdisc del dev rio0 root");
+        wait_until(|| run("tc", "class show dev rio0").contains("c0e0:16 root prio 6 "));
+        transport.detach_orb();
+    });
+}
+
+#[test]
+fn interface_that_is_made_again_gets_its_priorities() {
+    with_link(true, |folder| {
+        let transport = RioTransport::new(config(folder));
+        transport.attach_orb();
+        run("ip", "link delete rio0");
+        wait_until(|| transport.level() == FeatureLevel::SocketOptions);
+        run("ip", "link add rio0 type veth peer name rio1");
+        run("ip", "link set rio1 up");
+        run("ip", "link set rio0 up");
+        wait_until(|| transport.level() == FeatureLevel::KernelPriorities);
+        assert_eq!(root(), RootDiscipline::Ours);
+        transport.detach_orb();
+        assert_eq!(root(), RootDiscipline::Default);
+    });
+}

@@ -1,0 +1,271 @@
+//! The streams of a transport as requests for admission.
+
+use std::fmt;
+use std::sync::Arc;
+
+use corelane_net::{IoClass, IoProperties};
+use corelane_sched::task::Nanos;
+use corelane_sys::lock::{LockScope, Mutex};
+
+use crate::admission::{Admission, Resources, StreamLoad, StreamRefusal, StreamRequest, ViolatedBound};
+use crate::budget::{Budget, BudgetServerKind};
+use crate::config::RioConfig;
+
+/// Bytes of headers in each packet: IPv6 40, TCP 20, timestamps 12 (RFC 7323).
+const HEADER_BYTES: u32 = 72;
+
+/// Admission of the streams of a transport ([`RioConfig::admission`]).
+///
+/// A stream with the class [`IoClass::Guaranteed`] is a task: its period and its deadline are the
+/// period of the class, its execution time is the time for the packets of a period. A stream with
+/// the class [`IoClass::Priority`] has no bound and is not admitted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamAdmission {
+    /// The resources that the streams share.
+    pub resources: Resources,
+    /// Number of bytes of a stream that each packet carries. The kernel does not enforce this
+    /// assumption on the peers: shorter packets cost more. Default: 1,428, full segments of an
+    /// interface with an MTU of 1,500.
+    pub packet_payload: u32,
+    /// Maximum time in nanoseconds for which the receive context keeps the kernel thread of a
+    /// stream from running. Default: 0.
+    pub blocking: Nanos,
+    /// If true, a stream that does not fit is opened nevertheless, without a place among the
+    /// admitted streams, and [`StreamStatus::refusal`](crate::StreamStatus::refusal) has the
+    /// reason. Default: `false`.
+    pub is_advisory: bool,
+}
+
+impl StreamAdmission {
+    /// Creates the admission of streams that share `resources`.
+    #[must_use]
+    pub fn new(resources: Resources) -> Self {
+        Self { resources, packet_payload: 1_428, blocking: 0, is_advisory: false }
+    }
+
+    /// Sets [`packet_payload`](field@Self::packet_payload). 0 counts as 1.
+    #[must_use]
+    pub fn packet_payload(mut self, bytes: u32) -> Self {
+        self.packet_payload = bytes;
+        self
+    }
+
+    /// Sets [`blocking`](field@Self::blocking).
+    #[must_use]
+    pub fn blocking(mut self, time: Nanos) -> Self {
+        self.blocking = time;
+        self
+    }
+
+    /// Sets [`is_advisory`](field@Self::is_advisory).
+    #[must_use]
+    pub fn advisory(mut self, is_advisory: bool) -> Self {
+        self.is_advisory = is_advisory;
+        self
+    }
+}
+
+/// Refusal of a stream of a transport. The error of kind `QuotaExceeded` that
+/// [`Transport`](corelane_net::Transport) returns contains it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamNotAdmitted {
+    /// Number of the refused stream.
+    pub stream: u32,
+    /// The violated bound.
+    pub bound: ViolatedBound,
+    /// The largest number of bytes in each period with which the stream would be admitted now.
+    /// `None` if no number would be admitted.
+    pub admissible_bytes: Option<u32>,
+}
+
+impl fmt::Display for StreamNotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {} is not admitted: {}; ", self.stream, self.bound)?;
+        match self.admissible_bytes {
+            Some(bytes) => write!(f, "{bytes} bytes in each period would fit"),
+            None => f.write_str("no number of bytes in each period would fit"),
+        }
+    }
+}
+
+impl std::error::Error for StreamNotAdmitted {}
+
+/// The admitted streams of a transport.
+#[derive(Debug)]
+pub(crate) struct AdmittedStreams {
+    config: StreamAdmission,
+    state: Arc<Mutex<Admission>>,
+}
+
+/// The place of an admitted stream until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct AdmittedStream {
+    stream: u32,
+    state: Arc<Mutex<Admission>>,
+}
+
+impl Drop for AdmittedStream {
+    fn drop(&mut self) {
+        self.state.lock().remove(self.stream);
+    }
+}
+
+impl AdmittedStreams {
+    pub(crate) fn new(config: StreamAdmission) -> Self {
+        let admission = Admission::new(config.resources.clone());
+        Self { config, state: Arc::new(Mutex::new("admitted streams", LockScope::Orb, admission)) }
+    }
+
+    pub(crate) fn is_advisory(&self) -> bool {
+        self.config.is_advisory
+    }
+
+    pub(crate) fn admit(
+        &self,
+        stream: u32,
+        io: &IoProperties,
+        transport: &RioConfig,
+    ) -> Result<AdmittedStream, StreamNotAdmitted> {
+        let mut state = self.state.lock();
+        match state.admit(self.request(stream, io, transport)) {
+            Ok(()) => Ok(AdmittedStream { stream, state: Arc::clone(&self.state) }),
+            Err(StreamRefusal { bound, .. }) => {
+                let admissible_bytes = self.admissible_bytes(&state, stream, io, transport);
+                Err(StreamNotAdmitted { stream, bound, admissible_bytes })
+            }
+        }
+    }
+
+    fn request(&self, stream: u32, io: &IoProperties, transport: &RioConfig) -> StreamRequest {
+        let payload = self.config.packet_payload.max(1);
+        let load = match io.class {
+            IoClass::Guaranteed { bytes, period } => {
+                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
+                let packets = bytes.div_ceil(payload);
+                let with_headers = u64::from(bytes) + u64::from(packets) * u64::from(HEADER_BYTES);
+                let budget = Budget { period, packets: Some(packets), bytes: Some(with_headers) };
+                StreamLoad::Periodic { budget, deadline: period, service: BudgetServerKind::Deferrable }
+            }
+            _ => StreamLoad::Unbounded,
+        };
+        StreamRequest {
+            stream,
+            core: transport.core_of(io),
+            // Threads without a fixed priority run below all others.
+            priority: io.native_priority.unwrap_or(0),
+            load,
+            max_packet: payload.saturating_add(HEADER_BYTES),
+            blocking: self.config.blocking,
+            memory: transport.memory_bound(io.class).total(),
+        }
+    }
+
+    /// Returns the largest budget that fits, by binary search: more bytes never remove a violation.
+    fn admissible_bytes(
+        &self,
+        state: &Admission,
+        stream: u32,
+        io: &IoProperties,
+        transport: &RioConfig,
+    ) -> Option<u32> {
+        let IoClass::Guaranteed { bytes, period } = io.class else { return None };
+        let fits = |bytes| {
+            let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..*io };
+            state.check(&self.request(stream, &io, transport)).is_ok()
+        };
+        let (mut low, mut high) = (1, bytes);
+        if !fits(low) {
+            return None;
+        }
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::admission::ProcessingCost;
+
+    const COST: ProcessingCost = ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 };
+
+    fn guaranteed(bytes: u32, millis: u64, priority: u8) -> IoProperties {
+        let class = IoClass::Guaranteed { bytes, period: Duration::from_millis(millis) };
+        IoProperties { class, native_priority: Some(priority), ..IoProperties::default() }
+    }
+
+    #[test]
+    fn stream_without_a_bound_is_refused() {
+        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(1_000_000_000, COST)));
+        let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
+        let refusal = admitted.admit(1, &io, &RioConfig::default()).unwrap_err();
+        let expected = StreamNotAdmitted { stream: 1, bound: ViolatedBound::Unbounded, admissible_bytes: None };
+        assert_eq!(refusal, expected);
+        assert_eq!(
+            refusal.to_string(),
+            "stream 1 is not admitted: the class of the stream has no bound on its load; no number of bytes in each \
+             period would fit"
+        );
+    }
+
+    #[test]
+    fn refused_memory_names_the_budget_whose_buffers_fit() {
+        let transport = RioConfig::default();
+        let io = guaranteed(400_000, 10, 5);
+        let needed = transport.memory_bound(io.class).total();
+        let resources = Resources { memory: needed - 1, ..Resources::new(10_000_000_000, COST) };
+        let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
+        let refusal = admitted.admit(1, &io, &transport).unwrap_err();
+        assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
+        // The buffer has four bytes for each byte of the budget.
+        assert_eq!(refusal.admissible_bytes, Some(399_999));
+    }
+
+    #[test]
+    fn ended_stream_makes_room() {
+        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(100_000_000, COST)));
+        let admit = |stream| admitted.admit(stream, &guaranteed(70_000, 10, 5), &RioConfig::default());
+        let first = admit(1).unwrap();
+        assert!(matches!(admit(2).unwrap_err().bound, ViolatedBound::Link { .. }));
+        drop(first);
+        admit(2).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn offered_budget_fits_and_a_larger_one_does_not(
+            streams in prop::collection::vec((1_u32..2_000_000, 1_u64..50, 1_u8..99), 1..8),
+            payload in 0_u32..9_000,
+        ) {
+            let admission = StreamAdmission::new(Resources::new(1_000_000_000, COST)).packet_payload(payload);
+            let admitted = AdmittedStreams::new(admission);
+            let transport = RioConfig::default();
+            let mut open = Vec::new();
+            for (number, (bytes, millis, priority)) in (1..).zip(streams) {
+                let Err(refusal) =
+                    admitted.admit(number, &guaranteed(bytes, millis, priority), &transport).map(|one| open.push(one))
+                else {
+                    continue;
+                };
+                if let Some(bytes) = refusal.admissible_bytes {
+                    let more = admitted.admit(number, &guaranteed(bytes + 1, millis, priority), &transport);
+                    prop_assert!(more.is_err());
+                    open.push(admitted.admit(number, &guaranteed(bytes, millis, priority), &transport).unwrap());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The counts of events without acknowledgement that are not in the store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::committer::LedgerError;
+use super::ledger::LedgerRefusal;
+use crate::store::StoreError;
+
+/// The reason why an event without acknowledgement is not in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::events) enum UnstoredReason {
+    /// Too many events waited for the disk.
+    QueueFull,
+    /// The event is too large for the store, or has no encoding.
+    Size,
+    /// The disk is full.
+    NoRoom,
+    /// The store failed, or has ended. The event may be in the store.
+    Failed,
+}
+
+impl UnstoredReason {
+    pub(super) fn of(error: &LedgerError) -> Self {
+        match error {
+            LedgerError::Store(error) if matches!(**error, StoreError::Full { .. }) => Self::NoRoom,
+            LedgerError::Refused(LedgerRefusal::NoRoom) => Self::NoRoom,
+            LedgerError::Store(_) | LedgerError::Refused(_) => Self::Failed,
+        }
+    }
+}
+
+/// The number of events without acknowledgement of a durable channel that are not in its store, by reason. They count
+/// from the start of the channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnstoredEvents {
+    /// Too many events waited for the disk.
+    pub queue_full: u64,
+    /// The event is too large for a store, or cannot be encoded.
+    pub size: u64,
+    /// The disk is full, or the store has as many bytes as it may have.
+    pub no_room: u64,
+    /// The store failed or has ended. The event may be in the store all the same.
+    pub failed: u64,
+}
+
+impl UnstoredEvents {
+    /// Returns the sum over all reasons.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.queue_full + self.size + self.no_room + self.failed
+    }
+}
+
+/// The counts by reason. They are for reports, so their ordering is `Relaxed`.
+#[derive(Debug, Default)]
+pub(in crate::events) struct UnstoredCounts([AtomicU64; 4]);
+
+impl UnstoredCounts {
+    pub(in crate::events) fn count(&self, reason: UnstoredReason) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(in crate::events) fn read(&self) -> UnstoredEvents {
+        let [queue_full, size, no_room, failed] =
+            [0, 1, 2, 3].map(|reason: usize| self.0[reason].load(Ordering::Relaxed));
+        UnstoredEvents { queue_full, size, no_room, failed }
+    }
+}

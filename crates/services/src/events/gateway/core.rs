@@ -1,0 +1,185 @@
+//! The decisions of a gateway: which events it passes on, which wait, which are dropped, and when it tries to reach a
+//! lost channel. The caller makes the calls and wakes the threads.
+//!
+//! Invariant: the counts are balanced ([`GatewayCounts::is_balanced`]).
+
+use corelane_sched::task::Nanos;
+
+use super::buffer::ForwardBuffer;
+use super::passage::{ChannelId, Held, cross};
+use super::reconnect::{BackOff, ReconnectPolicy};
+use crate::events::queue::QueueLimits;
+
+/// Maximum number of events in a batch, and of their bytes.
+const MAX_BATCH: usize = 64;
+const MAX_BATCH_BYTES: usize = 256 << 10;
+
+/// The counts of a gateway. Invariant: `received` is the sum of all other counts but `reconnects`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatewayCounts {
+    /// Events that the source channel has given to the gateway.
+    pub received: u64,
+    /// Events that the destination has taken.
+    pub forwarded: u64,
+    /// Events that the destination had already got on another way.
+    pub duplicates: u64,
+    /// Events that had been in the destination before, which the gateway does not pass on.
+    pub returned: u64,
+    /// Events whose time to live was 0, which the gateway does not pass on.
+    pub ttl_ended: u64,
+    /// Lost events: the buffer was full.
+    pub dropped_full: u64,
+    /// Lost events: the destination refused them, or they came so late that it could not tell if it had got them.
+    pub dropped_refused: u64,
+    /// Events that wait in the gateway, or whose call is running.
+    pub waiting: u64,
+    /// The number of times that the gateway has reached its channels again.
+    pub reconnects: u64,
+}
+
+impl GatewayCounts {
+    /// Returns true if `received` is the sum of what became of the events.
+    #[must_use]
+    pub const fn is_balanced(&self) -> bool {
+        self.received
+            == self.forwarded
+                + self.duplicates
+                + self.returned
+                + self.ttl_ended
+                + self.dropped_full
+                + self.dropped_refused
+                + self.waiting
+    }
+}
+
+/// An event that may cross a gateway.
+pub(super) trait CrossingEvent {
+    fn ttl(&self) -> i32;
+    fn set_ttl(&mut self, ttl: i32);
+    fn path(&self) -> &[ChannelId];
+    fn bytes(&self) -> usize;
+}
+
+/// The answer of the destination to a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub(super) duplicates: u64,
+    pub(super) refused: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// The destination is reached.
+    Connected,
+    /// The destination is not reached. The next attempt is due at this time.
+    Lost(Nanos),
+}
+
+#[derive(Debug)]
+pub(super) struct GatewayCore<E> {
+    to: ChannelId,
+    lanes: Box<[ForwardBuffer<E>]>,
+    limits: QueueLimits,
+    counts: GatewayCounts,
+    state: LinkState,
+    has_connected: bool,
+    back_off: BackOff,
+}
+
+impl<E: CrossingEvent> GatewayCore<E> {
+    /// Creates a gateway that is due to reach its channels at once. `lanes` is the number of buffers; 0 counts as 1.
+    pub(super) fn new(lanes: usize, limits: QueueLimits, policy: ReconnectPolicy, seed: u64) -> Self {
+        Self {
+            to: 0,
+            lanes: (0..lanes.max(1)).map(|_| ForwardBuffer::default()).collect(),
+            limits,
+            counts: GatewayCounts::default(),
+            state: LinkState::Lost(0),
+            has_connected: false,
+            back_off: BackOff::new(policy, seed),
+        }
+    }
+
+    /// Takes an event of the source. Returns the lane in which it waits; `None` if the gateway does not pass it on.
+    pub(super) fn receive(&mut self, lane: usize, mut event: E) -> Option<usize> {
+        self.counts.received += 1;
+        match cross(event.ttl(), event.path(), self.to) {
+            Ok(ttl) => event.set_ttl(ttl),
+            Err(Held::TimeToLive) => {
+                self.counts.ttl_ended += 1;
+                return None;
+            }
+            Err(Held::Returned) => {
+                self.counts.returned += 1;
+                return None;
+            }
+        }
+        let lane = lane.min(self.lanes.len() - 1);
+        let bytes = event.bytes();
+        self.counts.dropped_full += self.lanes[lane].push(event, bytes, &self.limits);
+        Some(lane)
+    }
+
+    /// Returns the events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
+    /// answers with [`delivered`](Self::delivered) or [`failed`](Self::failed).
+    pub(super) fn take(&mut self, lane: usize) -> Vec<E> {
+        match (self.state, self.lanes.get_mut(lane)) {
+            (LinkState::Connected, Some(buffer)) => buffer.take(MAX_BATCH, MAX_BATCH_BYTES),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Records that the destination has answered to a batch of `sent` events.
+    pub(super) fn delivered(&mut self, lane: usize, sent: usize, accepted: Accepted) {
+        let sent = sent as u64;
+        let duplicates = accepted.duplicates.min(sent);
+        let refused = accepted.refused.min(sent - duplicates);
+        self.counts.duplicates += duplicates;
+        self.counts.dropped_refused += refused;
+        self.counts.forwarded += sent - duplicates - refused;
+        if let Some(buffer) = self.lanes.get_mut(lane) {
+            buffer.delivered();
+        }
+    }
+
+    /// Records that the destination has not answered to a batch. Its events are sent again, before all others: if the
+    /// destination has got them, it knows them as duplicates.
+    pub(super) fn failed(&mut self, lane: usize, batch: Vec<E>) {
+        if let Some(buffer) = self.lanes.get_mut(lane) {
+            buffer.put_back(batch);
+        }
+    }
+
+    /// Records that the destination is reached, with this identity.
+    pub(super) fn connected(&mut self, to: ChannelId) {
+        self.counts.reconnects += u64::from(self.has_connected);
+        self.has_connected = true;
+        self.to = to;
+        self.state = LinkState::Connected;
+        self.back_off.succeeded();
+    }
+
+    /// Records that the source is reached, or reached again.
+    pub(super) fn source_reached(&mut self, is_again: bool) {
+        self.counts.reconnects += u64::from(is_again);
+    }
+
+    /// Records that the destination is not reached.
+    pub(super) fn lost(&mut self, now: Nanos) {
+        let delay = u64::try_from(self.back_off.next_delay().as_nanos()).unwrap_or(u64::MAX);
+        self.state = LinkState::Lost(now.saturating_add(delay));
+    }
+
+    pub(super) const fn state(&self) -> LinkState {
+        self.state
+    }
+
+    pub(super) fn counts(&self) -> GatewayCounts {
+        let waiting = self.lanes.iter().map(|buffer| buffer.len() as u64).sum();
+        GatewayCounts { waiting, ..self.counts }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lanes.iter().map(ForwardBuffer::bytes).sum()
+    }
+}

@@ -1,0 +1,124 @@
+//! The demand of federated channels: which events a gateway subscribes.
+//!
+//! A channel reports the events that its own consumers want, and those that channels behind its gateways want. A demand
+//! names the channels on its way, so it ends when its consumers leave: no channel hears its own demand as that of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::passage::{ChannelId, MAX_PATH};
+use crate::events::queue::LatestKey;
+
+/// Maximum number of demands that a channel reports, and takes from a gateway.
+pub(in crate::events) const MAX_DEMANDS: usize = 256;
+/// Maximum number of types and sources of a demand. A longer demand becomes one for every event.
+pub(in crate::events) const MAX_WANTED: usize = 512;
+
+/// Maximum number of types and sources of all demands that a channel reports, and takes from a gateway.
+pub(in crate::events) const MAX_ALL_WANTED: usize = 1 << 14;
+
+/// Every type and every source.
+const EVERY_EVENT: LatestKey = (0, 0);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::events) struct Demand {
+    /// The wanting channel first, and the channel that reports the demand last. A channel that reports only the demand
+    /// of its own consumers, such as TAO's, has no identity: the path is empty.
+    pub(in crate::events) path: Vec<ChannelId>,
+    pub(in crate::events) wanted: BTreeSet<LatestKey>,
+}
+
+fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
+    let is_every = wanted.contains(&EVERY_EVENT) || wanted.len() > MAX_WANTED;
+    if is_every { BTreeSet::from([EVERY_EVENT]) } else { wanted }
+}
+
+/// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
+///
+/// Of the ways from one wanting channel through one gateway, only a shortest one is reported. Ways through several
+/// gateways are all reported, so that a gateway which is on one of them still hears of the others.
+pub(in crate::events) fn reported<'d>(
+    own: ChannelId,
+    wanted: BTreeSet<LatestKey>,
+    gateways: impl Iterator<Item = &'d [Demand]>,
+) -> Vec<Demand> {
+    let mut all = Vec::new();
+    if !wanted.is_empty() {
+        all.push(Demand { path: vec![own], wanted: bounded(wanted) });
+    }
+    let mut ways: BTreeSet<(usize, &[ChannelId], &BTreeSet<LatestKey>)> = BTreeSet::new();
+    for demands in gateways {
+        let mut shortest: BTreeMap<ChannelId, &Demand> = BTreeMap::new();
+        for demand in demands.iter().filter(|demand| !demand.path.contains(&own) && demand.path.len() < MAX_PATH) {
+            let Some(origin) = demand.path.first() else { continue };
+            let known = shortest.entry(*origin).or_insert(demand);
+            if (demand.path.len(), &demand.path) < (known.path.len(), &known.path) {
+                *known = demand;
+            }
+        }
+        ways.extend(shortest.into_values().map(|demand| (demand.path.len(), &demand.path[..], &demand.wanted)));
+    }
+    let mut left = MAX_ALL_WANTED - MAX_WANTED - MAX_DEMANDS;
+    let longer = |(_, path, wanted): (usize, &[ChannelId], &BTreeSet<LatestKey>)| {
+        let path = path.iter().copied().chain([own]).collect();
+        let has_room = wanted.len() <= left;
+        left -= if has_room { wanted.len() } else { 0 };
+        Demand { path, wanted: if has_room { bounded(wanted.clone()) } else { BTreeSet::from([EVERY_EVENT]) } }
+    };
+    all.extend(ways.into_iter().map(longer).take(MAX_DEMANDS - 1));
+    all
+}
+
+/// Returns the types and sources that a gateway subscribes at the channel `from`, if its destination reports these
+/// demands.
+pub(in crate::events) fn subscription(from: ChannelId, demands: &[Demand]) -> BTreeSet<LatestKey> {
+    let of_others = demands.iter().filter(|demand| !demand.path.contains(&from));
+    bounded(of_others.flat_map(|demand| demand.wanted.iter().copied()).collect())
+}
+
+/// Returns the types and sources that the consumers of the destination itself want.
+pub(in crate::events) fn own_demand(demands: &[Demand]) -> BTreeSet<LatestKey> {
+    let own = demands.iter().filter(|demand| demand.path.len() <= 1);
+    bounded(own.flat_map(|demand| demand.wanted.iter().copied()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(path: &[ChannelId], types: &[i32]) -> Demand {
+        Demand { path: path.to_vec(), wanted: types.iter().map(|event_type| (*event_type, 0)).collect() }
+    }
+
+    #[test]
+    fn channel_does_not_hear_its_own_demand() {
+        let behind = [demand(&[3], &[16]), demand(&[1, 2], &[17]), demand(&[4, 3], &[18]), demand(&[], &[20])];
+        let reports = reported(1, BTreeSet::from([(19, 0)]), [&behind[..]].into_iter());
+        assert_eq!(reports, [demand(&[1], &[19]), demand(&[3, 1], &[16]), demand(&[4, 3, 1], &[18])]);
+        assert_eq!(subscription(1, &behind), BTreeSet::from([(16, 0), (18, 0), (20, 0)]));
+        assert_eq!(own_demand(&behind), BTreeSet::from([(16, 0), (20, 0)]));
+    }
+
+    #[test]
+    fn one_shortest_way_through_each_gateway_is_reported() {
+        let [first, second] =
+            [[demand(&[9, 8, 3], &[16]), demand(&[9, 3], &[16])], [demand(&[9, 4], &[16]), demand(&[9, 6, 4], &[16])]];
+        let reports = reported(1, BTreeSet::new(), [&first[..], &second[..]].into_iter());
+        assert_eq!(reports, [demand(&[9, 3, 1], &[16]), demand(&[9, 4, 1], &[16])]);
+    }
+
+    #[test]
+    fn long_demands_are_bounded() {
+        let types: Vec<i32> = (16..16 + 2 * MAX_WANTED as i32).collect();
+        let many: Vec<Demand> = (10..10 + 2 * MAX_DEMANDS as u64).map(|origin| demand(&[origin], &types)).collect();
+        let reports = reported(1, demand(&[], &[16]).wanted, [&many[..]].into_iter());
+        assert_eq!(reports.len(), MAX_DEMANDS);
+        assert_eq!(reports[1].wanted, BTreeSet::from([EVERY_EVENT]));
+        let half: Vec<Demand> = many.iter().map(|it| demand(&it.path, &types[..MAX_WANTED / 2])).collect();
+        let reports = reported(1, BTreeSet::new(), [&half[..]].into_iter());
+        let all: usize = reports.iter().map(|report| report.wanted.len()).sum();
+        assert!(reports.len() == MAX_DEMANDS - 1 && all <= MAX_ALL_WANTED && reports[0].wanted.len() == MAX_WANTED / 2);
+        assert_eq!(subscription(1, &many), BTreeSet::from([EVERY_EVENT]));
+        let long = demand(&(10..10 + MAX_PATH as u64).collect::<Vec<_>>(), &[16]);
+        assert_eq!(reported(1, BTreeSet::new(), [&[long][..]].into_iter()), []);
+    }
+}

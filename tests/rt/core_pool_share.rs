@@ -1,0 +1,217 @@
+//! The guaranteed share of requests without a task in core pools.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane::mapping::Operation;
+use corelane::rt::{BestEffortShare, CorePoolConfig, TaskBinding, TaskRules};
+use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
+use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, list_threads, scheduling};
+use corelane_sys::usage::thread_time;
+use corelane_tests::core_pool::{HOLD, STEP, Scene, step, task};
+use corelane_tests::real_time::{fifo_orb, wait_until};
+
+const BUDGET: Duration = Duration::from_millis(3);
+const PERIOD: Duration = Duration::from_millis(20);
+const ABOVE_TASKS: Scheduling = Scheduling::Fifo(98);
+/// The processor time after which a test that fails ends.
+const MOST: Duration = Duration::from_secs(3);
+
+/// Works for as much processor time as its argument says in microseconds. Returns the parts of this
+/// time above all tasks and in the ordinary class.
+static WORK: Operation = Operation::new("work");
+/// Works until its thread has been lowered this number of times. Returns for each time the
+/// processor time that the thread had above all tasks before.
+static LOWERED: Operation = Operation::new("lowered");
+
+struct Worker;
+
+impl Skeleton for Worker {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Worker:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let argument = call.arguments().read_u32()?;
+        let begun = thread_time();
+        let (mut last, mut phases) = (begun, vec![(scheduling(None).unwrap(), Duration::ZERO)]);
+        let wanted = Duration::from_micros(argument.into());
+        let is_done = |phases: &[(Scheduling, Duration)], now: Duration| match operation {
+            b"work" => now - begun >= wanted,
+            _ => phases.iter().filter(|(of, _)| *of == Scheduling::Other).count() >= argument as usize,
+        };
+        while !is_done(&phases, last) && last - begun < MOST {
+            let (now, of) = (thread_time(), scheduling(None).unwrap());
+            match phases.last_mut() {
+                Some((before, time)) if *before == of => *time += now - last,
+                _ => phases.push((of, now - last)),
+            }
+            last = now;
+        }
+        let reply = call.reply();
+        if operation == b"work" {
+            for wanted in [ABOVE_TASKS, Scheduling::Other] {
+                let time: Duration = phases.iter().filter(|(of, _)| *of == wanted).map(|(_, time)| *time).sum();
+                reply.write_u64(time.as_nanos() as u64);
+            }
+        } else {
+            let above: Vec<_> = phases.iter().filter(|(of, _)| *of == ABOVE_TASKS).collect();
+            reply.write_u32(above.len() as u32);
+            above.iter().for_each(|(_, time)| reply.write_u64(time.as_nanos() as u64));
+        }
+        Ok(())
+    }
+}
+
+fn call(object: &ObjectRef, operation: &Operation<'_>, argument: u32) -> Vec<Duration> {
+    let mut reply = object
+        .invoke(operation, &|encoder| {
+            encoder.write_u32(argument);
+            Ok(())
+        })
+        .unwrap();
+    let is_counted = std::ptr::eq(operation, &LOWERED);
+    reply
+        .read(|decoder| {
+            let count = if is_counted { decoder.read_u32()? } else { 2 };
+            (0..count).map(|_| Ok(Duration::from_nanos(decoder.read_u64()?))).collect()
+        })
+        .unwrap()
+}
+
+fn scene(name: &str, share: Option<BestEffortShare>) -> (Scene, ObjectRef, Orb) {
+    let mut config = CorePoolConfig::default().name(name).cores([0]).best_effort_threads(2);
+    config.best_effort_share = share;
+    let scene = Scene::new(fifo_orb(), config);
+    let servant = Servant::new(Worker);
+    scene.poa.activate_object_with_id(&corelane::poa::ObjectId::from(&b"worker"[..]), &servant).unwrap();
+    let client = Orb::new().unwrap();
+    let worker = scene.object(&client, "worker");
+    (scene, worker, client)
+}
+
+fn share() -> Option<BestEffortShare> {
+    Some(BestEffortShare::new(BUDGET, PERIOD))
+}
+
+/// Keeps core 0 busy at the priority of a task until the drop, or for at most 3 s of processor time.
+struct BusyCore {
+    is_over: Arc<AtomicBool>,
+    has_given_up: Arc<AtomicBool>,
+}
+
+impl BusyCore {
+    fn begin() -> Self {
+        let (is_over, has_given_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let (over, gave_up, begun) = (Arc::clone(&is_over), Arc::clone(&has_given_up), Arc::clone(&has_begun));
+        let body = move || {
+            begun.store(true, Ordering::SeqCst);
+            while !over.load(Ordering::SeqCst) {
+                if thread_time() > MOST {
+                    gave_up.store(true, Ordering::SeqCst);
+                    return;
+                }
+            }
+        };
+        ThreadBuilder::new().scheduling(Scheduling::Fifo(90)).affinity(CpuSet::one(0)).spawn(body).unwrap();
+        wait_until(|| has_begun.load(Ordering::SeqCst));
+        BusyCore { is_over, has_given_up }
+    }
+}
+
+impl Drop for BusyCore {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
+    let (scene, worker, _client) = scene("busy", share());
+    assert_eq!(scene.pool.advisory_reason(), None);
+    call(&worker, &WORK, 1);
+    let busy = BusyCore::begin();
+    let [above, _] = call(&worker, &WORK, 15_000)[..] else { panic!("two times") };
+    // The kernel gives threads of the ordinary class a twentieth of the core.
+    assert!(above >= Duration::from_millis(10), "{above:?}");
+    assert!(!busy.has_given_up.load(Ordering::SeqCst));
+    drop(busy);
+    let uses = scene.pool.best_effort_uses();
+    assert_eq!((uses.len(), uses[0].core), (1, 0));
+    assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+}
+
+#[test]
+fn threads_are_lowered_after_their_budget_and_raised_in_the_next_period() {
+    let (scene, worker, _client) = scene("lowered", share());
+    let above = call(&worker, &LOWERED, 4);
+    assert_eq!(above.len(), 4, "{above:?}");
+    // The first period may have begun before the call.
+    for time in &above[1..] {
+        assert!(*time >= BUDGET - Duration::from_micros(300), "{above:?}");
+    }
+    wait_until(|| scene.pool.best_effort_uses()[0].is_guaranteed);
+    assert!(scene.pool.best_effort_uses()[0].exhausted >= 4);
+}
+
+#[test]
+fn pool_without_a_share_runs_plain_requests_in_the_ordinary_class() {
+    let (scene, worker, _client) = scene("none", None);
+    let [above, ordinary] = call(&worker, &WORK, 5_000)[..] else { panic!("two times") };
+    assert_eq!(above, Duration::ZERO);
+    assert!(ordinary >= Duration::from_millis(5));
+    assert!(scene.pool.best_effort_uses().is_empty());
+}
+
+#[test]
+fn share_remains_beside_bound_connections_and_requests_that_wait() {
+    let (scene, worker, client) = scene("bound", share());
+    scene.set(&[task(1, 0, 97)]);
+    let one = scene.object(&client, "task-1");
+    assert_eq!(step(&one, &STEP, 0).unwrap().native, 97);
+    let plain = scene.object(&client, "plain");
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| step(&plain, &HOLD, 1).unwrap());
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        // One of the two threads waits. The other one serves.
+        for number in 0..1_000 {
+            assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
+        }
+        assert!(call(&worker, &WORK, 100)[0] > Duration::ZERO);
+        scene.state.open.store(true, Ordering::SeqCst);
+        held.join().unwrap();
+    });
+}
+
+#[test]
+fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
+    let (scene, worker, _client) = scene("lost", share());
+    call(&worker, &WORK, 1);
+    scene.pool.lose_core(0);
+    assert_eq!(call(&worker, &WORK, 1_000)[0], Duration::ZERO);
+    assert!(!scene.pool.best_effort_uses()[0].is_guaranteed);
+    scene.pool.return_core(0);
+    wait_until(|| scene.pool.best_effort_uses()[0].is_guaranteed);
+    assert!(call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
+    let threads = list_threads().unwrap();
+    let of_pool = threads.iter().filter(|thread| thread.name.starts_with("lost/l"));
+    assert_eq!(of_pool.filter(|thread| thread.cores.iter().eq([0])).count(), 2);
+}
+
+#[test]
+fn settings_of_a_share_out_of_range_are_refused() {
+    let orb = fifo_orb();
+    let time = Duration::from_micros;
+    for (budget, period) in [(99, 10_000), (100, 999), (9_900, 10_000), (5_000, 3_600_000_001)] {
+        let share = BestEffortShare::new(time(budget), time(period));
+        let config = CorePoolConfig::default().cores([0]).best_effort_share(share);
+        let refused = orb.real_time().create_core_pool(&config, Arc::new(corelane_tests::core_pool::ByName));
+        assert_eq!(refused.unwrap_err().kind(), Kind::BadParam, "{share:?}");
+    }
+    let (scene, ..) = scene("levels", share());
+    assert_eq!(scene.pool.set_tasks(&[task(1, 0, 98)]).unwrap_err().kind(), Kind::BadParam);
+    let by_deadline = TaskRules::default().deadline(Duration::from_millis(5));
+    scene.set(&[task(1, 0, 97), TaskBinding::new(2, 0, 98).rules(by_deadline)]);
+}
