@@ -338,6 +338,40 @@ fn killed_process_leaves_a_log_that_the_next_one_needs() {
     assert_eq!(fs::read(folder.file("other.db.wal")).unwrap(), b"text");
 }
 
+/// A backup, or an earlier state of the store, in the place of a store whose process was killed.
+#[test]
+fn log_of_a_replaced_store_is_kept() {
+    let folder = Folder::new("replaced");
+    let (path, backup, copy) = (folder.file("names.db"), folder.file("backup"), folder.file("copy"));
+    let store = FileStore::open(&path, KIND).unwrap();
+    let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    store.backup(&backup).unwrap();
+    drop(store);
+    fs::copy(&path, &copy).unwrap();
+    let store = FileStore::open(&path, KIND).unwrap();
+    store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
+    let (database, log) = killed(&folder, "names.db");
+    let (whole, kept) = (folder.file("whole"), fs::read(&log).unwrap());
+    fs::rename(&database, &whole).unwrap();
+    for (replacement, size) in [(&backup, 1), (&copy, 1)] {
+        fs::copy(replacement, &database).unwrap();
+        let refused = message(FileStore::open(&database, KIND));
+        assert!(refused.contains("killed.db.wal is the log of another store or of a later state of"), "{refused}");
+        assert!(refused.contains("move the log away"), "{refused}");
+        assert_eq!(fs::read(&log).unwrap(), kept);
+        let aside = folder.file("aside");
+        fs::rename(&log, &aside).unwrap();
+        assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), size);
+        fs::rename(&aside, &log).unwrap();
+    }
+    fs::copy(&whole, &database).unwrap();
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
+    // A process that was killed before it removed the log left no change in it.
+    fs::write(&log, kept).unwrap();
+    assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
+    assert!(!log.exists());
+}
+
 #[test]
 fn empty_file_becomes_a_store() {
     let folder = Folder::new("empty");
@@ -399,16 +433,22 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
-    drop(FileStore::with_backends(disk.opener(), KIND).unwrap());
+    drop(FileStore::with_backends(disk.files(), KIND).unwrap());
     disk.start_log();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut random = Random(7);
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
+        // The first checkpoint beside commits begins and stops meanwhile.
+        match number {
+            40 => disk.hold_syncs(disk::DATABASE),
+            60 => disk.release_syncs(),
+            _ => {}
+        }
         let mut batch = random_batch(&mut random);
         if number % 6 == 3 {
-            // These values fill the log three times.
+            // These values fill a part of the log three times.
             batch.push((b"large".to_vec(), Some(vec![number as u8; 130_000])));
         }
         let durability = if number % 10 == 9 { Durability::Relaxed } else { Durability::Synced };
@@ -429,11 +469,11 @@ fn synced_commits_survive_power_failures_whole() {
         if number % 5 == 1 {
             // The power fails again, while the store is opened or closed.
             image.start_log();
-            drop(FileStore::with_backends(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}")));
+            drop(FileStore::with_backends(image.files(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}")));
             let second = random.below(image.log_len() + 1);
             image = image.cut(second, &mut random);
         }
-        let store = FileStore::with_backends(image.opener(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+        let store = FileStore::with_backends(image.files(), KIND).unwrap_or_else(|error| panic!("cut {cut}: {error}"));
         let (revision, records) = read(&store);
         let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
         let found = revision.0 as usize;
@@ -448,7 +488,7 @@ fn synced_commits_survive_power_failures_whole() {
 
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
-    let store = FileStore::with_backends(image.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(image.files(), KIND).unwrap();
     assert_eq!(read(&store).1.len(), 200);
     image.octets_read()
 }
@@ -456,7 +496,7 @@ fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
 #[test]
 fn start_reads_the_records_and_no_history() {
     let (disk, mut random) = (Disk::default(), Random(3));
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut revision = Revision(0);
     for number in 0..200u32 {
         revision =
@@ -475,7 +515,7 @@ fn start_reads_the_records_and_no_history() {
 #[test]
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
     // The log takes 10,000 octets, and only the database takes more than a mebioctet.
@@ -511,7 +551,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
 #[test]
 fn store_without_room_is_read_and_works_again() {
     let disk = Disk::default();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut revision = Revision(0);
     for (number, size) in [100, 1 << 20, 5_000].into_iter().enumerate() {
         let change = [RecordChange::Put(&[number as u8], &vec![7; size])];
@@ -536,7 +576,7 @@ fn store_without_room_is_read_and_works_again() {
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let synced = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     for operation in 0..20 {
         let value = [operation as u8; 5_000];
@@ -558,7 +598,7 @@ fn relaxed_commits_survive_a_failed_sync() {
     let (last, records) = read(&store);
     assert!(last > synced);
     drop(store);
-    assert_eq!(read(&FileStore::with_backends(disk.opener(), KIND).unwrap()), (last, records));
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()), (last, records));
 }
 
 #[test]
@@ -577,53 +617,170 @@ fn store_leaves_no_lock_after_a_hundred_openings() {
 fn refused_commit_does_not_appear_later() {
     for is_killed in [false, true] {
         let disk = Disk::default();
-        let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+        let store = FileStore::with_backends(disk.files(), KIND).unwrap();
         let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
         // The write succeeds, and its sync fails.
         disk.fail_once_after(1);
         assert!(store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
         let left = if is_killed { disk.cut(disk.log_len(), &mut Random(5)) } else { disk.clone() };
         drop(store);
-        let (revision, records) = read(&FileStore::with_backends(left.opener(), KIND).unwrap());
+        let (revision, records) = read(&FileStore::with_backends(left.files(), KIND).unwrap());
         assert_eq!((revision, records.len()), (first, 1), "killed: {is_killed}");
     }
 }
 
-/// An error closes the files, so that another process can open them.
 #[test]
-fn commits_of_another_process_after_an_error_are_seen() {
-    for has_pending in [false, true] {
-        let disk = Disk::default();
-        let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
-        let mut revision = Revision(0);
-        if has_pending {
-            revision = store.commit(revision, &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
-        }
-        disk.fail_once_after(0);
-        assert!(store.commit(revision, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
-        let other = FileStore::with_backends(disk.opener(), KIND).unwrap();
-        let last = other.commit(revision, &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
-        // The other process is killed.
-        std::mem::forget(other);
-        let (found, records) = read(&store);
-        assert_eq!((found, records.contains_key(&b"c"[..])), (last, true), "pending changes: {has_pending}");
-        assert!(matches!(store.commit(revision, &[], Durability::Synced), Err(StoreError::Conflict)));
-        store.commit(last, &[RecordChange::Put(b"d", b"4")], Durability::Synced).unwrap();
-        assert_eq!(read(&store).1.len(), records.len() + 1);
+fn open_store_is_locked_even_after_an_error() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+    let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    let refused = message(FileStore::with_backends(disk.files(), KIND));
+    assert!(refused.contains("the store is in use by another process"), "{refused}");
+    // The log takes 10 octets, and only the database takes three mebioctets.
+    for value in [vec![2; 10], vec![2; 3 << 20]] {
+        disk.fail_after(Some(0));
+        assert!(store.commit(first, &[RecordChange::Put(b"b", &value)], Durability::Synced).is_err());
+        disk.fail_after(None);
+        assert!(matches!(FileStore::with_backends(disk.files(), KIND), Err(StoreError::Locked { .. })));
+        assert_eq!(read(&store).0, first);
+        assert!(matches!(FileStore::with_backends(disk.files(), KIND), Err(StoreError::Locked { .. })));
     }
+    store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()).1.len(), 2);
+}
+
+/// A sync stops until the reads beside it have ended.
+#[test]
+fn reading_waits_for_no_sync() {
+    let folder = Folder::new("reading");
+    let disk = Disk::default();
+    let store = Arc::new(FileStore::with_backends(disk.files(), KIND).unwrap());
+    let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
+    // The second value needs a checkpoint. The third is in a relaxed commit with a later sync. Each database that
+    // grows is synced.
+    for (number, file, size) in [(0, disk::LOG, 10), (1, disk::DATABASE, 3 << 20), (2, disk::LOG, 10)] {
+        let before = read(&*store);
+        disk.hold_syncs(file);
+        let changing = {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || {
+                let value = vec![number as u8; size];
+                let durability = if number == 2 { Durability::Relaxed } else { Durability::Synced };
+                let revision = store.commit(revision, &[RecordChange::Put(b"b", &value)], durability).unwrap();
+                store.sync().unwrap();
+                revision
+            })
+        };
+        disk.wait_for_stopped_sync();
+        let mut expected = before;
+        if number == 2 {
+            expected.0 = Revision(expected.0.0 + 1);
+            expected.1.insert(b"b".to_vec(), vec![2; 10]);
+        }
+        assert_eq!(read(&*store), expected);
+        assert_eq!(read_from(&*store, b"a", 1).1, [(b"a".to_vec(), b"1".to_vec())]);
+        let copy = folder.file(&format!("copy{number}"));
+        store.backup(&copy).unwrap();
+        disk.release_syncs();
+        revision = changing.join().unwrap();
+        assert_eq!(read(&*store).0, revision);
+        assert_eq!(read(&FileStore::open(&copy, KIND).unwrap()).1, expected.1);
+    }
+}
+
+/// Commits `count` values of 10,000 octets, of which some are synced.
+fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, count: u32) -> Result<(), StoreError> {
+    for _ in 0..count {
+        let number = revision.0 as u32;
+        let (key, value) = ((number % 50).to_be_bytes(), vec![number as u8; 10_000]);
+        let change = [if number % 7 == 6 { RecordChange::Delete(&key) } else { RecordChange::Put(&key, &value) }];
+        let durability = if number.is_multiple_of(3) { Durability::Synced } else { Durability::Relaxed };
+        *revision = store.commit(*revision, &change, durability)?;
+        apply(expected, &change);
+    }
+    Ok(())
+}
+
+/// The sync of a checkpoint stops while the other half of the log takes commits.
+#[test]
+fn commits_go_on_beside_a_checkpoint() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+    disk.start_log();
+    let (mut revision, mut expected) = (Revision(0), Records::new());
+    fill(&store, &mut revision, &mut expected, 50).unwrap();
+    disk.hold_syncs(disk::DATABASE);
+    // One half of the log takes some 100 values.
+    fill(&store, &mut revision, &mut expected, 120).unwrap();
+    disk.wait_for_stopped_sync();
+    assert_eq!(read(&store), (revision, expected.clone()));
+    check_ranges(&store);
+    store.sync().unwrap();
+    // A power failure in the middle of the checkpoint.
+    for seed in 0..20 {
+        let image = disk.cut(disk.log_len(), &mut Random(seed));
+        let store = FileStore::with_backends(image.files(), KIND).unwrap();
+        assert_eq!(read(&store), (revision, expected.clone()), "seed {seed}");
+    }
+    disk.release_syncs();
+    // These commits wait for checkpoints.
+    fill(&store, &mut revision, &mut expected, 500).unwrap();
+    assert_eq!(read(&store), (revision, expected.clone()));
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()), (revision, expected));
+}
+
+#[test]
+fn log_takes_commits_while_checkpoints_fail() {
+    let disk = Disk::default();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+    disk.start_log();
+    let (mut revision, mut expected) = (Revision(0), Records::new());
+    for _ in 0..3 {
+        disk.fail_file(Some(disk::DATABASE));
+        let refused = fill(&store, &mut revision, &mut expected, 500);
+        assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+        assert_eq!(read(&store), (revision, expected.clone()));
+        store.sync().unwrap();
+        let image = disk.cut(disk.log_len(), &mut Random(revision.0));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), (revision, expected.clone()));
+        disk.fail_file(None);
+        fill(&store, &mut revision, &mut expected, 150).unwrap();
+        assert_eq!(read(&store), (revision, expected.clone()));
+    }
+    // Commits without changes need the log's room, too.
+    for room in [false, true] {
+        disk.fail_file(if room { None } else { Some(disk::DATABASE) });
+        for _ in 0..100_000 {
+            match store.commit(revision, &[], Durability::Relaxed) {
+                Ok(next) => revision = next,
+                Err(error) => {
+                    assert!(!room, "{error}");
+                    break;
+                }
+            }
+        }
+        assert_eq!(read(&store).0, revision);
+        store.sync().unwrap();
+        let image = disk.cut(disk.log_len(), &mut Random(revision.0));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), (revision, expected.clone()));
+    }
+    drop(store);
+    assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()), (revision, expected));
 }
 
 #[test]
 fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
     let disk = Disk::default();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     std::mem::forget(store);
     let mut opened = 0;
     for operation in 0..60 {
         let image = disk.cut(disk.log_len(), &mut Random(9));
         image.fail_after(Some(operation));
-        let Ok(store) = FileStore::with_backends(image.opener(), KIND) else { continue };
+        let Ok(store) = FileStore::with_backends(image.files(), KIND) else { continue };
         assert_eq!(read(&store).0, first);
         match store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced) {
             Ok(_) => break,
@@ -634,6 +791,25 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
         store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).unwrap();
     }
     assert!(opened > 3, "{opened}");
+}
+
+/// The next process shows its readers what a killed one did not sync.
+#[test]
+fn shown_commits_of_a_killed_process_survive_a_power_failure() {
+    for seed in 0..20 {
+        let disk = Disk::default();
+        let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+        disk.start_log();
+        let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Relaxed).unwrap();
+        std::mem::forget(store);
+        disk.release_locks();
+        disk.fail_file(Some(disk::DATABASE));
+        let store = FileStore::with_backends(disk.files(), KIND).unwrap();
+        let shown = read(&store);
+        assert_eq!(shown.0, first);
+        let image = disk.cut(disk.log_len(), &mut Random(seed));
+        assert_eq!(read(&FileStore::with_backends(image.files(), KIND).unwrap()), shown, "seed {seed}");
+    }
 }
 
 /// The lock on the database moves with its file, and the log's name does not.
@@ -659,13 +835,16 @@ fn renamed_store_keeps_its_log() {
 #[test]
 fn log_that_cannot_be_read_again_is_replaced() {
     let disk = Disk::default();
-    let store = FileStore::with_backends(disk.opener(), KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     disk.fail_once_after(0);
     assert!(store.commit(first, &[RecordChange::Put(b"b", b"2")], Durability::Synced).is_err());
     disk.damage_log();
     let second = store.commit(first, &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
     assert_eq!((read(&store).0, read(&store).1.len()), (second, 2));
+    let killed = disk.cut(disk.log_len(), &mut Random(5));
     drop(store);
-    assert_eq!(read(&FileStore::with_backends(disk.opener(), KIND).unwrap()).1.len(), 2);
+    for disk in [killed, disk] {
+        assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()).1.len(), 2);
+    }
 }

@@ -1,5 +1,6 @@
 //! The database of a store: its tables, its checkpoints, and the errors of redb.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,21 +8,25 @@ use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
+use corelane_sys::process;
 use redb::{
-    Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError, TransactionError,
+    Builder, CommitError, Database, DatabaseError, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition, TableError, TransactionError,
 };
 
+use super::backend::{FileAccess, StoreFile};
 use super::file::RecordKind;
+use super::preview::Preview;
 use super::{RangeVisitor, RecordChange, Revision, StoreError};
 
 /// Version of the set of tables in a store that was closed. It is independent of the records'
 /// format.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
-/// The version while the database lacks the changes in its log.
-pub(super) const LOGGED_FORMAT: u64 = 2;
+/// The version while the database lacks the changes in its log. Version 2 had a log of version 1.
+pub(super) const LOGGED_FORMAT: u64 = 3;
 
 /// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
 pub(super) const CACHE_SIZE: usize = 16 << 20;
@@ -32,44 +37,113 @@ pub(super) const FORMAT: &str = "file format";
 /// Name of the number of checkpoints.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
+/// A random number of each store, also of each backup. Stores of earlier versions have none.
+pub(super) const STORE_ID: &str = "store id";
 pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// What a database says about its store.
+#[derive(Clone, Debug)]
 pub(super) struct StoreHead {
     pub(super) revision: Revision,
     pub(super) generation: u64,
+    /// Identity of the store; 0 if it has none yet.
+    pub(super) store_id: u64,
     /// Identity of the log; `None` if the database has all changes.
     pub(super) log_id: Option<u64>,
 }
 
-impl StoreHead {
-    pub(super) fn base(&self) -> (u64, Option<u64>) {
-        (self.generation, self.log_id)
-    }
+/// An open database. Its drop cannot panic, even if its file is damaged.
+pub(super) struct OpenDatabase {
+    database: Option<Database>,
+    access: FileAccess,
 }
 
-/// A database whose drop cannot panic, even if its file is damaged.
-pub(super) struct OpenDatabase(pub(super) Option<Database>);
-
 impl OpenDatabase {
-    pub(super) fn get(&self) -> Result<&Database, StoreError> {
-        self.0.as_ref().ok_or_else(|| damaged(None, "it was closed".to_owned()))
+    /// Opens the database in a file for writing. This may repair the file.
+    pub(super) fn open(
+        file: &Arc<StoreFile>,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let access = FileAccess::new(file);
+        Self::of_backend(access.clone(), access, kind, path)
+    }
+
+    /// Opens the database in a file for reading. The database, and its repair, change only memory.
+    pub(super) fn open_unchanged(
+        file: &Arc<StoreFile>,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let access = FileAccess::new(file);
+        let preview =
+            Preview::new(access.clone()).map_err(|error| StoreError::of_io(&error, path.map(Path::to_owned)))?;
+        Self::of_backend(preview, access, kind, path)
+    }
+
+    fn of_backend(
+        backend: impl StorageBackend,
+        access: FileAccess,
+        kind: RecordKind,
+        path: Option<&Path>,
+    ) -> Result<(Arc<Self>, StoreHead), StoreError> {
+        let opened = fenced(path, || builder().create_with_backend(backend).map_err(|error| of_database(error, path)))?;
+        let database = OpenDatabase { database: Some(opened), access };
+        let head = fenced(path, || prepare(database.get(path)?, kind, path))?;
+        Ok((Arc::new(database), head))
+    }
+
+    pub(super) fn get(&self, path: Option<&Path>) -> Result<&Database, StoreError> {
+        self.database.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))
+    }
+
+    /// Returns the records as of the last checkpoint.
+    pub(super) fn snapshot(self: &Arc<Self>, path: Option<&Path>) -> Result<Snapshot, StoreError> {
+        let records = fenced(path, || {
+            let read = self.get(path)?.begin_read().map_err(|error| of_transaction(error, path))?;
+            read.open_table(RECORDS).map_err(|error| of_table(error, path))
+        })?;
+        Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
+    }
+
+    /// Ends the access to the file, so that the file can be opened again.
+    pub(super) fn revoke(&self) {
+        self.access.revoke();
     }
 }
 
 impl Drop for OpenDatabase {
     fn drop(&mut self) {
-        let database = self.0.take();
+        let database = self.database.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
-pub(super) fn write_checkpoint(
+/// The records as of a checkpoint. Later checkpoints leave their pages as they are. Reading them takes no lock that a
+/// checkpoint holds over a sync; beginning a transaction of redb does.
+pub(super) struct Snapshot {
+    records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
+    database: Arc<OpenDatabase>,
+}
+
+impl Snapshot {
+    pub(super) fn database(&self) -> &OpenDatabase {
+        &self.database
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let records = self.records.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(records)));
+    }
+}
+
+pub(super) fn write_checkpoint<'c>(
     database: &Database,
-    pending: &PendingChanges,
-    batch: &[RecordChange<'_>],
+    changes: impl Iterator<Item = RecordChange<'c>>,
     head: &StoreHead,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
@@ -77,10 +151,7 @@ pub(super) fn write_checkpoint(
     transaction.set_quick_repair(true);
     {
         let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
-        let pending = pending.iter().map(|(key, value)| {
-            value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
-        });
-        for change in pending.chain(batch.iter().copied()) {
+        for change in changes {
             match change {
                 RecordChange::Put(key, value) => records.insert(key, value).map(drop),
                 RecordChange::Delete(key) => records.remove(key).map(drop),
@@ -94,6 +165,7 @@ pub(super) fn write_checkpoint(
             ("revision", head.revision.0),
             (GENERATION, head.generation),
             (LOG_ID, head.log_id.unwrap_or_default()),
+            (STORE_ID, head.store_id),
         ] {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
@@ -101,20 +173,50 @@ pub(super) fn write_checkpoint(
     transaction.commit().map_err(|error| of_commit(error, path))
 }
 
+/// Returns the changes, for a checkpoint.
+pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = RecordChange<'_>> {
+    pending.iter().map(|(key, value)| match value {
+        Some(value) => RecordChange::Put(key, value),
+        None => RecordChange::Delete(key),
+    })
+}
+
+/// Returns the changes of keys from `from` on, in the order of their keys. `newer` has the last word on a key.
+fn merged<'c>(
+    [older, newer]: [&'c PendingChanges; 2],
+    from: &'c [u8],
+) -> impl Iterator<Item = (&'c Vec<u8>, &'c Option<Vec<u8>>)> {
+    let range =
+        |changes: &'c PendingChanges| changes.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let (mut older, mut newer) = (range(older), range(newer));
+    std::iter::from_fn(move || {
+        let order = match (older.peek(), newer.peek()) {
+            (Some((older, _)), Some((newer, _))) => older.cmp(newer),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        match order {
+            Ordering::Less => older.next(),
+            Ordering::Equal => older.next().and(newer.next()),
+            Ordering::Greater => newer.next(),
+        }
+    })
+}
+
 /// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
 pub(super) fn visit_merged(
-    read: &ReadTransaction,
-    pending: &PendingChanges,
+    snapshot: &Snapshot,
+    changes: [&PendingChanges; 2],
     from: &[u8],
     visit: &mut RangeVisitor<'_>,
     path: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let mut pending = pending.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)).peekable();
+    let mut pending = merged(changes, from).peekable();
     let mut visit_present = |key: &[u8], value: Option<&[u8]>| match value {
         Some(value) => visit(key, value),
         None => Ok(ControlFlow::Continue(())),
     };
-    let records = read.open_table(RECORDS).map_err(|error| of_table(error, path))?;
+    let records = snapshot.records.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
     for record in records.range(from..).map_err(|error| of_storage(error, path))? {
         let (key, value) = record.map_err(|error| of_storage(error, path))?;
         let key = key.value();
@@ -186,7 +288,8 @@ pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>
     Ok(StoreHead {
         revision: Revision(number("revision")?),
         generation: number_of(&numbers, GENERATION, path)?.unwrap_or_default(),
-        log_id: if format == LOGGED_FORMAT { Some(number(LOG_ID)?) } else { None },
+        store_id: number_of(&numbers, STORE_ID, path)?.unwrap_or_default(),
+        log_id: if format > CLOSED_FORMAT { Some(number(LOG_ID)?) } else { None },
     })
 }
 
@@ -200,11 +303,13 @@ pub(super) fn number_of(
 }
 
 pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+    let store_id = process::random_number().map_err(|error| StoreError::of_io(&error, path.map(Path::to_owned)))?;
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
     transaction.set_quick_repair(true);
     {
         let mut numbers = transaction.open_table(NUMBERS).map_err(|error| of_table(error, path))?;
-        for (name, number) in [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0)] {
+        let names = [(FORMAT, CLOSED_FORMAT), ("record format", kind.format), ("revision", 0), (STORE_ID, store_id)];
+        for (name, number) in names {
             numbers.insert(name, number).map_err(|error| of_storage(error, path))?;
         }
         let mut texts = transaction.open_table(TEXTS).map_err(|error| of_table(error, path))?;
@@ -212,7 +317,7 @@ pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Pa
         transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
     }
     transaction.commit().map_err(|error| of_commit(error, path))?;
-    Ok(StoreHead { revision: Revision(0), generation: 0, log_id: None })
+    Ok(StoreHead { revision: Revision(0), generation: 0, store_id, log_id: None })
 }
 
 /// Converts a panic inside redb, for example for a damaged page, into an error.
@@ -279,4 +384,29 @@ pub(super) fn lock_holder(path: &Path) -> Option<u32> {
         let (process, file) = (fields.next()?, fields.next()?);
         if file.rsplit(':').next()? == inode { process.parse().ok() } else { None }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn changes() -> impl Strategy<Value = PendingChanges> {
+        prop::collection::btree_map(
+            prop::collection::vec(0..3_u8, 0..3),
+            prop::option::of(prop::collection::vec(any::<u8>(), 0..2)),
+            0..12,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn newer_changes_replace_older_ones(older in changes(), newer in changes(), from in prop::collection::vec(0..3_u8, 0..3)) {
+            let mut expected = older.clone();
+            expected.extend(newer.clone());
+            let found: Vec<_> = merged([&older, &newer], &from).collect();
+            prop_assert_eq!(found, expected.range(from.clone()..).collect::<Vec<_>>());
+        }
+    }
 }

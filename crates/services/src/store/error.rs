@@ -45,6 +45,14 @@ pub enum StoreError {
         /// The inconsistency.
         reason: String,
     },
+    /// Beside the file is a log that does not belong to it: of another store, or of a later state of this one, for example
+    /// after a backup has replaced a store. Neither file is changed.
+    OtherLog {
+        /// The log.
+        path: PathBuf,
+        /// The file.
+        store: PathBuf,
+    },
     /// The file exists already.
     FileExists {
         /// The file.
@@ -104,6 +112,14 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Damaged { path, reason } => {
                 write!(f, "{} is damaged ({reason}): put a backup in its place", shown(path))
+            }
+            StoreError::OtherLog { path, store } => {
+                let (path, store) = (path.display(), store.display());
+                write!(
+                    f,
+                    "{path} is the log of another store or of a later state of {store}, and was left as it is: put back \
+                     the store that it belongs to, or move the log away to go on without its changes"
+                )
             }
             StoreError::FileExists { path } => {
                 write!(f, "{} exists already: choose another name, or remove it", path.display())

@@ -1,36 +1,49 @@
 //! A store in a file: the embedded database redb, and a write-ahead log beside it while the store is open.
 //!
 //! A commit goes to the log, which takes one sync; a commit of the database takes two. A checkpoint writes the log's
-//! changes to the database, when the log is full and when the store is opened or closed. It saves the state of the
-//! database's allocator (quick repair), so opening a file never scans the whole file.
+//! changes to the database, when a part of the log is full and when the store is opened or closed. It saves the state of
+//! the database's allocator (quick repair), so opening a file never scans the whole file.
 //!
-//! After a disk error, the next use of the store opens the files again and writes a checkpoint.
+//! A thread of its own makes the checkpoint of a full part, while commits go on in the other part. A commit waits for it
+//! only if both parts are full, or if the batch is larger than a part: such a batch goes to the database.
+//!
+//! # Locks
+//! | lock | what it guards | held during |
+//! |---|---|---|
+//! | `store writer` | the log, and the start and the end of checkpoints | a commit, a sync of the log, an opening after an error, a checkpoint that is not made beside commits |
+//! | `store view` | what readers see: a [`Snapshot`] of the database, the changes since, and the revision | operations in memory |
+//!
+//! The thread of a checkpoint holds neither lock while it writes. A thread takes the writer's lock first. A reader takes only the lock of the view and copies some pointers, so that it
+//! waits for no disk but its own reads. A commit enters the view when its durability is reached. A snapshot is made
+//! once for each checkpoint and not for each reader, because redb begins a reading transaction under a lock that it
+//! holds while it syncs a file that grows.
+//!
+//! # Errors of the disk
+//! The store keeps its files open and locked until it is dropped, so no other process changes them. After an error in
+//! the database redb refuses it, so the store opens it again: at once for readers, through a [`Preview`] that writes
+//! nothing, and for writing when the next checkpoint is due. The changes since the last successful checkpoint stay in
+//! memory meanwhile, and enter the database again: a change has the effect of its first time. After an error in the
+//! log, or in a checkpoint that must end the log's generation, a new log begins before the next commit.
+//!
+//! [`Preview`]: super::preview::Preview
 
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use corelane_sys::lock::{LockScope, Mutex};
-use corelane_sys::process;
-use redb::backends::FileBackend;
-use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use corelane_sys::{process, thread};
+use redb::StorageBackend;
 
+use super::backend::StoreFile;
 use super::database::{
-    OpenDatabase, PendingChanges, RECORDS, StoreHead, builder, damaged, fenced, lock, of_commit, of_database,
-    of_storage, of_table, of_transaction, prepare, visit_merged, write_checkpoint,
+    OpenDatabase, PendingChanges, Snapshot, StoreHead, changes_of, damaged, fenced, visit_merged, write_checkpoint,
 };
-use super::log::{FileId, LogError, WriteAheadLog};
-use super::preview::Preview;
+use super::files::{self, LogFile, PRIVATE, USUAL};
+use super::log::{LogError, WriteAheadLog};
 use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
-
-const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
-static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// The service to which a store's records belong, and their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,61 +56,75 @@ pub struct RecordKind {
 
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
-/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`. A synced
-/// commit then takes one sync of the disk. The log has 1 MiB; a commit that does not fit goes to
-/// the file itself. A checkpoint moves the log's changes to the file when the log is full, and when
-/// the store is opened or dropped. The drop also removes the log. After `kill -9` or a power
-/// failure the next process that opens the store needs both files; without the log,
-/// [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all records.
+/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one sync of the disk. The
+/// log has 2 MiB. A checkpoint moves its changes to the file when a half of it is full, beside further commits, and when
+/// the store is opened or dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
+/// needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all
+/// records.
+///
+/// Readers wait neither for a commit nor for a checkpoint.
 ///
 /// A file to which a log belongs has a later format number, so that programs that do not know the log refuse it.
 pub struct FileStore {
-    source: StoreSource,
-    kind: RecordKind,
-    state: Mutex<State>,
+    shared: Arc<SharedStore>,
 }
 
-struct State {
-    /// `None` after an error.
-    files: Option<OpenFiles>,
-    /// The records as they are on the disk, for reading, if the files cannot be opened again.
-    preview: Option<ReadOnlyView>,
+struct SharedStore {
+    view: Mutex<View>,
+    writer: Mutex<Writer>,
+    /// A checkpoint beside commits has ended.
+    checkpointed: Condvar,
+    /// `None` if the store is over backends.
+    path: Option<PathBuf>,
+    kind: RecordKind,
+    /// The file of the database. It is locked.
+    file: Arc<StoreFile>,
+}
+
+/// What readers see.
+struct View {
+    /// `None` if the database could not be opened again after an error.
+    snapshot: Option<Arc<Snapshot>>,
+    /// The last change of each key in the full part of the log, which a checkpoint writes to the database or was to write;
+    /// `None` is a deletion.
+    written: Arc<PendingChanges>,
+    /// The last change of each key after those.
+    pending: Arc<PendingChanges>,
     /// The last commit.
     revision: Revision,
-    /// The generation and the identity of the log whose commits are in `pending`.
-    base: (u64, Option<u64>),
-    /// The last change of each key since the checkpoint; `None` is a deletion.
-    pending: Arc<PendingChanges>,
-    /// After an error, the log may lack commits or have a refused one. A checkpoint precedes the next commit.
-    needs_checkpoint: bool,
 }
 
-impl State {
-    /// Takes over the contents of a database that another checkpoint has changed: one that was in doubt, or one of
-    /// another process.
-    fn adopt(&mut self, head: &StoreHead, revision: Revision, pending: PendingChanges) {
-        self.revision = revision;
-        self.base = head.base();
-        self.pending = Arc::new(pending);
-    }
-
-    /// Closes the files.
-    fn fail(&mut self) {
-        self.files = None;
-        self.needs_checkpoint = true;
-    }
-}
-
-/// The log is closed first, so that the lock on the database is the last.
-struct OpenFiles {
-    /// `None` until the first checkpoint, and if the log cannot be read again.
+struct Writer {
+    /// The database as checkpoints use it. `None` before the first one, and after an error.
+    database: Option<Arc<OpenDatabase>>,
+    /// `None` before the first checkpoint. After an error a new log begins.
     log: Option<WriteAheadLog>,
-    database: OpenDatabase,
+    log_file: Option<LogFile>,
+    /// The database names a log.
+    names_log: bool,
+    /// The random number of the store, by which its logs name it.
+    store_id: u64,
+    generation: u64,
+    revision: Revision,
+    /// A thread makes a checkpoint. No other checkpoint begins, and the database is not opened for writing.
+    is_checkpointing: bool,
+    /// A checkpoint beside commits has failed, so the database needs both parts of the log.
+    needs_both_parts: bool,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
-struct ReadOnlyView {
-    database: OpenDatabase,
-    pending: Arc<PendingChanges>,
+impl Writer {
+    fn has_room(&self, batch: &[RecordChange<'_>]) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_room(batch))
+    }
+
+    /// Takes over the numbers of a database whose last checkpoint may have been in doubt.
+    fn adopt(&mut self, head: &StoreHead) {
+        self.generation = self.generation.max(head.generation);
+        self.revision = self.revision.max(head.revision);
+        self.names_log = head.log_id.is_some();
+        self.store_id = head.store_id;
+    }
 }
 
 fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
@@ -107,173 +134,25 @@ fn add_pending(pending: &mut PendingChanges, change: RecordChange<'_>) {
     };
 }
 
-/// Opens the backends of a database and its log.
-type OpenBackends = dyn Fn() -> (Box<dyn StorageBackend>, Box<dyn StorageBackend>) + Send + Sync;
-
-enum StoreSource {
-    Path(PathBuf),
-    Backends(Box<OpenBackends>),
+fn next_revision(revision: Revision) -> Revision {
+    Revision(revision.0.saturating_add(1))
 }
 
-/// A backend as a type of its own, because redb takes no boxed backends.
-#[derive(Debug)]
-struct BoxedBackend(Box<dyn StorageBackend>);
-
-impl StorageBackend for BoxedBackend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
-    }
+/// The changes of a view that a new snapshot has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SnapshotChanges {
+    /// A checkpoint was in doubt.
+    Unknown,
+    Written,
+    All,
 }
 
-impl StoreSource {
-    fn path(&self) -> Option<&Path> {
-        match self {
-            StoreSource::Path(path) => Some(path),
-            StoreSource::Backends(_) => None,
-        }
-    }
-
-    fn log_path(&self) -> Option<PathBuf> {
-        self.path().map(|path| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".wal");
-            PathBuf::from(name)
-        })
-    }
-
-    fn open_database(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
-        let open = || match self {
-            StoreSource::Path(path) => builder().open(path).map_err(|error| of_database(error, Some(path))),
-            StoreSource::Backends(open) => {
-                let database = builder().create_with_backend(BoxedBackend(open().0));
-                database.map_err(|error| of_database(error, None))
-            }
-        };
-        let database = OpenDatabase(Some(fenced(self.path(), open)?));
-        let head = fenced(self.path(), || prepare(database.get()?, kind, self.path()))?;
-        Ok((database, head))
-    }
-
-    /// Opens the log of a database, and reads its commits. Returns the log, the revision of the
-    /// last commit, and the changes that the database does not have.
-    fn load_log(&self, head: &StoreHead) -> Result<(Option<WriteAheadLog>, Revision, PendingChanges), StoreError> {
-        let mut pending = PendingChanges::new();
-        let Some(id) = head.log_id else { return Ok((None, head.revision, pending)) };
-        let log = self.open_log(id)?;
-        let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
-        let replayed = replayed.map_err(|error| StoreError::of_io(&error, self.log_path()))?;
-        let revision = replayed.map_err(|error| self.log_is_unusable(error))?;
-        Ok((Some(log), revision, pending))
-    }
-
-    /// Opens the database so that reading it, and its repair, change nothing on the disk.
-    fn open_preview(&self, kind: RecordKind) -> Result<(OpenDatabase, StoreHead), StoreError> {
-        let failed = |error: &io::Error| StoreError::of_io(error, self.path().map(Path::to_owned));
-        let preview = match self {
-            StoreSource::Path(path) => {
-                let file = File::open(path).map_err(|error| failed(&error))?;
-                // The view holds the lock, so that no other process changes the file meanwhile.
-                lock(&file, path)?;
-                Preview::new(file)
-            }
-            StoreSource::Backends(open) => Preview::of_backend(open().0),
-        };
-        let preview = preview.map_err(|error| failed(&error))?;
-        fenced(self.path(), || {
-            let database = builder().create_with_backend(preview).map_err(|error| of_database(error, self.path()))?;
-            let database = OpenDatabase(Some(database));
-            let head = prepare(database.get()?, kind, self.path())?;
-            Ok((database, head))
-        })
-    }
-
-    fn open_log(&self, id: u64) -> Result<WriteAheadLog, StoreError> {
-        let (backend, file) = match self {
-            StoreSource::Path(path) => self.open_log_file(path, false)?,
-            StoreSource::Backends(open) => (open().1, None),
-        };
-        let opened =
-            WriteAheadLog::open(backend, id, file).map_err(|error| StoreError::of_io(&error, self.log_path()))?;
-        opened.map_err(|error| self.log_is_unusable(error))
-    }
-
-    /// Makes a log for a database that has all changes. Its identity is a random number, so that it
-    /// belongs to no other database.
-    fn create_log(&self) -> Result<WriteAheadLog, StoreError> {
-        let failed = |error: &io::Error| StoreError::of_io(error, self.log_path());
-        let (backend, file) = match self {
-            StoreSource::Path(path) => self.open_log_file(path, true)?,
-            StoreSource::Backends(open) => (open().1, None),
-        };
-        let id = process::random_number().map_err(|error| failed(&error))?;
-        let log = WriteAheadLog::create(backend, id, file).map_err(|error| failed(&error))?;
-        if let StoreSource::Path(path) = self {
-            sync_folder(path).map_err(|error| failed(&error))?;
-        }
-        Ok(log)
-    }
-
-    fn open_log_file(
-        &self,
-        path: &Path,
-        is_new: bool,
-    ) -> Result<(Box<dyn StorageBackend>, Option<FileId>), StoreError> {
-        let log = self.log_path().unwrap_or_default();
-        let failed = |error: &io::Error| StoreError::of_io(error, Some(log.clone()));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        match fs::symlink_metadata(&log) {
-            Ok(found) if !found.is_file() => return Err(StoreError::NotAStore { path: log }),
-            Ok(_) if is_new => {
-                // A process that was killed while it opened or closed the store.
-                let old = File::open(&log).map_err(|error| failed(&error))?;
-                lock(&old, &log)?;
-                if !WriteAheadLog::is_log(old).map_err(|error| failed(&error))? {
-                    return Err(StoreError::NotAStore { path: log });
-                }
-                fs::remove_file(&log).map_err(|error| failed(&error))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_new => {
-                return Err(self.log_is_unusable(LogError::Missing));
-            }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
-            _ => {}
-        }
-        if is_new {
-            // The log has the records of the store, so it has the store's permissions.
-            let mode = fs::metadata(path).map_err(|error| failed(&error))?.mode();
-            options.create_new(true).mode(mode & 0o666);
-        }
-        let file = options.open(&log).map_err(|error| failed(&error))?;
-        // If the database was renamed, another store may use the log's name.
-        lock(&file, &log)?;
-        let id = file.metadata().map(|found| file_id(&found)).map_err(|error| failed(&error))?;
-        match FileBackend::new(file) {
-            Ok(backend) => Ok((Box::new(backend), Some(id))),
-            Err(error) => Err(StoreError::Unusable { path: Some(log), reason: error.to_string() }),
-        }
-    }
-
-    fn log_is_unusable(&self, error: LogError) -> StoreError {
-        let log = self.log_path().map_or("the log".to_owned(), |log| format!("the log {}", log.display()));
-        damaged(self.path(), format!("the latest changes are in {log}, and {error}"))
-    }
+/// What a reader sees, of one instant.
+struct Shown {
+    snapshot: Arc<Snapshot>,
+    written: Arc<PendingChanges>,
+    pending: Arc<PendingChanges>,
+    revision: Revision,
 }
 
 impl FileStore {
@@ -296,176 +175,371 @@ impl FileStore {
     }
 
     fn open_with(path: PathBuf, kind: RecordKind, mode: u32) -> Result<FileStore, StoreError> {
-        if is_database(&path)? {
-            check_contents(&path, kind)?;
-        } else {
-            fenced(Some(&path), || create(&path, kind, mode))?;
+        if !files::is_database(&path)? {
+            fenced(Some(&path), || files::create(&path, kind, mode))?;
         }
         // Another name of the file must lead to the same log.
-        let path = fs::canonicalize(&path).map_err(|error| StoreError::of_io(&error, Some(path)))?;
-        Self::of_source(StoreSource::Path(path), kind)
+        let path = std::fs::canonicalize(&path).map_err(|error| StoreError::of_io(&error, Some(path)))?;
+        let file = files::open_locked(&path)?;
+        SharedStore::open(Some(path), kind, file, None).map(|shared| FileStore { shared: Arc::new(shared) })
     }
 
     /// Opens a store over two backends of redb, for example ones that simulate failures: the database, and its log.
-    /// `backends` creates them. The store calls it again after each error.
+    /// The store locks each over its whole length, if the backend has locks, and closes it when the store is dropped.
     ///
     /// # Errors
-    /// The reason why the contents cannot be used.
+    /// [`StoreError::Locked`] if a backend is locked; the reason why the contents cannot be used.
     pub fn with_backends<B: StorageBackend>(
-        backends: impl Fn() -> (B, B) + Send + Sync + 'static,
+        (database, log): (B, B),
         kind: RecordKind,
     ) -> Result<FileStore, StoreError> {
-        let open = move || {
-            let (database, log) = backends();
-            (Box::new(database) as Box<dyn StorageBackend>, Box::new(log) as Box<dyn StorageBackend>)
-        };
-        Self::of_source(StoreSource::Backends(Box::new(open)), kind)
-    }
-
-    fn of_source(source: StoreSource, kind: RecordKind) -> Result<FileStore, StoreError> {
-        let (database, head) = source.open_database(kind)?;
-        let (log, revision, pending) = source.load_log(&head)?;
-        let mut state = State {
-            files: Some(OpenFiles { log, database }),
-            preview: None,
-            revision,
-            base: head.base(),
-            pending: Arc::new(pending),
-            needs_checkpoint: true,
-        };
-        match checkpoint(&source, &mut state, None) {
-            // The records can be read.
-            Ok(()) | Err(StoreError::Full { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(FileStore { source, kind, state: Mutex::new("file store", LockScope::Orb, state) })
-    }
-
-    /// Opens the files again if an error has closed them.
-    fn reopen(&self, state: &mut State) -> Result<(), StoreError> {
-        if state.files.is_some() {
-            return Ok(());
-        }
-        state.preview = None;
-        let (database, head) = self.source.open_database(self.kind)?;
-        let log = if head.base() == state.base {
-            // All commits are in memory, so a log that cannot be read is no loss.
-            head.log_id.and_then(|id| self.source.open_log(id).ok())
-        } else {
-            let (log, revision, pending) = self.source.load_log(&head)?;
-            state.adopt(&head, revision, pending);
-            log
-        };
-        state.files = Some(OpenFiles { log, database });
-        Ok(())
-    }
-
-    /// Prepares the files for a commit.
-    fn restore(&self, state: &mut State) -> Result<(), StoreError> {
-        self.reopen(state)?;
-        if state.needs_checkpoint { checkpoint(&self.source, state, None) } else { Ok(()) }
-    }
-
-    /// Returns the database as of the last checkpoint, with the later changes and the revision.
-    fn read(&self) -> Result<(ReadTransaction, Arc<PendingChanges>, Revision), StoreError> {
-        let path = self.source.path();
-        let mut state = self.state.lock();
-        if state.preview.is_none() {
-            match self.reopen(&mut state) {
-                Ok(()) => {}
-                Err(error @ StoreError::Locked { .. }) => return Err(error),
-                // Opening may write to the disk.
-                Err(error) => state.preview = Some(self.preview(&state).ok_or(error)?),
-            }
-        }
-        let read = fenced(path, || {
-            let files = state.files.as_ref().map(|files| (&files.database, &state.pending));
-            let view = state.preview.as_ref().map(|view| (&view.database, &view.pending));
-            let (database, pending) = files.or(view).ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-            let read = database.get()?.begin_read().map_err(|error| of_transaction(error, path))?;
-            Ok((read, Arc::clone(pending)))
-        })?;
-        Ok((read.0, read.1, state.revision))
-    }
-
-    /// Opens the records for reading; `None` if the file does not have the acknowledged commits.
-    fn preview(&self, state: &State) -> Option<ReadOnlyView> {
-        let (database, head) = self.source.open_preview(self.kind).ok()?;
-        let (generation, log_id) = state.base;
-        // A checkpoint in doubt has the pending changes.
-        let is_next = head.base() == (generation.wrapping_add(1), log_id) && head.revision == state.revision;
-        let pending = match head.base() == state.base {
-            true => Arc::clone(&state.pending),
-            false if is_next => Arc::default(),
-            false => return None,
-        };
-        Some(ReadOnlyView { database, pending })
+        let database = StoreFile::lock(Box::new(database), None)?;
+        let log = LogFile::of_backend(StoreFile::lock(Box::new(log), None)?);
+        SharedStore::open(None, kind, database, Some(log)).map(|shared| FileStore { shared: Arc::new(shared) })
     }
 }
 
-/// Writes the pending changes and `batch`, if any, to the database, and restarts the log. An error closes the files.
-fn checkpoint(source: &StoreSource, state: &mut State, batch: Option<&[RecordChange<'_>]>) -> Result<(), StoreError> {
-    let revision = if batch.is_some() { next_revision(state.revision) } else { state.revision };
-    let path = source.path();
-    let written = fenced(path, || {
-        let files = state.files.as_mut().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-        let mut generation = state.base.0.wrapping_add(1);
-        if files.log.is_none() && state.base.1.is_some() {
-            // The database must not name the old log when a new one replaces it.
-            let head = StoreHead { revision: state.revision, generation, log_id: None };
-            write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)?;
-            state.base = head.base();
-            state.pending = Arc::default();
-            generation = generation.wrapping_add(1);
-        }
-        let log = match &mut files.log {
-            Some(log) => log,
-            log => log.insert(source.create_log()?),
+impl SharedStore {
+    fn open(
+        path: Option<PathBuf>,
+        kind: RecordKind,
+        file: Arc<StoreFile>,
+        log_file: Option<LogFile>,
+    ) -> Result<Self, StoreError> {
+        // redb would repair another program's database if the file were opened for writing.
+        let (database, head) = OpenDatabase::open_unchanged(&file, kind, path.as_deref())?;
+        let snapshot = Arc::new(database.snapshot(path.as_deref())?);
+        let mut log_file = match (log_file, &path) {
+            (None, Some(path)) if head.log_id.is_some() => LogFile::open(path)?,
+            (log_file, _) => log_file,
         };
-        let head = StoreHead { revision, generation, log_id: Some(log.id()) };
-        write_checkpoint(files.database.get()?, &state.pending, batch.unwrap_or_default(), &head, path)?;
-        log.restart(head.generation);
-        Ok(head)
-    });
-    match written {
-        Ok(head) => {
-            state.adopt(&head, revision, PendingChanges::new());
-            state.needs_checkpoint = false;
-            Ok(())
+        let mut pending = PendingChanges::new();
+        let mut revision = head.revision;
+        if let Some(id) = head.log_id {
+            let unusable = |error: LogError| log_is_unusable(path.as_deref(), error);
+            let log_file = log_file.as_mut().ok_or_else(|| unusable(LogError::Missing))?;
+            let failed = |error: &io::Error| StoreError::of_io(error, path.as_deref().map(files::log_path));
+            let opened = WriteAheadLog::open(Arc::clone(&log_file.file), id).map_err(|error| failed(&error))?;
+            let log = opened.map_err(unusable)?;
+            // A process that was killed may not have synced all that the files have. Readers see it from now on, also if
+            // there is no room for a checkpoint.
+            file.sync().map_err(|error| StoreError::of_io(&error, path.clone()))?;
+            log_file.file.sync().map_err(|error| failed(&error))?;
+            let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
+            revision = replayed.map_err(|error| failed(&error))?.map_err(unusable)?;
+            log_file.is_own = true;
         }
-        Err(error) => {
-            state.fail();
-            Err(error)
+        let view = View { snapshot: Some(snapshot), written: Arc::default(), pending: Arc::new(pending), revision };
+        let writer = Writer {
+            database: None,
+            log: None,
+            log_file,
+            names_log: head.log_id.is_some(),
+            store_id: head.store_id,
+            // The log may have entries of the generation after the database's.
+            generation: head.generation.wrapping_add(u64::from(head.log_id.is_some())),
+            revision,
+            is_checkpointing: false,
+            needs_both_parts: false,
+            thread: None,
+        };
+        let shared = SharedStore {
+            view: Mutex::new("store view", LockScope::Orb, view),
+            writer: Mutex::new("store writer", LockScope::Orb, writer),
+            checkpointed: Condvar::new(),
+            path,
+            kind,
+            file,
+        };
+        let began = shared.begin_log(&mut shared.writer.lock());
+        match began {
+            // The records can be read.
+            Ok(()) | Err(StoreError::Full { .. }) => Ok(shared),
+            Err(error) => Err(error),
         }
     }
+
+    fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    fn log_failed(&self, error: &io::Error) -> StoreError {
+        StoreError::of_io(error, self.path().map(files::log_path))
+    }
+
+    /// Returns the database for a checkpoint. Opens it again after an error.
+    fn database(&self, writer: &mut Writer) -> Result<Arc<OpenDatabase>, StoreError> {
+        if let Some(database) = &writer.database {
+            return Ok(Arc::clone(database));
+        }
+        let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
+        let snapshot = database.snapshot(self.path())?;
+        writer.adopt(&head);
+        let earlier = self.show(writer, snapshot, SnapshotChanges::Unknown);
+        // The second checkpoint from now on may write over the pages of the earlier opening.
+        if let Some(earlier) = earlier {
+            earlier.database().revoke();
+        }
+        writer.database = Some(Arc::clone(&database));
+        Ok(database)
+    }
+
+    /// Shows readers another snapshot. Returns the earlier one.
+    fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) -> Option<Arc<Snapshot>> {
+        let mut view = self.view.lock();
+        view.revision = writer.revision;
+        let earlier = view.snapshot.replace(Arc::new(snapshot));
+        let mut replaced = [Arc::default(), Arc::default()];
+        if has != SnapshotChanges::Unknown {
+            std::mem::swap(&mut view.written, &mut replaced[0]);
+        }
+        if has == SnapshotChanges::All {
+            std::mem::swap(&mut view.pending, &mut replaced[1]);
+        }
+        // Destructors run outside the lock.
+        drop(view);
+        earlier
+    }
+
+    /// Begins an empty log, if an error, or the opening, requires a new one. All changes are then in the database.
+    fn begin_log(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.log.is_some() {
+            return Ok(());
+        }
+        self.database(writer)?;
+        let is_without_id = writer.store_id == 0;
+        if is_without_id {
+            writer.store_id = process::random_number().map_err(|error| self.log_failed(&error))?;
+        }
+        if writer.names_log || is_without_id || self.has_changes() {
+            // The database must not name the old log when a new one replaces it, and must know the id that the log has.
+            self.checkpoint(writer, None, None)?;
+        }
+        let (store, generation) = (writer.store_id, writer.generation);
+        let log_file = match (&mut writer.log_file, self.path()) {
+            (Some(log_file), path) => {
+                if !log_file.is_own {
+                    log_file.check_obsolete(path, store, generation)?;
+                    log_file.is_own = true;
+                }
+                log_file
+            }
+            (log_file, Some(path)) => log_file.insert(LogFile::create(path, store, generation)?),
+            (None, None) => return Err(log_is_unusable(None, LogError::Missing)),
+        };
+        let file = Arc::clone(&log_file.file);
+        // The identity is a random number, so that no other log fits to the database.
+        let log = process::random_number().and_then(|id| WriteAheadLog::create(file, id, store));
+        let mut log = log.map_err(|error| self.log_failed(&error))?;
+        self.checkpoint(writer, None, Some(log.id()))?;
+        log.restart(writer.generation);
+        writer.log = Some(log);
+        Ok(())
+    }
+
+    /// Returns true if the database lacks changes.
+    fn has_changes(&self) -> bool {
+        let view = self.view.lock();
+        !view.written.is_empty() || !view.pending.is_empty()
+    }
+
+    /// Writes all changes and `batch`, if any, to the database, which then names the log `log_id`. Restarts the log. No
+    /// thread may be making a checkpoint. There must be no other changes if there is a batch, because they would hide it
+    /// from readers if the checkpoint were in doubt.
+    fn checkpoint(
+        &self,
+        writer: &mut Writer,
+        batch: Option<&[RecordChange<'_>]>,
+        log_id: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let database = self.database(writer)?;
+        let (written, pending) = {
+            let view = self.view.lock();
+            (Arc::clone(&view.written), Arc::clone(&view.pending))
+        };
+        let revision = if batch.is_some() { next_revision(writer.revision) } else { writer.revision };
+        let head =
+            StoreHead { revision, generation: writer.generation.wrapping_add(1), store_id: writer.store_id, log_id };
+        let batch = batch.unwrap_or_default().iter().copied();
+        let changes = changes_of(&written).chain(changes_of(&pending)).chain(batch);
+        match self.write(&database, changes, &head) {
+            Ok(snapshot) => {
+                writer.adopt(&head);
+                writer.needs_both_parts = false;
+                self.show(writer, snapshot, SnapshotChanges::All);
+                if let Some(log) = &mut writer.log {
+                    log.restart(head.generation);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // The database may have the next generation, of which the log knows nothing.
+                writer.log = None;
+                // Otherwise the next reader tries again.
+                let _ = self.read_again(writer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a checkpoint of all changes, after an error once more with a new log.
+    fn checkpoint_or_begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let log_id = writer.log.as_ref().map(WriteAheadLog::id);
+        match self.checkpoint(writer, None, log_id) {
+            Err(_) if writer.log.is_none() => self.begin_log(writer),
+            done => done,
+        }
+    }
+
+    fn write<'c>(
+        &self,
+        database: &Arc<OpenDatabase>,
+        changes: impl Iterator<Item = RecordChange<'c>>,
+        head: &StoreHead,
+    ) -> Result<Snapshot, StoreError> {
+        fenced(self.path(), || write_checkpoint(database.get(self.path())?, changes, head, self.path()))?;
+        database.snapshot(self.path())
+    }
+
+    /// Begins the next generation in the other part of the log, and a thread that writes the changes of the full part to
+    /// the database. The last checkpoint must have succeeded, so that the database does not need the other part.
+    fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) -> Result<(), StoreError> {
+        let database = self.database(writer)?;
+        let generation = writer.generation.wrapping_add(1);
+        let Some(log) = &mut writer.log else { return Ok(()) };
+        log.restart(generation);
+        writer.generation = generation;
+        let head =
+            StoreHead { revision: writer.revision, generation, store_id: writer.store_id, log_id: Some(log.id()) };
+        let written = {
+            let mut view = self.view.lock();
+            view.written = std::mem::take(&mut view.pending);
+            Arc::clone(&view.written)
+        };
+        if let Some(ended) = writer.thread.take() {
+            let _ = ended.join();
+        }
+        let shared = Arc::clone(self);
+        let (to_write, its_head) = (Arc::clone(&written), head.clone());
+        let its_database = Arc::clone(&database);
+        let started = thread::ThreadBuilder::new().name("store/save").spawn(move || {
+            let snapshot = shared.write(&its_database, changes_of(&to_write), &its_head);
+            let mut writer = shared.writer.lock();
+            shared.end_checkpoint(&mut writer, &its_head, snapshot);
+            writer.is_checkpointing = false;
+            drop(writer);
+            shared.checkpointed.notify_all();
+        });
+        match started {
+            Ok(thread) => {
+                writer.is_checkpointing = true;
+                writer.thread = Some(thread);
+            }
+            // There is no room for a thread.
+            Err(_) => {
+                let snapshot = self.write(&database, changes_of(&written), &head);
+                self.end_checkpoint(writer, &head, snapshot);
+            }
+        }
+        Ok(())
+    }
+
+    /// After an error the changes remain in the log and in memory. The next checkpoint writes them.
+    fn end_checkpoint(&self, writer: &mut Writer, head: &StoreHead, snapshot: Result<Snapshot, StoreError>) {
+        match snapshot {
+            Ok(snapshot) => {
+                writer.adopt(head);
+                self.show(writer, snapshot, SnapshotChanges::Written);
+            }
+            Err(_) => {
+                writer.needs_both_parts = true;
+                let _ = self.read_again(writer);
+            }
+        }
+    }
+
+    /// Opens the database for reading, after an error.
+    fn read_again(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if let Some(failed) = writer.database.take() {
+            failed.revoke();
+        }
+        self.view.lock().snapshot = None;
+        let (database, head) = OpenDatabase::open_unchanged(&self.file, self.kind, self.path())?;
+        let snapshot = database.snapshot(self.path())?;
+        writer.adopt(&head);
+        self.show(writer, snapshot, SnapshotChanges::Unknown);
+        Ok(())
+    }
+
+    fn shown(&self) -> Result<Shown, StoreError> {
+        let shown = || {
+            let view = self.view.lock();
+            Some(Shown {
+                snapshot: view.snapshot.clone()?,
+                written: Arc::clone(&view.written),
+                pending: Arc::clone(&view.pending),
+                revision: view.revision,
+            })
+        };
+        if let Some(shown) = shown() {
+            return Ok(shown);
+        }
+        let mut writer = self.writer.lock();
+        match shown() {
+            Some(shown) => Ok(shown),
+            None => {
+                self.read_again(&mut writer)?;
+                shown().ok_or_else(|| damaged(self.path(), "it was closed".to_owned()))
+            }
+        }
+    }
+
+    fn append(
+        &self,
+        writer: &mut Writer,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
+        let next = next_revision(writer.revision);
+        let Some(log) = &mut writer.log else { return Err(damaged(self.path(), "it was closed".to_owned())) };
+        let appended = log.append(next, batch).and_then(|()| match durability {
+            Durability::Synced => log.sync(),
+            Durability::Relaxed => Ok(()),
+        });
+        if let Err(error) = appended {
+            log.erase_last();
+            writer.log = None;
+            return Err(self.log_failed(&error));
+        }
+        writer.revision = next;
+        let mut view = self.view.lock();
+        let pending = Arc::make_mut(&mut view.pending);
+        batch.iter().for_each(|change| add_pending(pending, *change));
+        view.revision = next;
+        Ok(next)
+    }
+}
+
+fn log_is_unusable(path: Option<&Path>, error: LogError) -> StoreError {
+    let log = path.map_or("the log".to_owned(), |path| format!("the log {}", files::log_path(path).display()));
+    damaged(path, format!("the latest changes are in {log}, and {error}"))
 }
 
 impl Drop for FileStore {
     /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain for the next
     /// process.
     fn drop(&mut self) {
-        let mut state = self.state.lock();
-        let path = self.source.path();
-        let closed = self.reopen(&mut state).and_then(|()| {
-            fenced(path, || {
-                let files = state.files.as_ref().ok_or_else(|| damaged(path, "it was closed".to_owned()))?;
-                let generation = state.base.0.wrapping_add(1);
-                let head = StoreHead { revision: state.revision, generation, log_id: None };
-                write_checkpoint(files.database.get()?, &state.pending, &[], &head, path)?;
-                Ok(files.log.as_ref().and_then(WriteAheadLog::file))
-            })
-        });
-        // If the database was renamed, the log's name may be that of another log.
-        if let (Ok(Some(file)), Some(log)) = (closed, self.source.log_path())
-            && fs::symlink_metadata(&log).is_ok_and(|found| file_id(&found) == file)
-        {
-            let _ = fs::remove_file(log);
+        let shared = &self.shared;
+        let thread = shared.writer.lock().thread.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        let mut writer = shared.writer.lock();
+        let closed = shared.checkpoint(&mut writer, None, None);
+        if let (Ok(()), Some(log_file), Some(path)) = (closed, &writer.log_file, shared.path()) {
+            log_file.remove(path);
         }
     }
-}
-
-fn next_revision(revision: Revision) -> Revision {
-    Revision(revision.0.saturating_add(1))
 }
 
 impl Store for FileStore {
@@ -474,22 +548,22 @@ impl Store for FileStore {
     }
 
     fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
-        let path = self.source.path();
-        let (read, pending, revision) = self.read()?;
+        let path = self.shared.path();
+        let shown = self.shared.shown()?;
         let visit_failed = Cell::new(false);
         let mut visit = |key: &[u8], value: &[u8]| {
             let visited = visit(key, value);
             visit_failed.set(visited.is_err());
             visited
         };
-        let visited = fenced(path, || visit_merged(&read, &pending, from, &mut visit, path));
+        let visited =
+            fenced(path, || visit_merged(&shown.snapshot, [&shown.written, &shown.pending], from, &mut visit, path));
         if visited.is_err() && !visit_failed.get() {
             // After an error the database refuses every further use.
-            let mut state = self.state.lock();
-            state.fail();
-            state.preview = None;
+            let mut view = self.shared.view.lock();
+            view.snapshot.take_if(|current| Arc::ptr_eq(current, &shown.snapshot));
         }
-        visited.map(|()| revision)
+        visited.map(|()| shown.revision)
     }
 
     fn commit(
@@ -498,206 +572,51 @@ impl Store for FileStore {
         batch: &[RecordChange<'_>],
         durability: Durability,
     ) -> Result<Revision, StoreError> {
-        let mut state = self.state.lock();
-        self.restore(&mut state)?;
-        if state.revision != after {
-            return Err(StoreError::Conflict);
-        }
-        let next = next_revision(after);
-        let has_room = |state: &State| {
-            state.files.as_ref().and_then(|files| files.log.as_ref()).is_some_and(|log| log.has_room(batch))
-        };
-        if !has_room(&state) {
-            // The batch is in neither of these checkpoints, so a failure leaves nothing in doubt.
-            checkpoint(&self.source, &mut state, None).or_else(|_| self.restore(&mut state))?;
-            if state.revision != after {
+        let shared = &self.shared;
+        let mut writer = shared.writer.lock();
+        loop {
+            if writer.revision != after {
                 return Err(StoreError::Conflict);
             }
+            if writer.has_room(batch) {
+                return shared.append(&mut writer, batch, durability);
+            }
+            if writer.is_checkpointing {
+                writer = shared.checkpointed.wait(writer);
+                continue;
+            }
+            // The batch is in none of the checkpoints before its own, so their failure leaves nothing in doubt.
+            if writer.log.is_none() {
+                shared.begin_log(&mut writer)?;
+            } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {
+                shared.start_checkpoint(&mut writer)?;
+            } else if writer.needs_both_parts || shared.has_changes() {
+                shared.checkpoint_or_begin(&mut writer)?;
+            } else {
+                let log_id = writer.log.as_ref().map(WriteAheadLog::id);
+                return shared.checkpoint(&mut writer, Some(batch), log_id).map(|()| writer.revision);
+            }
         }
-        if !has_room(&state) {
-            checkpoint(&self.source, &mut state, Some(batch))?;
-            return Ok(next);
-        }
-        let Some(log) = state.files.as_mut().and_then(|files| files.log.as_mut()) else {
-            return Err(damaged(self.source.path(), "it was closed".to_owned()));
-        };
-        let appended = log.append(next, batch).and_then(|()| match durability {
-            Durability::Synced => log.sync(),
-            Durability::Relaxed => Ok(()),
-        });
-        if let Err(error) = appended {
-            log.erase_last();
-            state.fail();
-            return Err(StoreError::of_io(&error, self.source.log_path()));
-        }
-        let pending = Arc::make_mut(&mut state.pending);
-        batch.iter().for_each(|change| add_pending(pending, *change));
-        state.revision = next;
-        Ok(next)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        self.restore(&mut state)?;
-        match state.files.as_mut().and_then(|files| files.log.as_mut()).map_or(Ok(()), WriteAheadLog::sync) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                state.fail();
-                Err(StoreError::of_io(&error, self.source.log_path()))
+        let shared = &self.shared;
+        let mut writer = shared.writer.lock();
+        while writer.log.is_none() {
+            if writer.is_checkpointing {
+                writer = shared.checkpointed.wait(writer);
+            } else {
+                shared.begin_log(&mut writer)?;
             }
         }
+        let synced = writer.log.as_mut().map_or(Ok(()), WriteAheadLog::sync);
+        synced.map_err(|error| {
+            writer.log = None;
+            shared.log_failed(&error)
+        })
     }
 
     fn backup(&self, path: &Path) -> Result<(), StoreError> {
-        write_copy(path, self.kind, &mut |visit| self.for_each(visit))
-    }
-}
-
-const USUAL: u32 = 0o666;
-const PRIVATE: u32 = 0o600;
-
-pub(super) fn write_copy(
-    path: &Path,
-    kind: RecordKind,
-    records: &mut dyn FnMut(&mut RecordVisitor<'_>) -> Result<Revision, StoreError>,
-) -> Result<(), StoreError> {
-    let own = Some(path);
-    if path.exists() {
-        return Err(StoreError::FileExists { path: path.to_owned() });
-    }
-    let fill = |database: &Database| {
-        let mut transaction = database.begin_write().map_err(|error| of_transaction(error, own))?;
-        transaction.set_quick_repair(true);
-        {
-            let mut table = transaction.open_table(RECORDS).map_err(|error| of_table(error, own))?;
-            records(&mut |key, value| table.insert(key, value).map(drop).map_err(|error| of_storage(error, own)))?;
-        }
-        transaction.commit().map_err(|error| of_commit(error, own))
-    };
-    let is_new = fenced(own, || create_with(path, kind, PRIVATE, fill))?;
-    if is_new { Ok(()) } else { Err(StoreError::FileExists { path: path.to_owned() }) }
-}
-
-fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), StoreError> {
-    create_with(path, kind, mode, |_| Ok(())).map(drop)
-}
-
-/// Creates a store file under a temporary name and then gives it its final name, so that no process
-/// sees it half written. Returns false if a file that is not empty has the final name. An empty
-/// file is replaced.
-fn create_with(
-    path: &Path,
-    kind: RecordKind,
-    mode: u32,
-    fill: impl FnOnce(&Database) -> Result<(), StoreError>,
-) -> Result<bool, StoreError> {
-    let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
-    let unfinished = PathBuf::from(name);
-    let made = (|| {
-        // A killed process with the same process id may have left the file.
-        if unfinished.exists() {
-            fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
-        }
-        let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished);
-        made.map_err(|error| failed(&error))?;
-        let database = builder().create(&unfinished).map_err(|error| of_database(error, Some(path)))?;
-        prepare(&database, kind, Some(path))?;
-        fill(&database)?;
-        database.close().map_err(|error| of_database(error, Some(path)))?;
-        File::open(&unfinished).and_then(|file| file.sync_all()).map_err(|error| failed(&error))?;
-        match fs::hard_link(&unfinished, path) {
-            Ok(()) => sync_folder(path).map(|()| true).map_err(|error| failed(&error)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0);
-                if !is_empty {
-                    return Ok(false);
-                }
-                fs::rename(&unfinished, path).and_then(|()| sync_folder(path)).map_err(|error| failed(&error))?;
-                Ok(true)
-            }
-            Err(error) => Err(failed(&error)),
-        }
-    })();
-    let _ = fs::remove_file(&unfinished);
-    made
-}
-
-/// Makes the name of a new file survive a crash.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-/// Returns true if the file begins like a database of redb, and false if it does not exist or is
-/// empty.
-///
-/// # Errors
-/// [`StoreError::NotAStore`] for any other file; errors of reading.
-fn is_database(path: &Path) -> Result<bool, StoreError> {
-    let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(failed(&error)),
-    };
-    if !file.metadata().map_err(|error| failed(&error))?.is_file() {
-        return Err(StoreError::NotAStore { path: path.to_owned() });
-    }
-    let mut start = Vec::new();
-    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(|error| failed(&error))?;
-    match start.as_slice() {
-        [] => Ok(false),
-        start if start == MAGIC => Ok(true),
-        _ => Err(StoreError::NotAStore { path: path.to_owned() }),
-    }
-}
-
-fn file_id(found: &fs::Metadata) -> FileId {
-    FileId { device: found.dev(), inode: found.ino() }
-}
-
-/// Checks the contents of a file without writing to it: redb would repair another program's
-/// database if the file were opened for writing.
-fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
-    let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    lock(&file, path)?;
-    let preview = Preview::new(file).map_err(|error| failed(&error))?;
-    let opened =
-        fenced(Some(path), || builder().create_with_backend(preview).map_err(|error| of_database(error, Some(path))))?;
-    let opened = OpenDatabase(Some(opened));
-    fenced(Some(path), || prepare(opened.get()?, kind, Some(path))).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KIND: RecordKind = RecordKind { service: "test", format: 1 };
-
-    /// The outer copy begins first and ends last: it must fail and leave the inner copy unchanged.
-    #[test]
-    fn copies_to_one_file_at_a_time_do_not_mix() {
-        let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("copy");
-        let refused = write_copy(&path, KIND, &mut |visit| {
-            visit(b"outer", b"")?;
-            write_copy(&path, KIND, &mut |visit| visit(b"inner", b"").map(|()| Revision(0)))?;
-            Ok(Revision(0))
-        });
-        assert!(matches!(refused, Err(StoreError::FileExists { .. })), "{refused:?}");
-        let mut keys = Vec::new();
-        let store = FileStore::open(&path, KIND).unwrap();
-        let mut collect = |key: &[u8], _: &[u8]| {
-            keys.push(key.to_vec());
-            Ok(())
-        };
-        store.for_each(&mut collect).unwrap();
-        assert_eq!(keys, [b"inner"]);
-        drop(store);
-        fs::remove_dir_all(&folder).unwrap();
+        files::write_copy(path, self.shared.kind, &mut |visit| self.for_each(visit))
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use corelane_sys::lock::{LockScope, Mutex};
 
-use super::file::{RecordKind, write_copy};
+use super::file::RecordKind;
+use super::files::write_copy;
 use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A store in memory. Clones share the records.

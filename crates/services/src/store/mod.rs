@@ -4,9 +4,11 @@
 //! Several servers can share a store that permits it: a commit fails with [`StoreError::Conflict`]
 //! if another server has committed since the revision that the server knows.
 
+mod backend;
 mod database;
 mod error;
 mod file;
+mod files;
 mod log;
 mod memory;
 mod preview;

@@ -2,25 +2,19 @@
 //! read without a change of its file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use corelane_sys::lock::{LockScope, Mutex};
 use redb::StorageBackend;
+
+use super::backend::FileAccess;
 
 const PAGE_SIZE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Preview {
-    source: Source,
+    file: FileAccess,
     pages: Mutex<Pages>,
-}
-
-#[derive(Debug)]
-enum Source {
-    File(File),
-    Backend(Box<dyn StorageBackend>),
 }
 
 #[derive(Debug)]
@@ -33,30 +27,20 @@ struct Pages {
 }
 
 impl Preview {
-    pub(super) fn new(file: File) -> io::Result<Self> {
-        let length = file.metadata()?.len();
-        Ok(Self::of(Source::File(file), length))
-    }
-
-    pub(super) fn of_backend(backend: Box<dyn StorageBackend>) -> io::Result<Self> {
-        let length = backend.len()?;
-        Ok(Self::of(Source::Backend(backend), length))
-    }
-
-    fn of(source: Source, length: u64) -> Self {
+    pub(super) fn new(file: FileAccess) -> io::Result<Self> {
+        let length = file.len()?;
         let pages = Pages { length, file_length: length, written: BTreeMap::new() };
-        Preview { source, pages: Mutex::new("store preview", LockScope::Orb, pages) }
+        Ok(Preview { file, pages: Mutex::new("store preview", LockScope::Orb, pages) })
     }
 
     fn page_of_file(&self, number: u64, file_length: u64) -> io::Result<Box<[u8; PAGE_SIZE]>> {
         let mut page = Box::new([0; PAGE_SIZE]);
         let start = number.saturating_mul(PAGE_SIZE as u64);
         let there = file_length.saturating_sub(start).min(PAGE_SIZE as u64) as usize;
-        if let Some(shown) = page.get_mut(..there) {
-            match &self.source {
-                Source::File(file) => file.read_exact_at(shown, start)?,
-                Source::Backend(backend) => backend.read(start, shown)?,
-            }
+        if there > 0
+            && let Some(shown) = page.get_mut(..there)
+        {
+            self.file.read(start, shown)?;
         }
         Ok(page)
     }
@@ -143,7 +127,9 @@ impl StorageBackend for Preview {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use redb::backends::InMemoryBackend;
 
+    use super::super::backend::StoreFile;
     use super::*;
 
     #[derive(Clone, Debug)]
@@ -168,9 +154,11 @@ mod tests {
             file in prop::collection::vec(any::<u8>(), 0..15_000),
             steps in prop::collection::vec(step(), 0..12),
         ) {
-            let path = std::env::temp_dir().join(format!("corelane-preview-{}", std::process::id()));
-            std::fs::write(&path, &file).unwrap();
-            let preview = Preview::new(File::open(&path).unwrap()).unwrap();
+            let backend = InMemoryBackend::new();
+            backend.set_len(file.len() as u64).unwrap();
+            backend.write(0, &file).unwrap();
+            let source = StoreFile::lock(Box::new(backend), None).unwrap();
+            let preview = Preview::new(FileAccess::new(&source)).unwrap();
             let mut expected = file.clone();
             for step in steps {
                 match step {
@@ -191,9 +179,10 @@ mod tests {
                 preview.read(0, &mut found).unwrap();
                 prop_assert_eq!(&found, &expected);
             }
-            prop_assert_eq!(std::fs::read(&path).unwrap(), file);
+            let mut left = vec![0; source.len().unwrap() as usize];
+            source.read(0, &mut left).unwrap();
+            prop_assert_eq!(left, file);
             prop_assert!(preview.read(expected.len() as u64, &mut [0]).is_err());
-            std::fs::remove_file(&path).unwrap();
         }
     }
 }

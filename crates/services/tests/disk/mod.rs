@@ -1,10 +1,14 @@
-//! A simulated disk, which can lose data that was not synced, and run out of room.
+//! A simulated disk, which can lose data that was not synced, run out of room, and stop at a sync.
 
 use std::io;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use corelane_sys::lock::{LockScope, Mutex};
-use redb::StorageBackend;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use redb::{BackendError, StorageBackend};
 
 const SECTOR: usize = 512;
 
@@ -37,6 +41,11 @@ enum Operation {
 
 /// Number of files on a disk: a store's database and its log.
 const FILES: usize = 2;
+pub(crate) const DATABASE: usize = 0;
+pub(crate) const LOG: usize = 1;
+
+/// End of a stopped sync that nothing lets go on. No passing test waits for it.
+const MAX_HOLD: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 struct Contents {
@@ -45,17 +54,25 @@ struct Contents {
     log: Vec<(usize, Operation)>,
     room: Option<usize>,
     single_failure: Option<usize>,
+    /// The file without room.
+    full_file: Option<usize>,
     read: usize,
+    locked: [bool; FILES],
+    /// The file whose syncs stop.
+    held: Option<usize>,
+    stopped_syncs: usize,
+    is_expired: bool,
 }
 
 /// A simulated disk with two files. All clones are one disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Disk(Arc<Mutex<Contents>>);
+pub(crate) struct Disk(Arc<(Mutex<Contents>, Condvar)>);
 
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     disk: Disk,
     file: usize,
+    is_locked: AtomicBool,
 }
 
 impl Default for Disk {
@@ -66,47 +83,99 @@ impl Default for Disk {
 
 impl Disk {
     fn with_images(images: [Vec<u8>; FILES]) -> Self {
-        Disk(Arc::new(Mutex::new("disk", LockScope::Orb, Contents { images, ..Contents::default() })))
+        let contents = Mutex::new("disk", LockScope::Orb, Contents { images, ..Contents::default() });
+        Disk(Arc::new((contents, Condvar::new())))
     }
 
-    pub(crate) fn opener(&self) -> impl Fn() -> (DiskFile, DiskFile) + Send + Sync + 'static {
-        let disk = self.clone();
-        move || (DiskFile { disk: disk.clone(), file: 0 }, DiskFile { disk: disk.clone(), file: 1 })
+    fn contents(&self) -> corelane_sys::lock::MutexGuard<'_, Contents> {
+        self.0.0.lock()
+    }
+
+    /// The files of a store: its database and its log.
+    pub(crate) fn files(&self) -> (DiskFile, DiskFile) {
+        let open = |file| DiskFile { disk: self.clone(), file, is_locked: AtomicBool::new(false) };
+        (open(DATABASE), open(LOG))
+    }
+
+    /// Makes the syncs of a file stop before they have an effect.
+    pub(crate) fn hold_syncs(&self, file: usize) {
+        self.contents().held = Some(file);
+    }
+
+    /// Waits until a sync has stopped.
+    pub(crate) fn wait_for_stopped_sync(&self) {
+        let mut contents = self.contents();
+        while contents.stopped_syncs == 0 {
+            contents = self.0.1.wait(contents);
+        }
+    }
+
+    /// Lets all syncs go on. No sync may have ended before.
+    pub(crate) fn release_syncs(&self) {
+        let mut contents = self.contents();
+        assert!(!contents.is_expired, "a thread waited for a stopped sync");
+        contents.held = None;
+        self.0.1.notify_all();
+    }
+
+    fn stop_sync(&self, file: usize) {
+        let end = Monotonic::now() + MAX_HOLD;
+        let mut contents = self.contents();
+        contents.stopped_syncs += 1;
+        self.0.1.notify_all();
+        while contents.held == Some(file) && !contents.is_expired {
+            if end.is_past() {
+                contents.is_expired = true;
+                break;
+            }
+            contents = self.0.1.wait_until(contents, Some(end)).0;
+        }
+        contents.stopped_syncs -= 1;
+    }
+
+    /// Releases the locks, as the end of a killed process does.
+    pub(crate) fn release_locks(&self) {
+        self.contents().locked = [false; FILES];
     }
 
     /// Begins a new log of operations. Earlier operations are never lost.
     pub(crate) fn start_log(&self) {
-        let mut contents = self.0.lock();
+        let mut contents = self.contents();
         contents.bases = contents.images.clone();
         contents.log.clear();
     }
 
     pub(crate) fn log_len(&self) -> usize {
-        self.0.lock().log.len()
+        self.contents().log.len()
     }
 
     pub(crate) fn octets_read(&self) -> usize {
-        self.0.lock().read
+        self.contents().read
     }
 
     /// Makes each write, sync and change of length after this number of operations fail. `None`
     /// ends the failures.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
-        self.0.lock().room = operations;
+        self.contents().room = operations;
+    }
+
+    /// Makes each write and change of length of this file fail. `None` ends the failures.
+    pub(crate) fn fail_file(&self, file: Option<usize>) {
+        self.contents().full_file = file;
     }
 
     /// Makes one operation fail, after this number of operations.
     pub(crate) fn fail_once_after(&self, operations: usize) {
-        self.0.lock().single_failure = Some(operations);
+        self.contents().single_failure = Some(operations);
     }
 
     /// Overwrites the beginning of a store's log.
     pub(crate) fn damage_log(&self) {
-        self.0.lock().images[1][..64].fill(0xff);
+        self.contents().images[LOG][..64].fill(0xff);
     }
 
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
-        let contents = self.0.lock();
+        let contents = self.contents();
         let log = &contents.log[..count];
         let mut images = contents.bases.clone();
         // A sync of one file does not sync the other.
@@ -130,11 +199,14 @@ impl Disk {
     }
 
     fn run(&self, file: usize, operation: Operation) -> io::Result<()> {
-        let mut contents = self.0.lock();
+        let mut contents = self.contents();
         match contents.single_failure.take() {
             Some(0) => return Err(io::Error::other("one failure")),
             Some(more) => contents.single_failure = Some(more - 1),
             None => {}
+        }
+        if contents.full_file == Some(file) && !matches!(operation, Operation::Sync) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         match &mut contents.room {
             Some(0) => return Err(io::ErrorKind::StorageFull.into()),
@@ -175,11 +247,11 @@ fn tear(image: &mut Vec<u8>, offset: u64, data: &[u8], random: &mut Random) {
 
 impl StorageBackend for DiskFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.disk.0.lock().images[self.file].len() as u64)
+        Ok(self.disk.contents().images[self.file].len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut contents = self.disk.0.lock();
+        let mut contents = self.disk.contents();
         contents.read += out.len();
         let range = offset as usize..offset as usize + out.len();
         out.copy_from_slice(contents.images[self.file].get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -191,10 +263,25 @@ impl StorageBackend for DiskFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.disk.stop_sync(self.file);
         self.disk.run(self.file, Operation::Sync)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.disk.run(self.file, Operation::Write(offset, data.to_vec()))
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        assert_eq!((start, end), (Bound::Unbounded, Bound::Unbounded));
+        let is_free = !std::mem::replace(&mut self.disk.contents().locked[self.file], true);
+        self.is_locked.store(is_free, Ordering::Relaxed);
+        Ok(is_free)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        if self.is_locked.swap(false, Ordering::Relaxed) {
+            self.disk.contents().locked[self.file] = false;
+        }
+        Ok(())
     }
 }

@@ -20,7 +20,7 @@ type Names = BTreeMap<String, Bound>;
 
 fn serve(disk: &Disk) -> (Orb, NamingService) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let store = FileStore::with_backends(disk.opener(), RECORD_KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), RECORD_KIND).unwrap();
     let naming = NamingConfig::new().store(store).serve(&orb).unwrap();
     (orb, naming)
 }

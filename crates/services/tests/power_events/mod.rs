@@ -12,7 +12,7 @@ const RETENTION: Retention = Retention { max_events: 40, max_bytes: 1 << 20, max
 
 fn serve(disk: &Disk) -> (Orb, DurableChannelRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let store = EventStore::open(FileStore::with_backends(disk.opener(), STORED_EVENTS).unwrap()).unwrap();
+    let store = EventStore::open(FileStore::with_backends(disk.files(), STORED_EVENTS).unwrap()).unwrap();
     let channel = EventChannel::builder().durable(&store, RETENTION).serve(&orb).unwrap();
     let durable = DurableChannelRef::unchecked_narrow(channel.cos_reference().as_object());
     (orb, durable)

@@ -1,0 +1,136 @@
+//! The files of an open store, which it locks from its opening to its end.
+
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use corelane_sys::lock::{LockScope, RwLock};
+use redb::{BackendError, StorageBackend};
+
+use super::StoreError;
+use super::database::lock_holder;
+
+/// A file that no other process can open as a store. The drop releases the lock.
+#[derive(Debug)]
+pub(super) struct StoreFile(Box<dyn StorageBackend>);
+
+impl StoreFile {
+    /// Locks a backend that has locks.
+    pub(super) fn lock(backend: Box<dyn StorageBackend>, path: Option<&Path>) -> Result<Arc<Self>, StoreError> {
+        match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
+            Ok(true) | Err(BackendError::Unsupported) => Ok(Arc::new(StoreFile(backend))),
+            Ok(false) => {
+                let process = path.and_then(lock_holder);
+                Err(StoreError::Locked {
+                    path: path.map_or_else(|| PathBuf::from("the store"), Path::to_owned),
+                    process,
+                })
+            }
+            Err(BackendError::Io(error)) => Err(StoreError::of_io(&error, path.map(Path::to_owned))),
+            Err(error) => Err(StoreError::Unusable { path: path.map(Path::to_owned), reason: error.to_string() }),
+        }
+    }
+
+    pub(super) fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    pub(super) fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
+
+impl Drop for StoreFile {
+    fn drop(&mut self) {
+        let _ = self.0.close();
+    }
+}
+
+/// The way of one opening of the database to its file. After [`revoke`](Self::revoke) it neither reads nor writes, so
+/// that the file can be opened again while readers still have the earlier opening.
+#[derive(Clone, Debug)]
+pub(super) struct FileAccess {
+    file: Arc<StoreFile>,
+    is_permitted: Arc<RwLock<bool>>,
+}
+
+impl FileAccess {
+    pub(super) fn new(file: &Arc<StoreFile>) -> Self {
+        let is_permitted = Arc::new(RwLock::new("store file", LockScope::Orb, true));
+        FileAccess { file: Arc::clone(file), is_permitted }
+    }
+
+    /// Ends the access. Operations in progress end first.
+    pub(super) fn revoke(&self) {
+        *self.is_permitted.write() = false;
+    }
+
+    fn with<R>(&self, operation: impl FnOnce(&StoreFile) -> io::Result<R>) -> io::Result<R> {
+        let is_permitted = self.is_permitted.read();
+        if *is_permitted {
+            operation(&self.file)
+        } else {
+            Err(io::Error::other("the store was opened again after an error of its disk"))
+        }
+    }
+}
+
+/// The store holds the lock, so the database is given each lock.
+impl StorageBackend for FileAccess {
+    fn len(&self) -> io::Result<u64> {
+        self.with(StoreFile::len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.with(|file| file.read(offset, out))
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.with(|file| file.set_len(length))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.with(StoreFile::sync)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.with(|file| file.write(offset, data))
+    }
+
+    fn try_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(true)
+    }
+
+    fn try_lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(true)
+    }
+
+    fn lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn lock_shared_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn unlock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn query_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+}
