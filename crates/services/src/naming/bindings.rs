@@ -198,7 +198,7 @@ mod tests {
     /// Some hashes collide.
     fn hash(id: &str) -> u64 {
         let number: u64 = id.parse().unwrap();
-        if number % 5 == 0 { 7 } else { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+        if number.is_multiple_of(5) { 7 } else { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
     proptest! {

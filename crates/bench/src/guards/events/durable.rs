@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane::Any;
 use corelane_services::events::corelane_events::DurableChannelRef;
 
-use super::{found, judged, label};
+use super::figures::{found, judged, label};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::{ClientGroup, GroupClient};

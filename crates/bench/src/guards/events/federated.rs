@@ -5,9 +5,9 @@ use std::time::Duration;
 use corelane_services::events::corelane_events::FederatedChannelRef;
 use corelane_sys::clock::Monotonic;
 
+use super::figures::{found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, rtec_supplier};
 use super::programs::{NONE, Service, USUAL};
-use super::{found, judged, label};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, Progress, Variant};

@@ -19,9 +19,9 @@ use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 use corelane_sys::clock;
 use corelane_sys::thread::Scheduling;
 
+use super::figures::{BENCH, found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, cos_supplier};
 use super::programs::{NONE, Service, USUAL};
-use super::{BENCH, found, judged, label};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Figure, Group, MeasuredSubject, Progress, RunLength, Variant};

@@ -12,7 +12,8 @@ use corelane_services::events::{
 use corelane_sys::clock;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
-use super::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event, found, judged, label, point};
+use super::connections::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
+use super::figures::{found, judged, label, point};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::harness::{ComparedQuantity, FigureLabel, Group, MeasuredSubject, Progress, Variant};

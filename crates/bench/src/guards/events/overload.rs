@@ -6,9 +6,10 @@ use std::time::Duration;
 use corelane_services::events::rtec_event_comm::PushConsumerRef;
 use corelane_services::events::{DependencySet, EventSource, EventType};
 
+use super::connections::{MEASURED, SOURCE, connect_consumer, connect_supplier, event};
+use super::figures::{found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, MeasuredTime, rtec_supplier};
 use super::programs::{NONE, PATIENT, Service};
-use super::{MEASURED, SOURCE, connect_consumer, connect_supplier, event, found, judged, label};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, MeasuredSubject, Progress, Variant};

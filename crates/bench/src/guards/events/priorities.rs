@@ -8,9 +8,10 @@ use corelane_services::events::{DependencySet, EventSource, EventType};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::Scheduling;
 
+use super::connections::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
+use super::figures::{label, point};
 use super::processes::{Channel, Consumers, Deliveries, rtec_supplier};
 use super::programs::{Service, USUAL};
-use super::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event, label, point};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::client_group::GroupClient;

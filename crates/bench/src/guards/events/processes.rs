@@ -11,8 +11,8 @@ use corelane_services::events::{
 };
 use corelane_sys::clock;
 
+use super::connections::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
 use super::programs::{NONE, Service};
-use super::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
 use crate::Failure;
 use crate::address::free_address;
 use crate::arrivals::{ArrivalListener, Arrivals};

@@ -1,8 +1,8 @@
 //! Deliveries between three processes, compared with bare relays.
 
+use super::figures::{found, judged, label, point};
 use super::processes::{Channel, Consumers, Deliveries, EventSizes, bare_relay, rtec_supplier};
 use super::programs::{NONE, Service, USUAL};
-use super::{found, judged, label, point};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, Progress, RunLength, Variant};
