@@ -237,12 +237,13 @@ fn destruction_calls_each_peer_back_once() {
     connect_consumer(&scene.other, &scene.remote(), &only(A), &recorders[1]);
     connect_supplier(&scene.server, scene.channel.reference(), &[], &recorders[2]);
     let supplier = connect_supplier(&scene.other, &scene.remote(), &[], &recorders[3]);
-    scene.remote().destroy().unwrap();
+    let channel = scene.remote();
+    channel.destroy().unwrap();
     for recorder in &recorders {
         recorder.disconnects.wait_for(1);
     }
     // While a request is running, a destroyed POA answers TRANSIENT.
-    wait_until(|| scene.remote().destroy().is_err_and(|exception| exception.kind() == Kind::ObjectNotExist));
+    wait_until(|| channel.destroy().is_err_and(|exception| exception.kind() == Kind::ObjectNotExist));
     wait_until(|| supplier.as_object().non_existent() == Ok(true));
     let operations: Vec<_> = recorders.iter().flat_map(|recorder| recorder.disconnects.all()).collect();
     assert_eq!(operations, ["push consumer", "push consumer", "push supplier", "push supplier"]);
