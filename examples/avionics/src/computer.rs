@@ -64,7 +64,7 @@ impl MapStore for Maps {
 }
 
 /// Serves until the standard input ends, so that the server ends with the process that started it.
-/// With `is_linked`, the server is at the end of a [`link`](crate::link).
+/// With `is_linked`, the server is at the end of a [`link`].
 pub(crate) fn run(recorder: &str, is_linked: bool) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };

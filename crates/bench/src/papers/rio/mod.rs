@@ -33,10 +33,10 @@ use testbed::RioTestbed;
 /// Measurements that the benchmark does not make, with the reason.
 const NOT_MEASURED: [(&str, &str); 4] = [
     ("Corelane, protocol processing in a lane's thread", "AF_XDP rings and TUN are not implemented"),
-    ("Corelane, kernel priorities", "the benchmark has no variant with receive threads and transmit classes"),
+    ("Corelane, kernel priorities", "the variant with receive threads and transmit classes is not implemented"),
     (
         "Corelane, ceiling of best effort",
-        "received frames have no ceiling, and the ceiling of sent ones is not measured",
+        "a ceiling of received frames is not implemented, and that of sent ones is not measured",
     ),
     ("Corelane, receive livelock", "budgets in packets are not implemented, so a flood has no defined effect"),
 ];
