@@ -320,8 +320,10 @@ impl ClientConnection {
     pub(crate) fn send_rest(&mut self, due: CallDeadline) -> Result<(), ExchangeError> {
         let mut rest = std::mem::take(&mut self.oneways.bytes);
         let sent = self.send_all(&mut [IoSlice::new(&rest)], due);
-        rest.clear();
-        self.oneways.bytes = rest;
+        if rest.capacity() <= MAX_RETAINED_BYTES {
+            rest.clear();
+            self.oneways.bytes = rest;
+        }
         sent.map_err(|(_, broken)| broken)
     }
 
@@ -348,8 +350,10 @@ impl ClientConnection {
             }
         };
         let sent = self.send_all(&mut slices[..used], due);
-        held.clear();
-        self.oneways.bytes = held;
+        if held.capacity() <= MAX_RETAINED_BYTES {
+            held.clear();
+            self.oneways.bytes = held;
+        }
         sent
     }
 

@@ -138,10 +138,22 @@ impl ConnectionPool {
     /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting. With
     /// several connections, the oneway could overtake one of another thread.
     pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
-        if self.used.load(Ordering::Acquire) != 1 {
-            return None;
+        let accepts = accepts_request(0, false);
+        let mut only = None;
+        for slot in self.slots.get(..self.used.load(Ordering::Acquire))? {
+            let mut checkout = slot.try_checkout_arc();
+            let is_closed = |slot: &Option<Box<ClientConnection>>| slot.as_ref().is_none_or(|it| !it.is_usable());
+            if let Some(slot) = checkout.take_if(|slot| is_closed(slot)) {
+                slot.return_unused();
+                continue;
+            }
+            if only.is_some() || !checkout.as_mut().is_some_and(|slot| accepts(slot)) {
+                checkout.into_iter().chain(only).for_each(ArcCheckoutGuard::return_unused);
+                return None;
+            }
+            only = checkout;
         }
-        self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, false), None)
+        only.map(|slot| Checkout { slot })
     }
 
     /// Checks out a connection that has the rest of a message to send.

@@ -12,6 +12,7 @@ use super::thread_policies::has_thread_policies;
 use crate::client::connection::ImmediateSend;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::ExchangeError;
+use crate::policy::SyncScope;
 
 fn invocation<'c, 'a>(
     callee: &'c Callee,
@@ -23,7 +24,8 @@ fn invocation<'c, 'a>(
 }
 
 /// Sends a oneway if an idle connection takes it at once. Calls that the fast path does not serve
-/// are not sent: those of forwarded references, of threads with policies, and with interceptors.
+/// are not sent: those of forwarded references, of threads with policies, with interceptors, and
+/// with another sync scope than `Transport`.
 pub(crate) fn try_oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
@@ -31,7 +33,8 @@ pub(crate) fn try_oneway<'a>(
 ) -> Result<ImmediateSend, SystemException> {
     let context = callee.context();
     context.check_usable()?;
-    if has_thread_policies() {
+    let scope = callee.policies().sync_scope.unwrap_or(SyncScope::Transport);
+    if scope != SyncScope::Transport || has_thread_policies() {
         return Ok(ImmediateSend::NotSent);
     }
     let mut call = invocation(callee, operation, arguments);

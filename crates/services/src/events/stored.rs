@@ -37,6 +37,9 @@ pub(super) struct CosEvents {
 /// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
 
+/// Maximum size in bytes of the memory that a thread keeps for its next event.
+const MAX_SPARE_OCTETS: usize = 64 << 10;
+
 thread_local! {
     /// Memory of the encoded data of an event that the thread has emptied.
     static SPARE_OCTETS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -153,8 +156,10 @@ impl StoredEvent {
     /// Removes the content, so that the event's memory can be used again.
     pub(super) fn empty(&mut self) {
         if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take() {
-            octets.clear();
-            SPARE_OCTETS.set(octets);
+            if octets.capacity() <= MAX_SPARE_OCTETS {
+                octets.clear();
+                SPARE_OCTETS.set(octets);
+            }
         }
         *self = Self::default();
     }

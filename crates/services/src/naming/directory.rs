@@ -40,9 +40,9 @@ pub(super) struct Directory {
     state: RcuCell<State>,
     stamp: u64,
     queue: Mutex<Queue>,
-    /// The threads of batch `n` wait at `done[n % 2]`: one batch runs, and one is gathered. So the end of a batch wakes
-    /// its threads, and one thread of the next batch.
-    done: [Condvar; 2],
+    /// The threads of batch `n` wait at `done[n % 3]`. So the end of a batch wakes its threads and one thread of the next
+    /// batch, also if the batch after it ends first.
+    done: [Condvar; 3],
     arrived: Condvar,
     max_gather: Duration,
     /// A random number, by which clients notice that the server has restarted.
@@ -170,7 +170,7 @@ impl Directory {
             state,
             stamp,
             queue,
-            done: [Condvar::new(), Condvar::new()],
+            done: [Condvar::new(), Condvar::new(), Condvar::new()],
             arrived: Condvar::new(),
             max_gather: MAX_GATHER,
             run: random_number(),
@@ -251,8 +251,12 @@ impl Directory {
     }
 
     fn done(&self, batch: usize) -> &Condvar {
-        let [even, odd] = &self.done;
-        if batch.is_multiple_of(2) { even } else { odd }
+        let [first, second, third] = &self.done;
+        match batch % 3 {
+            0 => first,
+            1 => second,
+            _ => third,
+        }
     }
 
     fn finish<'q, R>(&'q self, mut queue: MutexGuard<'q, Queue>, mut take: impl FnMut(&mut Queue) -> Option<R>) -> R {

@@ -11,6 +11,9 @@ use crate::events::health::NextCall;
 use crate::events::queue::QueuedSet;
 use crate::events::subscriptions::{ConsumerId, Occurrence};
 
+/// Maximum size in bytes of a set that the supplier's thread sends itself.
+const MAX_IMMEDIATE_BYTES: usize = 16 << 10;
+
 #[derive(Debug)]
 pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
@@ -226,8 +229,15 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     let Some(queue) = queues.get_mut(at) else { return };
     let (bytes, key, event_type) = (set.bytes(), set.key(), set.event_type());
     let expires_at = config.lifetimes.end(set.as_slice(), now);
+    let is_small = bytes <= MAX_IMMEDIATE_BYTES;
     let fits = config.queue.max_sets > 0 && bytes <= config.queue.max_bytes && expires_at > now;
-    if *transfer == Transfer::Queued && fits && !has_gap && queue.may_skip(config, now) && queue.peer.take_turn() {
+    if *transfer == Transfer::Queued
+        && fits
+        && is_small
+        && !has_gap
+        && queue.may_skip(config, now)
+        && queue.peer.take_turn()
+    {
         counts.delivered += 1;
         let sender = SenderId { consumer: id, queue: at };
         routed.immediate.push(ImmediateDelivery { sender, peer: queue.peer.clone(), set });
