@@ -314,7 +314,11 @@ impl LevelControl {
         };
         if let Err(reason) = &done {
             let lack = &mut self.state.lock().priorities_lack;
-            *lack = Some(lack.take().map_or_else(|| reason.clone(), |earlier| format!("{earlier}; {reason}")));
+            if step == FeatureStep::Journal {
+                *lack = Some(reason.clone());
+            } else if priorities.is_some() {
+                *lack = Some(lack.take().map_or_else(|| reason.clone(), |earlier| format!("{earlier}; {reason}")));
+            }
         }
         if step == FeatureStep::TransmitClasses {
             self.follow_streams();
@@ -378,6 +382,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
+        let config = RioConfig::for_interface("no-such-if").level(FeatureLevel::KernelPriorities);
+        let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
+        for _ in 0..2 {
+            let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();
+            control.do_priorities_step(FeatureStep::TransmitClasses).unwrap_err();
+            assert_eq!(control.priorities_lack(), Some(reason));
+        }
+    }
 
     /// Fails if the end of an ORB waits for the thread that a later ORB has started.
     #[test]
