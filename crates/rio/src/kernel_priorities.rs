@@ -117,14 +117,15 @@ impl KernelPriorities {
             Ok(RootDiscipline::Foreign(found)) => {
                 return Err(format!("{} has the queueing discipline {found} of another owner", self.name));
             }
-            Ok(RootDiscipline::Default | RootDiscipline::Ours) => {}
+            Ok(RootDiscipline::Default) => {}
+            Ok(RootDiscipline::Ours) => {
+                // If this fails, the creation fails as well and says why.
+                let _ = transmit_classes::remove(&self.netlink, self.index);
+            }
             Err(error) => return Err(format!("the queueing discipline cannot be read: {error}")),
         }
-        if let Err(error) = transmit_classes::create(&self.netlink, self.index, ceiling) {
-            let _ = transmit_classes::remove(&self.netlink, self.index);
-            return Err(format!("the kernel refuses transmit classes: {error}"));
-        }
-        Ok(())
+        transmit_classes::create(&self.netlink, self.index, ceiling)
+            .map_err(|error| format!("the kernel refuses transmit classes: {error}"))
     }
 
     /// Returns true if the interface is the one of which this value has the settings. An interface
@@ -138,12 +139,13 @@ impl KernelPriorities {
     pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
         let mut state = self.state.lock();
         let State { receive, lack, classes, ceiling } = &mut *state;
-        let is_lost = classes.is_some()
-            && !transmit_classes::root_discipline(&self.netlink, self.index)
-                .is_ok_and(|root| root == RootDiscipline::Ours);
-        if is_lost {
-            // Another process has removed the classes.
-            *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
+        if classes.is_some() {
+            // Without an answer, the classes count as present.
+            let Ok(root) = transmit_classes::root_discipline(&self.netlink, self.index) else { return };
+            if root != RootDiscipline::Ours {
+                // Another process has removed the classes.
+                *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
+            }
         }
         if let Some(classes) = classes {
             let wanted: BTreeMap<u32, u8> = streams

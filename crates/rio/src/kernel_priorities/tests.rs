@@ -134,6 +134,23 @@ fn foreign_discipline_is_kept_and_named() {
     });
 }
 
+/// Fails if the creation replaces a discipline that was added after the look-up.
+#[test]
+fn creation_replaces_no_discipline_that_was_added_meanwhile() {
+    with_link(true, |folder| {
+        fs::create_dir_all(folder).unwrap();
+        let netlink = Netlink::open(NetlinkFamily::Route).unwrap();
+        let index = interface::index("rio0").unwrap();
+        run("tc", "qdisc add dev rio0 root handle 7: htb");
+        let error = transmit_classes::create(&netlink, index, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(root(), RootDiscipline::Foreign("htb 7:".to_owned()));
+        run("tc", "qdisc del dev rio0 root");
+        transmit_classes::create(&netlink, index, None).unwrap();
+        assert_eq!(root(), RootDiscipline::Ours);
+    });
+}
+
 #[test]
 fn interface_without_receive_threads_has_classes() {
     with_link(false, |folder| {
