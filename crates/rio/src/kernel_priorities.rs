@@ -86,12 +86,16 @@ impl KernelPriorities {
     /// Makes kernel threads process the received packets.
     ///
     /// # Errors
-    /// If the interface has no receive threads.
+    /// If the interface can have no receive threads, or has those of another owner, which keep their
+    /// scheduling and their cores.
     pub(crate) fn start_receive_threads(&self) -> Result<(), String> {
         let setting = self.settings.as_ref().map_err(String::clone)?.of(&self.name).join("threaded");
         let earlier = fs::read_to_string(&setting).map_err(|error| format!("{}: {error}", setting.display()))?;
         if receive_threads::instances(self.index).map_err(|error| error.to_string())?.is_empty() {
             return Err(NO_RECEIVE_THREADS.to_owned());
+        }
+        if earlier.trim() != "0" {
+            return Err(FOREIGN_RECEIVE_THREADS.to_owned());
         }
         let journal = format!("{FORMAT}\nthreaded {}\n", earlier.trim());
         self.write(&journal).map_err(|error| format!("the journal cannot be written: {error}"))?;
@@ -236,6 +240,9 @@ impl Drop for KernelPriorities {
 /// The reason why an interface has no receive threads.
 pub(crate) const NO_RECEIVE_THREADS: &str = "the interface does not receive by NAPI";
 
+/// The reason why receive threads that real-time I/O has not made are left alone.
+pub(crate) const FOREIGN_RECEIVE_THREADS: &str = "the interface has receive threads of another owner";
+
 /// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
 /// locked can be one that has no name any more.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
@@ -272,6 +279,13 @@ pub fn restore_interface(name: &str, folder: &Path) -> Result<Vec<&'static str>,
 fn journal_path(index: u32, folder: &Path) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?;
     Ok(folder.join(format!("{}-{index}", namespace.ino())))
+}
+
+/// Returns true if the interface has receive threads that belong to no process with the settings,
+/// not even to a killed one.
+pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &InterfaceSettings, folder: &Path) -> bool {
+    let is_ours = journal_path(index, folder).is_ok_and(|path| path.exists());
+    !is_ours && fs::read_to_string(settings.of(name).join("threaded")).is_ok_and(|found| found.trim() != "0")
 }
 
 /// Returns true if a process has the settings of the interface.

@@ -134,6 +134,27 @@ fn foreign_discipline_is_kept_and_named() {
     });
 }
 
+/// Fails if receive threads that were there before get the priority of a stream.
+#[test]
+fn foreign_receive_threads_are_kept_and_named() {
+    with_link(true, |folder| {
+        let index = interface::index("rio0").unwrap();
+        let settings = InterfaceSettings::open().unwrap();
+        let is_foreign = || has_foreign_receive_threads("rio0", index, &settings, folder);
+        assert!(!is_foreign());
+        fs::write(settings.of("rio0").join("threaded"), "1").unwrap();
+        assert!(is_foreign());
+        let transport = RioTransport::new(config(folder));
+        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
+        assert_eq!(transport.priorities_lack().as_deref(), Some(FOREIGN_RECEIVE_THREADS));
+        if thread::find_kernel_thread("kthreadd").unwrap().is_some() {
+            assert_eq!(receive_scheduling(), [Scheduling::Other]);
+        }
+        drop(transport);
+        assert_eq!(threaded(), "1");
+    });
+}
+
 /// Fails if the creation replaces a discipline that was added after the look-up.
 #[test]
 fn creation_replaces_no_discipline_that_was_added_meanwhile() {
