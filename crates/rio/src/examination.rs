@@ -117,20 +117,24 @@ fn priority_findings(name: &str) -> Vec<FeatureFinding> {
         None => Ok("the process has those that are needed".to_owned()),
         Some(name) => Err(format!("the process lacks {name}")),
     };
-    let owner = match interface::index(name) {
-        Ok(index) if is_owned(index, Path::new(JOURNAL_FOLDER)) => {
-            Err(format!("another process has the priorities of {name}"))
-        }
-        Ok(_) => Ok(format!("no process has the priorities of {name}")),
+    let owner = match interface::index(name).map(|index| is_owned(index, Path::new(JOURNAL_FOLDER))) {
+        Ok(Ok(true)) => Err(format!("another process has the priorities of {name}")),
+        Ok(Ok(false)) => Ok(format!("no process has the priorities of {name}")),
+        Ok(Err(error)) => Err(format!("the journal of {name} cannot be read: {error}")),
         Err(_) => Err(format!("there is no interface {name}")),
     };
     vec![
         of(
             "capabilities",
             capabilities,
-            "start the program as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_SYS_NICE",
+            "start the program as root, or as a service with AmbientCapabilities=CAP_NET_ADMIN CAP_SYS_NICE, \
+             RuntimeDirectory=corelane-rio and RuntimeDirectoryPreserve=yes",
         ),
-        of("owner", owner, "end the other process (`corelane rio status IF`), or share its transport"),
+        of(
+            "owner",
+            owner,
+            "end the other process (`corelane rio status IF`), share its transport, or run the command as its user",
+        ),
         optional(of(
             "receive threads",
             receive_threads_finding(name),

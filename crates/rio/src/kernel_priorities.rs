@@ -6,11 +6,13 @@
 //! owner restores the earlier settings first.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::netlink::{Netlink, NetlinkFamily};
 use corelane_sys::thread::Scheduling;
@@ -243,14 +245,41 @@ pub(crate) const NO_RECEIVE_THREADS: &str = "the interface does not receive by N
 /// The reason why receive threads that real-time I/O has not made are left alone.
 pub(crate) const FOREIGN_RECEIVE_THREADS: &str = "the interface has receive threads of another owner";
 
+/// Time for which a locked journal is tried again. An examination holds the lock for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Makes the folder of journals if it does not exist.
+///
+/// # Errors
+/// If another user owns the folder or can write into it: this user could replace journals.
+fn own_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() || found.uid() != process::effective_user_id() || found.mode() & 0o022 != 0 {
+        let reason = format!("another user owns the folder {} or can write into it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(())
+}
+
 /// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
 /// locked can be one that has no name any more.
+///
+/// A lock needs no more than a read descriptor, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
-    fs::create_dir_all(folder).map_err(TryLockError::Error)?;
+    own_folder(folder).map_err(TryLockError::Error)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true).mode(0o600).custom_flags(process::O_NOFOLLOW);
+    let deadline = Monotonic::now() + LOCK_PATIENCE;
     loop {
-        let open = || OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
-        let file = open().map_err(TryLockError::Error)?;
-        file.try_lock()?;
+        let file = options.open(path).map_err(TryLockError::Error)?;
+        if let Err(error) = file.try_lock() {
+            if matches!(error, TryLockError::Error(_)) || deadline.is_past() {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
         let locked = file.metadata().map_err(TryLockError::Error)?.ino();
         if fs::metadata(path).is_ok_and(|named| named.ino() == locked) {
             return Ok(file);
@@ -284,14 +313,21 @@ fn journal_path(index: u32, folder: &Path) -> io::Result<PathBuf> {
 /// Returns true if the interface has receive threads that belong to no process with the settings,
 /// not even to a killed one.
 pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &InterfaceSettings, folder: &Path) -> bool {
-    let is_ours = journal_path(index, folder).is_ok_and(|path| path.exists());
-    !is_ours && fs::read_to_string(settings.of(name).join("threaded")).is_ok_and(|found| found.trim() != "0")
+    // A folder that is not readable can have a journal.
+    let has_no_journal = journal_path(index, folder).and_then(fs::exists).is_ok_and(|exists| !exists);
+    has_no_journal && fs::read_to_string(settings.of(name).join("threaded")).is_ok_and(|found| found.trim() != "0")
 }
 
 /// Returns true if a process has the settings of the interface.
-pub(crate) fn is_owned(index: u32, folder: &Path) -> bool {
-    let file = journal_path(index, folder).and_then(File::open);
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+///
+/// # Errors
+/// If the journal cannot be read. It is readable by the user of its process only.
+pub(crate) fn is_owned(index: u32, folder: &Path) -> io::Result<bool> {
+    match journal_path(index, folder).and_then(File::open) {
+        Ok(file) => Ok(matches!(file.try_lock(), Err(TryLockError::WouldBlock))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

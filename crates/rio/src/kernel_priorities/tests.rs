@@ -1,5 +1,6 @@
 //! Tests of kernel priorities, each in a network namespace with the link `rio0` to `rio1`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -188,14 +189,59 @@ fn interface_without_receive_threads_has_classes() {
 fn interface_has_the_priorities_of_one_owner() {
     with_link(true, |folder| {
         let first = RioTransport::new(config(folder));
-        assert!(is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(is_owned(interface::index("rio0").unwrap(), folder).unwrap());
         let second = RioTransport::new(config(folder));
         assert_eq!(second.level(), FeatureLevel::SocketOptions);
         assert_eq!(second.limit(), "another process has the priorities of rio0");
         assert!(restore_interface("rio0", folder).is_err());
         drop((first, second));
-        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder).unwrap());
         assert_eq!(RioTransport::new(config(folder)).level(), FeatureLevel::KernelPriorities);
+    });
+}
+
+/// Fails if another user can hold the lock of a journal, or replace the journal.
+#[test]
+fn journal_and_folder_are_for_one_user() {
+    with_link(true, |folder| {
+        drop(KernelPriorities::take("rio0", folder).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(folder), 0o700);
+        let path = journal_path(interface::index("rio0").unwrap(), folder).unwrap();
+        let taken = KernelPriorities::take("rio0", folder).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        drop(taken);
+        std::os::unix::fs::symlink(folder.join("elsewhere"), &path).unwrap();
+        assert!(KernelPriorities::take("rio0", folder).unwrap_err().contains("cannot be written"));
+        assert!(!folder.join("elsewhere").exists());
+        fs::remove_file(&path).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o770)).unwrap();
+        let error = KernelPriorities::take("rio0", folder).unwrap_err();
+        assert!(error.contains("another user owns the folder"), "{error}");
+        if process::effective_user_id() == 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+            std::os::unix::fs::chown(folder, Some(65_534), None).unwrap();
+            let error = KernelPriorities::take("rio0", folder).unwrap_err();
+            assert!(error.contains("another user owns the folder"), "{error}");
+        }
+    });
+}
+
+/// An examination holds the lock of a journal for a moment.
+#[test]
+fn lock_that_is_held_for_a_moment_is_awaited() {
+    with_link(true, |folder| {
+        let path = journal_path(interface::index("rio0").unwrap(), folder).unwrap();
+        own_folder(folder).unwrap();
+        let held = lock(folder, &path).unwrap();
+        let end = Monotonic::now() + Duration::from_millis(10);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_until(|| end.is_past());
+                drop(held);
+            });
+            drop(lock(folder, &path).unwrap());
+        });
     });
 }
 
@@ -212,7 +258,7 @@ fn settings_of_a_killed_process_are_restored() {
         });
         assert!(is_left.unwrap());
         assert_eq!((threaded().as_str(), root()), ("1", RootDiscipline::Ours));
-        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder).unwrap());
     };
     with_link(true, |folder| {
         leave(folder);
