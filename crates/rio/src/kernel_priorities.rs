@@ -183,6 +183,10 @@ impl KernelPriorities {
         }
     }
 
+    pub(crate) fn journal(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the reason why the receive threads have the ordinary class.
     pub(crate) fn lack(&self) -> Option<String> {
         self.state.lock().lack.clone()

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
@@ -129,6 +130,11 @@ impl LevelControl {
         let state = self.state.lock();
         let of_threads = state.priorities.as_ref().and_then(|priorities| priorities.lack());
         of_threads.or_else(|| state.priorities_lack.clone())
+    }
+
+    /// Returns the journal of the interface, while this process has the priorities.
+    pub(crate) fn journal(&self) -> Option<PathBuf> {
+        self.priorities().map(|priorities| priorities.journal().to_owned())
     }
 
     /// Gives a new stream its transmit class, and the receive threads its priority.
