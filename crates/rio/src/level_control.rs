@@ -64,7 +64,7 @@ impl State {
 
 pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
 
-/// Lists the open streams. Called without a lock.
+/// Lists the open streams. Called with the lock of [`LevelControl::follow_streams`] only.
 pub(crate) type ListStreams = Box<dyn Fn() -> Vec<PrioritizedStream> + Send + Sync>;
 
 pub(crate) struct LevelControl {
@@ -74,6 +74,8 @@ pub(crate) struct LevelControl {
     /// Adds the open streams to the tables. Called without a lock.
     fill_tables: FillTables,
     state: PiMutex<State>,
+    /// Held while the streams are listed and get their classes.
+    following: PiMutex<()>,
     changed: PiCondvar,
 }
 
@@ -102,7 +104,9 @@ impl LevelControl {
             is_reporting: false,
         };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, requested, list_streams, fill_tables, state, changed: PiCondvar::new() };
+        let following = PiMutex::new("classes of streams", LockScope::Orb, ());
+        let changed = PiCondvar::new();
+        let control = Self { config, requested, list_streams, fill_tables, state, following, changed };
         control.run_due();
         control
     }
@@ -139,6 +143,8 @@ impl LevelControl {
 
     /// Gives a new stream its transmit class, and the receive threads its priority.
     pub(crate) fn follow_streams(&self) {
+        // A list from before another thread's turn would remove the class of a newer stream.
+        let _following = self.following.lock();
         if let Some(priorities) = self.priorities() {
             priorities.follow(&(self.list_streams)(), self.config.receive_core);
         }
