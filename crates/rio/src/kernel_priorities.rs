@@ -177,7 +177,9 @@ impl KernelPriorities {
             let Ok(instances) = receive_threads::instances(self.index) else { return };
             if *known != instances || *scheduling != wanted || lack.is_some() {
                 let schedule = |instance: &ReceiveInstance| instance.schedule(&self.name, wanted, core).err();
-                *lack = instances.iter().find_map(schedule).map(|error| error.to_string());
+                // One thread that cannot be scheduled keeps no other from its priority.
+                let failures: Vec<io::Error> = instances.iter().filter_map(schedule).collect();
+                *lack = failures.first().map(ToString::to_string);
                 (*known, *scheduling) = (instances, wanted);
             }
         }
