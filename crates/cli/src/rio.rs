@@ -58,9 +58,9 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
     } else {
         read_reports().map_err(|error| format!("the transports of this machine cannot be read: {error}"))
     };
-    let shown = result.map(|found| match verb.as_str() {
+    let shown = result.and_then(|found| match verb.as_str() {
         "clean" => clean(&name, &users(found, &name), is_json),
-        _ => show(&name, &users(found, &name), is_json),
+        _ => Ok(show(&name, &users(found, &name), is_json)),
     });
     finish(shown, is_json, out)
 }
@@ -155,6 +155,9 @@ fn to_text(report: &TransportReport) -> String {
     if report.field("priorities_lack").is_some() {
         text += &format!("  kernel priorities: {}\n", field("priorities_lack"));
     }
+    if report.field("journal").is_some() {
+        text += &format!("  journal: {}\n", field("journal"));
+    }
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
             "  best effort: {} frames in the receive context, {} queued\n",
@@ -216,12 +219,17 @@ fn stream_to_text(stream: &StatusFields) -> String {
 /// Returns the output of `corelane rio clean`. The kernel removes programs, tables and threads with
 /// their process. The command restores the receive threads and the queueing discipline, and reports
 /// what it finds. Any user can claim to use the interface, so claims of other
-/// users do not replace the examination.
-fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
+/// users do not replace the examination. Settings of a live process are not restored, wherever its
+/// journal is.
+///
+/// # Errors
+/// If settings that may be those of a killed process cannot be restored.
+fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, String> {
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
-    let users = found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
+    let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
+    let has_owner = users().any(|report| report.field("journal").is_some());
     // A process that has its program on the interface says most about the interface.
-    let user = users.max_by_key(|report| steers(report));
+    let user = users().max_by_key(|report| steers(report));
     let unread = found.unread;
     let found = match (user, steering_refusal()) {
         (Some(report), _) => {
@@ -243,16 +251,17 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> String {
             }
         }
     };
-    // Without the privileges, or while a process has the settings, nothing is restored.
-    let removed = restore_interface(name, &RioConfig::default().journal_folder).unwrap_or_default();
+    let restore = || restore_interface(name, &RioConfig::default().journal_folder);
+    let removed = if has_owner { Vec::new() } else { restore().map_err(|reason| format!("not restored: {reason}"))? };
     if is_json {
         let report = json!({ "schema": 1, "interface": name, "removed": removed, "found": found, "unread": unread });
-        return json_text(&report);
+        return Ok(json_text(&report));
     }
     let text = match removed.as_slice() {
+        [] if has_owner => "Nothing is removed: a process has the kernel priorities of the interface.\n".to_owned(),
         [] => "Nothing is left to remove. The kernel removes programs, tables and threads with their process.\n"
             .to_owned(),
         removed => format!("Removed what a killed process had left: {}.\n", removed.join(", ")),
     };
-    format!("{text}Found: {found}.\n{}", unread_to_text(unread))
+    Ok(format!("{text}Found: {found}.\n{}", unread_to_text(unread)))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
 use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_sys::{bpf, poll};
@@ -243,6 +244,35 @@ fn clean_names_the_users_of_an_interface() {
     }
     run_in_a_namespace("clean_examines_an_interface_that_another_user_claims");
     run_in_a_namespace("clean_says_if_a_process_has_no_program");
+    run_in_a_namespace("clean_restores_no_settings_of_a_live_process");
+}
+
+/// Fails if `clean` restores the settings of a process that has another folder of journals, or hides
+/// that it could not restore them.
+#[test]
+#[ignore = "a part of clean_names_the_users_of_an_interface"]
+fn clean_restores_no_settings_of_a_live_process() {
+    if !is_in_a_namespace() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("corelane-clean-{}", std::process::id()));
+    let config = RioConfig::for_interface("lo").level(FeatureLevel::KernelPriorities).journal_folder(&folder);
+    let transport = RioTransport::new(config);
+    transport.attach_orb();
+    assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.limit());
+    let shown = text(&rio(&["clean", "lo"]));
+    assert!(shown.starts_with("Nothing is removed: a process has the kernel priorities"), "{shown}");
+    let status = text(&rio(&["status", "lo"]));
+    assert!(status.contains(&format!("  journal: {}/", folder.display())), "{status}");
+    assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
+    // Without capabilities, the discipline of real-time I/O stays.
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_corelane"), "rio", "clean", "lo"]);
+    let output = command.output().expect("util-linux is installed");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output).starts_with("error: not restored: "), "{output:?}");
+    transport.detach_orb();
+    std::fs::remove_dir_all(&folder).expect("the folder");
 }
 
 /// Fails if root believes another user's process that says that it uses the interface.

@@ -10,7 +10,7 @@ use corelane_sys::{interface, thread};
 use crate::config::JOURNAL_FOLDER;
 use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
 use crate::interface_settings::InterfaceSettings;
-use crate::kernel_priorities::{NO_RECEIVE_THREADS, is_owned};
+use crate::kernel_priorities::{FOREIGN_RECEIVE_THREADS, NO_RECEIVE_THREADS, has_foreign_receive_threads, is_owned};
 use crate::level_control::{capabilities, interface_state};
 use crate::receive_threads;
 use crate::transmit_classes::{RootDiscipline, root_discipline};
@@ -117,24 +117,29 @@ fn priority_findings(name: &str) -> Vec<FeatureFinding> {
         None => Ok("the process has those that are needed".to_owned()),
         Some(name) => Err(format!("the process lacks {name}")),
     };
-    let owner = match interface::index(name) {
-        Ok(index) if is_owned(index, Path::new(JOURNAL_FOLDER)) => {
-            Err(format!("another process has the priorities of {name}"))
-        }
-        Ok(_) => Ok(format!("no process has the priorities of {name}")),
+    let owner = match interface::index(name).map(|index| is_owned(index, Path::new(JOURNAL_FOLDER))) {
+        Ok(Ok(true)) => Err(format!("another process has the priorities of {name}")),
+        Ok(Ok(false)) => Ok(format!("no process has the priorities of {name}")),
+        Ok(Err(error)) => Err(format!("the journal of {name} cannot be read: {error}")),
         Err(_) => Err(format!("there is no interface {name}")),
     };
     vec![
         of(
             "capabilities",
             capabilities,
-            "start the program as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_SYS_NICE",
+            "start the program as root, or as a service with AmbientCapabilities=CAP_NET_ADMIN CAP_SYS_NICE, \
+             RuntimeDirectory=corelane-rio and RuntimeDirectoryPreserve=yes",
         ),
-        of("owner", owner, "end the other process (`corelane rio status IF`), or share its transport"),
+        of(
+            "owner",
+            owner,
+            "end the other process (`corelane rio status IF`), share its transport, or run the command as its user",
+        ),
         optional(of(
             "receive threads",
             receive_threads_finding(name),
-            "for a veth interface: `ethtool -K IF gro on`; a driver without NAPI has none",
+            "for a veth interface: `ethtool -K IF gro on`; a driver without NAPI has none; \
+             to end those of another owner: write 0 into /sys/class/net/IF/threaded",
         )),
         optional(of(
             "transmit classes",
@@ -146,9 +151,12 @@ fn priority_findings(name: &str) -> Vec<FeatureFinding> {
 
 fn receive_threads_finding(name: &str) -> Result<String, String> {
     let index = interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
-    InterfaceSettings::open().map_err(|error| error.to_string())?;
+    let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
     match receive_threads::instances(index) {
         Ok(instances) if instances.is_empty() => Err(NO_RECEIVE_THREADS.to_owned()),
+        Ok(_) if has_foreign_receive_threads(name, index, &settings, Path::new(JOURNAL_FOLDER)) => {
+            Err(FOREIGN_RECEIVE_THREADS.to_owned())
+        }
         Ok(instances) => Ok(format!("{} can process received packets", instances.len())),
         Err(error) => Err(format!("the kernel does not list them: {error}")),
     }

@@ -6,11 +6,13 @@
 //! owner restores the earlier settings first.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::netlink::{Netlink, NetlinkFamily};
 use corelane_sys::thread::Scheduling;
@@ -86,12 +88,16 @@ impl KernelPriorities {
     /// Makes kernel threads process the received packets.
     ///
     /// # Errors
-    /// If the interface has no receive threads.
+    /// If the interface can have no receive threads, or has those of another owner, which keep their
+    /// scheduling and their cores.
     pub(crate) fn start_receive_threads(&self) -> Result<(), String> {
         let setting = self.settings.as_ref().map_err(String::clone)?.of(&self.name).join("threaded");
         let earlier = fs::read_to_string(&setting).map_err(|error| format!("{}: {error}", setting.display()))?;
         if receive_threads::instances(self.index).map_err(|error| error.to_string())?.is_empty() {
             return Err(NO_RECEIVE_THREADS.to_owned());
+        }
+        if earlier.trim() != "0" {
+            return Err(FOREIGN_RECEIVE_THREADS.to_owned());
         }
         let journal = format!("{FORMAT}\nthreaded {}\n", earlier.trim());
         self.write(&journal).map_err(|error| format!("the journal cannot be written: {error}"))?;
@@ -117,14 +123,15 @@ impl KernelPriorities {
             Ok(RootDiscipline::Foreign(found)) => {
                 return Err(format!("{} has the queueing discipline {found} of another owner", self.name));
             }
-            Ok(RootDiscipline::Default | RootDiscipline::Ours) => {}
+            Ok(RootDiscipline::Default) => {}
+            Ok(RootDiscipline::Ours) => {
+                // If this fails, the creation fails as well and says why.
+                let _ = transmit_classes::remove(&self.netlink, self.index);
+            }
             Err(error) => return Err(format!("the queueing discipline cannot be read: {error}")),
         }
-        if let Err(error) = transmit_classes::create(&self.netlink, self.index, ceiling) {
-            let _ = transmit_classes::remove(&self.netlink, self.index);
-            return Err(format!("the kernel refuses transmit classes: {error}"));
-        }
-        Ok(())
+        transmit_classes::create(&self.netlink, self.index, ceiling)
+            .map_err(|error| format!("the kernel refuses transmit classes: {error}"))
     }
 
     /// Returns true if the interface is the one of which this value has the settings. An interface
@@ -138,12 +145,13 @@ impl KernelPriorities {
     pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
         let mut state = self.state.lock();
         let State { receive, lack, classes, ceiling } = &mut *state;
-        let is_lost = classes.is_some()
-            && !transmit_classes::root_discipline(&self.netlink, self.index)
-                .is_ok_and(|root| root == RootDiscipline::Ours);
-        if is_lost {
-            // Another process has removed the classes.
-            *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
+        if classes.is_some() {
+            // Without an answer, the classes count as present.
+            let Ok(root) = transmit_classes::root_discipline(&self.netlink, self.index) else { return };
+            if root != RootDiscipline::Ours {
+                // Another process has removed the classes.
+                *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
+            }
         }
         if let Some(classes) = classes {
             let wanted: BTreeMap<u32, u8> = streams
@@ -169,10 +177,16 @@ impl KernelPriorities {
             let Ok(instances) = receive_threads::instances(self.index) else { return };
             if *known != instances || *scheduling != wanted || lack.is_some() {
                 let schedule = |instance: &ReceiveInstance| instance.schedule(&self.name, wanted, core).err();
-                *lack = instances.iter().find_map(schedule).map(|error| error.to_string());
+                // One thread that cannot be scheduled keeps no other from its priority.
+                let failures: Vec<io::Error> = instances.iter().filter_map(schedule).collect();
+                *lack = failures.first().map(ToString::to_string);
                 (*known, *scheduling) = (instances, wanted);
             }
         }
+    }
+
+    pub(crate) fn journal(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the reason why the receive threads have the ordinary class.
@@ -234,14 +248,44 @@ impl Drop for KernelPriorities {
 /// The reason why an interface has no receive threads.
 pub(crate) const NO_RECEIVE_THREADS: &str = "the interface does not receive by NAPI";
 
+/// The reason why receive threads that real-time I/O has not made are left alone.
+pub(crate) const FOREIGN_RECEIVE_THREADS: &str = "the interface has receive threads of another owner";
+
+/// Time for which a locked journal is tried again. An examination holds the lock for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Makes the folder of journals if it does not exist.
+///
+/// # Errors
+/// If another user owns the folder or can write into it: this user could replace journals.
+fn own_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() || found.uid() != process::effective_user_id() || found.mode() & 0o022 != 0 {
+        let reason = format!("another user owns the folder {} or can write into it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(())
+}
+
 /// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
 /// locked can be one that has no name any more.
+///
+/// A lock needs no more than a read descriptor, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
-    fs::create_dir_all(folder).map_err(TryLockError::Error)?;
+    own_folder(folder).map_err(TryLockError::Error)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true).mode(0o600).custom_flags(process::O_NOFOLLOW);
+    let deadline = Monotonic::now() + LOCK_PATIENCE;
     loop {
-        let open = || OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
-        let file = open().map_err(TryLockError::Error)?;
-        file.try_lock()?;
+        let file = options.open(path).map_err(TryLockError::Error)?;
+        if let Err(error) = file.try_lock() {
+            if matches!(error, TryLockError::Error(_)) || deadline.is_past() {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
         let locked = file.metadata().map_err(TryLockError::Error)?.ino();
         if fs::metadata(path).is_ok_and(|named| named.ino() == locked) {
             return Ok(file);
@@ -272,10 +316,24 @@ fn journal_path(index: u32, folder: &Path) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{}-{index}", namespace.ino())))
 }
 
+/// Returns true if the interface has receive threads that belong to no process with the settings,
+/// not even to a killed one.
+pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &InterfaceSettings, folder: &Path) -> bool {
+    // A folder that is not readable can have a journal.
+    let has_no_journal = journal_path(index, folder).and_then(fs::exists).is_ok_and(|exists| !exists);
+    has_no_journal && fs::read_to_string(settings.of(name).join("threaded")).is_ok_and(|found| found.trim() != "0")
+}
+
 /// Returns true if a process has the settings of the interface.
-pub(crate) fn is_owned(index: u32, folder: &Path) -> bool {
-    let file = journal_path(index, folder).and_then(File::open);
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+///
+/// # Errors
+/// If the journal cannot be read. It is readable by the user of its process only.
+pub(crate) fn is_owned(index: u32, folder: &Path) -> io::Result<bool> {
+    match journal_path(index, folder).and_then(File::open) {
+        Ok(file) => Ok(matches!(file.try_lock(), Err(TryLockError::WouldBlock))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

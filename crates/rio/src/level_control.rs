@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
@@ -63,7 +64,7 @@ impl State {
 
 pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
 
-/// Lists the open streams. Called without a lock.
+/// Lists the open streams. Called with the lock of [`LevelControl::follow_streams`] only.
 pub(crate) type ListStreams = Box<dyn Fn() -> Vec<PrioritizedStream> + Send + Sync>;
 
 pub(crate) struct LevelControl {
@@ -73,6 +74,8 @@ pub(crate) struct LevelControl {
     /// Adds the open streams to the tables. Called without a lock.
     fill_tables: FillTables,
     state: PiMutex<State>,
+    /// Held while the streams are listed and get their classes.
+    following: PiMutex<()>,
     changed: PiCondvar,
 }
 
@@ -101,7 +104,9 @@ impl LevelControl {
             is_reporting: false,
         };
         let state = PiMutex::new("feature level", LockScope::Orb, state);
-        let control = Self { config, requested, list_streams, fill_tables, state, changed: PiCondvar::new() };
+        let following = PiMutex::new("classes of streams", LockScope::Orb, ());
+        let changed = PiCondvar::new();
+        let control = Self { config, requested, list_streams, fill_tables, state, following, changed };
         control.run_due();
         control
     }
@@ -131,8 +136,15 @@ impl LevelControl {
         of_threads.or_else(|| state.priorities_lack.clone())
     }
 
+    /// Returns the journal of the interface, while this process has the priorities.
+    pub(crate) fn journal(&self) -> Option<PathBuf> {
+        self.priorities().map(|priorities| priorities.journal().to_owned())
+    }
+
     /// Gives a new stream its transmit class, and the receive threads its priority.
     pub(crate) fn follow_streams(&self) {
+        // A list from before another thread's turn would remove the class of a newer stream.
+        let _following = self.following.lock();
         if let Some(priorities) = self.priorities() {
             priorities.follow(&(self.list_streams)(), self.config.receive_core);
         }
@@ -314,7 +326,11 @@ impl LevelControl {
         };
         if let Err(reason) = &done {
             let lack = &mut self.state.lock().priorities_lack;
-            *lack = Some(lack.take().map_or_else(|| reason.clone(), |earlier| format!("{earlier}; {reason}")));
+            if step == FeatureStep::Journal {
+                *lack = Some(reason.clone());
+            } else if priorities.is_some() {
+                *lack = Some(lack.take().map_or_else(|| reason.clone(), |earlier| format!("{earlier}; {reason}")));
+            }
         }
         if step == FeatureStep::TransmitClasses {
             self.follow_streams();
@@ -378,6 +394,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
+        let config = RioConfig::for_interface("no-such-if").level(FeatureLevel::KernelPriorities);
+        let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
+        for _ in 0..2 {
+            let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();
+            control.do_priorities_step(FeatureStep::TransmitClasses).unwrap_err();
+            assert_eq!(control.priorities_lack(), Some(reason));
+        }
+    }
 
     /// Fails if the end of an ORB waits for the thread that a later ORB has started.
     #[test]

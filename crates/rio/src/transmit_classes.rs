@@ -85,6 +85,10 @@ pub(crate) fn root_discipline(netlink: &Netlink, interface: u32) -> io::Result<R
 
 /// Puts the discipline with the class of best effort at the root of the interface. `ceiling` is the
 /// maximum rate of best effort in bytes per second.
+///
+/// # Errors
+/// If the root has a discipline other than the default, even one that another process adds
+/// meanwhile, or if the kernel refuses. The interface then has what it had before.
 pub(crate) fn create(netlink: &Netlink, interface: u32, ceiling: Option<u64>) -> io::Result<()> {
     let mut body = message(interface, DISCIPLINE, TC_H_ROOT);
     add_attribute(&mut body, TCA_KIND, b"htb\0");
@@ -93,8 +97,11 @@ pub(crate) fn create(netlink: &Netlink, interface: u32, ceiling: Option<u64>) ->
     let mut options = Vec::new();
     add_attribute(&mut options, TCA_HTB_INIT, &global);
     add_nested(&mut body, TCA_OPTIONS, &options);
-    netlink.request(RTM_NEWQDISC, flags::CREATE | flags::REPLACE, &body)?;
-    add_class(netlink, interface, BEST_EFFORT, ceiling.unwrap_or(UNLIMITED), BEST_EFFORT_PRIORITY)
+    netlink.request(RTM_NEWQDISC, flags::CREATE | flags::EXCLUSIVE, &body)?;
+    let ceiling = ceiling.unwrap_or(UNLIMITED);
+    add_class(netlink, interface, BEST_EFFORT, ceiling, BEST_EFFORT_PRIORITY).inspect_err(|_| {
+        let _ = remove(netlink, interface);
+    })
 }
 
 pub(crate) fn remove(netlink: &Netlink, interface: u32) -> io::Result<()> {

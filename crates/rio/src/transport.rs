@@ -330,6 +330,7 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     text.add("level", levels.level());
     text.add("limit", limit_text(levels));
     levels.priorities_lack().iter().for_each(|lack| text.add("priorities_lack", lack));
+    levels.journal().iter().for_each(|path| text.add("journal", path.display()));
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued);
         text.add("best_effort_frames_in_receive_context", frames.missed);

@@ -1,5 +1,6 @@
 //! Tests of kernel priorities, each in a network namespace with the link `rio0` to `rio1`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -134,6 +135,44 @@ fn foreign_discipline_is_kept_and_named() {
     });
 }
 
+/// Fails if receive threads that were there before get the priority of a stream.
+#[test]
+fn foreign_receive_threads_are_kept_and_named() {
+    with_link(true, |folder| {
+        let index = interface::index("rio0").unwrap();
+        let settings = InterfaceSettings::open().unwrap();
+        let is_foreign = || has_foreign_receive_threads("rio0", index, &settings, folder);
+        assert!(!is_foreign());
+        fs::write(settings.of("rio0").join("threaded"), "1").unwrap();
+        assert!(is_foreign());
+        let transport = RioTransport::new(config(folder));
+        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
+        assert_eq!(transport.priorities_lack().as_deref(), Some(FOREIGN_RECEIVE_THREADS));
+        if thread::find_kernel_thread("kthreadd").unwrap().is_some() {
+            assert_eq!(receive_scheduling(), [Scheduling::Other]);
+        }
+        drop(transport);
+        assert_eq!(threaded(), "1");
+    });
+}
+
+/// Fails if the creation replaces a discipline that was added after the look-up.
+#[test]
+fn creation_replaces_no_discipline_that_was_added_meanwhile() {
+    with_link(true, |folder| {
+        fs::create_dir_all(folder).unwrap();
+        let netlink = Netlink::open(NetlinkFamily::Route).unwrap();
+        let index = interface::index("rio0").unwrap();
+        run("tc", "qdisc add dev rio0 root handle 7: htb");
+        let error = transmit_classes::create(&netlink, index, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(root(), RootDiscipline::Foreign("htb 7:".to_owned()));
+        run("tc", "qdisc del dev rio0 root");
+        transmit_classes::create(&netlink, index, None).unwrap();
+        assert_eq!(root(), RootDiscipline::Ours);
+    });
+}
+
 #[test]
 fn interface_without_receive_threads_has_classes() {
     with_link(false, |folder| {
@@ -150,14 +189,59 @@ fn interface_without_receive_threads_has_classes() {
 fn interface_has_the_priorities_of_one_owner() {
     with_link(true, |folder| {
         let first = RioTransport::new(config(folder));
-        assert!(is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(is_owned(interface::index("rio0").unwrap(), folder).unwrap());
         let second = RioTransport::new(config(folder));
         assert_eq!(second.level(), FeatureLevel::SocketOptions);
         assert_eq!(second.limit(), "another process has the priorities of rio0");
         assert!(restore_interface("rio0", folder).is_err());
         drop((first, second));
-        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder).unwrap());
         assert_eq!(RioTransport::new(config(folder)).level(), FeatureLevel::KernelPriorities);
+    });
+}
+
+/// Fails if another user can hold the lock of a journal, or replace the journal.
+#[test]
+fn journal_and_folder_are_for_one_user() {
+    with_link(true, |folder| {
+        drop(KernelPriorities::take("rio0", folder).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(folder), 0o700);
+        let path = journal_path(interface::index("rio0").unwrap(), folder).unwrap();
+        let taken = KernelPriorities::take("rio0", folder).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        drop(taken);
+        std::os::unix::fs::symlink(folder.join("elsewhere"), &path).unwrap();
+        assert!(KernelPriorities::take("rio0", folder).unwrap_err().contains("cannot be written"));
+        assert!(!folder.join("elsewhere").exists());
+        fs::remove_file(&path).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o770)).unwrap();
+        let error = KernelPriorities::take("rio0", folder).unwrap_err();
+        assert!(error.contains("another user owns the folder"), "{error}");
+        if process::effective_user_id() == 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+            std::os::unix::fs::chown(folder, Some(65_534), None).unwrap();
+            let error = KernelPriorities::take("rio0", folder).unwrap_err();
+            assert!(error.contains("another user owns the folder"), "{error}");
+        }
+    });
+}
+
+/// An examination holds the lock of a journal for a moment.
+#[test]
+fn lock_that_is_held_for_a_moment_is_awaited() {
+    with_link(true, |folder| {
+        let path = journal_path(interface::index("rio0").unwrap(), folder).unwrap();
+        own_folder(folder).unwrap();
+        let held = lock(folder, &path).unwrap();
+        let end = Monotonic::now() + Duration::from_millis(10);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_until(|| end.is_past());
+                drop(held);
+            });
+            drop(lock(folder, &path).unwrap());
+        });
     });
 }
 
@@ -174,7 +258,7 @@ fn settings_of_a_killed_process_are_restored() {
         });
         assert!(is_left.unwrap());
         assert_eq!((threaded().as_str(), root()), ("1", RootDiscipline::Ours));
-        assert!(!is_owned(interface::index("rio0").unwrap(), folder));
+        assert!(!is_owned(interface::index("rio0").unwrap(), folder).unwrap());
     };
     with_link(true, |folder| {
         leave(folder);

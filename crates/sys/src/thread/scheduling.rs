@@ -247,6 +247,10 @@ pub fn list_threads() -> io::Result<Vec<ThreadInfo>> {
     Ok(entries.filter_map(|entry| look(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect())
 }
 
+/// Mark of the kernel's own threads in the flags of `/proc/TID/stat` (include/linux/sched.h,
+/// proc_pid_stat(5)). The kernel alone sets it.
+const PF_KTHREAD: u32 = 0x0020_0000;
+
 /// Returns the kernel's own thread with this name; `None` if there is none. A process in a PID
 /// namespace of its own sees no threads of the kernel.
 ///
@@ -256,8 +260,12 @@ pub fn find_kernel_thread(name: &str) -> io::Result<Option<Tid>> {
     for entry in fs::read_dir("/proc")? {
         let Some(tid) = entry?.file_name().to_str().and_then(|tid| tid.parse::<i32>().ok()) else { continue };
         let has_name = fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|found| found.trim_end() == name);
-        // A program may have the name of a kernel thread. A kernel thread has no command line.
-        if has_name && fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|line| line.is_empty()) {
+        // A program may have the name of a kernel thread, and no command line either.
+        let flags = || {
+            let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+            stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse::<u32>().ok()
+        };
+        if has_name && flags().is_some_and(|flags| flags & PF_KTHREAD != 0) {
             return Ok(Some(Tid(tid)));
         }
     }
@@ -424,6 +432,26 @@ mod tests {
         assert_ne!(found.tid, current_tid());
         drop(ended);
         assert!(thread.join().unwrap().is_err());
+    }
+
+    /// A process that has ended and was not awaited has no command line, as a kernel thread.
+    #[test]
+    fn process_with_an_empty_command_line_is_no_kernel_thread() {
+        let folder = std::env::temp_dir().join(format!("corelane-kthread-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("napi_no-1");
+        std::os::unix::fs::symlink("/bin/true", &program).unwrap();
+        let mut child = std::process::Command::new(&program).spawn().unwrap();
+        let file = |name: &str| format!("/proc/{}/{name}", child.id());
+        let deadline = crate::clock::Monotonic::now() + Duration::from_secs(30);
+        while !fs::read(file("cmdline")).unwrap().is_empty() {
+            assert!(!deadline.is_past());
+            std_thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(fs::read_to_string(file("comm")).unwrap(), "napi_no-1\n");
+        assert_eq!(find_kernel_thread("napi_no-1").unwrap(), None);
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
