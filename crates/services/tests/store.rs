@@ -15,6 +15,7 @@ use corelane_services::store::{
 use redb::{Database, TableDefinition};
 
 mod disk;
+mod faults;
 mod power;
 mod power_events;
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use corelane_sys::process;
 use redb::{
@@ -34,7 +35,7 @@ pub(super) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::n
 pub(super) const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
 pub(super) const FORMAT: &str = "file format";
 
-/// Name of the number of checkpoints.
+/// Name of the number that each checkpoint increases.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
 /// A random number of each store, also of each backup. Stores of earlier versions have none.
@@ -58,6 +59,8 @@ pub(super) struct StoreHead {
 pub(super) struct OpenDatabase {
     database: Option<Database>,
     access: FileAccess,
+    /// A read has failed, after which redb refuses the database. Locks order its uses, so it is `Relaxed`.
+    has_failed: AtomicBool,
 }
 
 impl OpenDatabase {
@@ -90,7 +93,7 @@ impl OpenDatabase {
         path: Option<&Path>,
     ) -> Result<(Arc<Self>, StoreHead), StoreError> {
         let opened = fenced(path, || builder().create_with_backend(backend).map_err(|error| of_database(error, path)))?;
-        let database = OpenDatabase { database: Some(opened), access };
+        let database = OpenDatabase { database: Some(opened), access, has_failed: AtomicBool::new(false) };
         let head = fenced(path, || prepare(database.get(path)?, kind, path))?;
         Ok((Arc::new(database), head))
     }
@@ -106,6 +109,15 @@ impl OpenDatabase {
             read.open_table(RECORDS).map_err(|error| of_table(error, path))
         })?;
         Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
+    }
+
+    /// Notes that a read has failed.
+    pub(super) fn set_failed(&self) {
+        self.has_failed.store(true, atomic::Ordering::Relaxed);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(atomic::Ordering::Relaxed)
     }
 
     /// Ends the access to the file, so that the file can be opened again.

@@ -12,9 +12,12 @@
 //! |---|---|---|
 //! | `store writer` | the log, and the start and the end of checkpoints | a commit, a sync of the log, an opening after an error, a checkpoint that is not made beside commits |
 //! | `store view` | what readers see: a [`Snapshot`] of the database, the changes since, and the revision | operations in memory |
+//! | `store file` | the access of one opening of the database to its file | an operation of the file, also a sync; shared, but exclusive for the end of the access |
+//! | `store preview` | the pages that an opening for reading has changed in memory | an operation of that opening |
 //!
-//! The thread of a checkpoint holds neither lock while it writes. A thread takes the writer's lock first. A reader takes only the lock of the view and copies some pointers, so that it
-//! waits for no disk but its own reads. A commit enters the view when its durability is reached. A snapshot is made
+//! The thread of a checkpoint holds neither lock while it writes. A thread takes the writer's lock first. A
+//! reader takes only the lock of the view and copies some pointers, so that without errors it waits for no disk but its own
+//! reads. A commit enters the view when its durability is reached. A snapshot is made
 //! once for each checkpoint and not for each reader, because redb begins a reading transaction under a lock that it
 //! holds while it syncs a file that grows.
 //!
@@ -23,15 +26,21 @@
 //! the database redb refuses it, so the store opens it again: at once for readers, through a [`Preview`] that writes
 //! nothing, and for writing when the next checkpoint is due. The changes since the last successful checkpoint stay in
 //! memory meanwhile, and enter the database again: a change has the effect of its first time. After an error in the
-//! log, or in a checkpoint that must end the log's generation, a new log begins before the next commit.
+//! log, or in a checkpoint that is made while commits wait and whose outcome is in doubt, a new log begins before the next
+//! commit.
+//!
+//! All openings for reading lose their access when the database is opened for writing, because redb then uses pages again
+//! that they read. A reader of such an opening begins again if it has visited no record, and otherwise gets an error. After
+//! an error of reading, the next reader waits for the writer's lock and for an operation of the failed opening that is in
+//! progress.
 //!
 //! [`Preview`]: super::preview::Preview
 
-use std::cell::Cell;
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::{process, thread};
@@ -97,6 +106,8 @@ struct View {
 struct Writer {
     /// The database as checkpoints use it. `None` before the first one, and after an error.
     database: Option<Arc<OpenDatabase>>,
+    /// Openings for reading, which some readers may still use.
+    previews: Vec<Weak<OpenDatabase>>,
     /// `None` before the first checkpoint. After an error a new log begins.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
@@ -232,6 +243,7 @@ impl SharedStore {
         let view = View { snapshot: Some(snapshot), written: Arc::default(), pending: Arc::new(pending), revision };
         let writer = Writer {
             database: None,
+            previews: vec![Arc::downgrade(&database)],
             log: None,
             log_file,
             names_log: head.log_id.is_some(),
@@ -269,23 +281,25 @@ impl SharedStore {
 
     /// Returns the database for a checkpoint. Opens it again after an error.
     fn database(&self, writer: &mut Writer) -> Result<Arc<OpenDatabase>, StoreError> {
-        if let Some(database) = &writer.database {
-            return Ok(Arc::clone(database));
+        match &writer.database {
+            Some(database) if !database.has_failed() => return Ok(Arc::clone(database)),
+            _ => {}
+        }
+        if let Some(failed) = writer.database.take() {
+            failed.revoke();
         }
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
+        // The second checkpoint from now on may write over the pages that earlier openings read.
+        writer.previews.drain(..).filter_map(|preview| preview.upgrade()).for_each(|preview| preview.revoke());
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
-        let earlier = self.show(writer, snapshot, SnapshotChanges::Unknown);
-        // The second checkpoint from now on may write over the pages of the earlier opening.
-        if let Some(earlier) = earlier {
-            earlier.database().revoke();
-        }
+        self.show(writer, snapshot, SnapshotChanges::Unknown);
         writer.database = Some(Arc::clone(&database));
         Ok(database)
     }
 
-    /// Shows readers another snapshot. Returns the earlier one.
-    fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) -> Option<Arc<Snapshot>> {
+    /// Shows readers another snapshot.
+    fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) {
         let mut view = self.view.lock();
         view.revision = writer.revision;
         let earlier = view.snapshot.replace(Arc::new(snapshot));
@@ -298,7 +312,7 @@ impl SharedStore {
         }
         // Destructors run outside the lock.
         drop(view);
-        earlier
+        drop((earlier, replaced));
     }
 
     /// Begins an empty log, if an error, or the opening, requires a new one. All changes are then in the database.
@@ -373,10 +387,17 @@ impl SharedStore {
                 Ok(())
             }
             Err(error) => {
-                // The database may have the next generation, of which the log knows nothing.
-                writer.log = None;
-                // Otherwise the next reader tries again.
-                let _ = self.read_again(writer);
+                let latest = writer.generation;
+                let oldest = latest.wrapping_sub(u64::from(writer.needs_both_parts));
+                // If the opening fails, the next reader tries again.
+                let found = self.read_again(writer);
+                // The log goes on if the database is as before. Otherwise the database may have a generation of which the
+                // log knows nothing.
+                writer.log = writer.log.take().filter(|log| {
+                    found.is_ok_and(|found| {
+                        found.log_id == Some(log.id()) && (oldest..=latest).contains(&found.generation)
+                    })
+                });
                 Err(error)
             }
         }
@@ -403,10 +424,10 @@ impl SharedStore {
 
     /// Begins the next generation in the other part of the log, and a thread that writes the changes of the full part to
     /// the database. The last checkpoint must have succeeded, so that the database does not need the other part.
-    fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) -> Result<(), StoreError> {
-        let database = self.database(writer)?;
+    fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) {
+        let database = self.database(writer);
         let generation = writer.generation.wrapping_add(1);
-        let Some(log) = &mut writer.log else { return Ok(()) };
+        let Some(log) = &mut writer.log else { return };
         log.restart(generation);
         writer.generation = generation;
         let head =
@@ -416,20 +437,26 @@ impl SharedStore {
             view.written = std::mem::take(&mut view.pending);
             Arc::clone(&view.written)
         };
+        let Ok(database) = database else {
+            // The commits go on in the other part, and a later checkpoint opens the database.
+            writer.needs_both_parts = true;
+            return;
+        };
         if let Some(ended) = writer.thread.take() {
             let _ = ended.join();
         }
         let shared = Arc::clone(self);
         let (to_write, its_head) = (Arc::clone(&written), head.clone());
         let its_database = Arc::clone(&database);
-        let started = thread::ThreadBuilder::new().name("store/save").spawn(move || {
-            let snapshot = shared.write(&its_database, changes_of(&to_write), &its_head);
-            let mut writer = shared.writer.lock();
-            shared.end_checkpoint(&mut writer, &its_head, snapshot);
-            writer.is_checkpointing = false;
-            drop(writer);
-            shared.checkpointed.notify_all();
-        });
+        let started =
+            thread::ThreadBuilder::new().name("store/save").scheduling(thread::Scheduling::Other).spawn(move || {
+                let snapshot = shared.write(&its_database, changes_of(&to_write), &its_head);
+                let mut writer = shared.writer.lock();
+                shared.end_checkpoint(&mut writer, &its_database, &its_head, snapshot);
+                writer.is_checkpointing = false;
+                drop(writer);
+                shared.checkpointed.notify_all();
+            });
         match started {
             Ok(thread) => {
                 writer.is_checkpointing = true;
@@ -438,37 +465,57 @@ impl SharedStore {
             // There is no room for a thread.
             Err(_) => {
                 let snapshot = self.write(&database, changes_of(&written), &head);
-                self.end_checkpoint(writer, &head, snapshot);
+                self.end_checkpoint(writer, &database, &head, snapshot);
             }
         }
-        Ok(())
     }
 
     /// After an error the changes remain in the log and in memory. The next checkpoint writes them.
-    fn end_checkpoint(&self, writer: &mut Writer, head: &StoreHead, snapshot: Result<Snapshot, StoreError>) {
+    fn end_checkpoint(
+        &self,
+        writer: &mut Writer,
+        database: &Arc<OpenDatabase>,
+        head: &StoreHead,
+        snapshot: Result<Snapshot, StoreError>,
+    ) {
+        let is_current = writer.database.as_ref().is_some_and(|current| Arc::ptr_eq(current, database));
         match snapshot {
-            Ok(snapshot) => {
+            Ok(snapshot) if is_current && !database.has_failed() => {
                 writer.adopt(head);
                 self.show(writer, snapshot, SnapshotChanges::Written);
             }
-            Err(_) => {
+            _ => {
                 writer.needs_both_parts = true;
-                let _ = self.read_again(writer);
+                // Otherwise a reader has opened the database again, and the access of this opening is revoked.
+                if is_current {
+                    let _ = self.read_again(writer);
+                }
             }
         }
     }
 
-    /// Opens the database for reading, after an error.
-    fn read_again(&self, writer: &mut Writer) -> Result<(), StoreError> {
+    /// Opens the database for reading, after an error. Returns its head.
+    fn read_again(&self, writer: &mut Writer) -> Result<StoreHead, StoreError> {
         if let Some(failed) = writer.database.take() {
             failed.revoke();
         }
-        self.view.lock().snapshot = None;
+        let earlier = self.view.lock().snapshot.take();
+        drop(earlier);
         let (database, head) = OpenDatabase::open_unchanged(&self.file, self.kind, self.path())?;
+        writer.previews.retain(|preview| preview.strong_count() > 0);
+        writer.previews.push(Arc::downgrade(&database));
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
         self.show(writer, snapshot, SnapshotChanges::Unknown);
-        Ok(())
+        Ok(head)
+    }
+
+    /// Notes that a reader could not read a snapshot. After an error redb refuses every further use of a database.
+    fn reading_failed(&self, failed: &Snapshot) {
+        failed.database().set_failed();
+        let is_failed = |current: &mut Arc<Snapshot>| std::ptr::eq(current.database(), failed.database());
+        let removed = self.view.lock().snapshot.take_if(is_failed);
+        drop(removed);
     }
 
     fn shown(&self) -> Result<Shown, StoreError> {
@@ -535,7 +582,8 @@ impl Drop for FileStore {
             let _ = thread.join();
         }
         let mut writer = shared.writer.lock();
-        let closed = shared.checkpoint(&mut writer, None, None);
+        // After an error the second attempt opens the database again.
+        let closed = shared.checkpoint(&mut writer, None, None).or_else(|_| shared.checkpoint(&mut writer, None, None));
         if let (Ok(()), Some(log_file), Some(path)) = (closed, &writer.log_file, shared.path()) {
             log_file.remove(path);
         }
@@ -549,21 +597,34 @@ impl Store for FileStore {
 
     fn visit_from(&self, from: &[u8], visit: &mut RangeVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.shared.path();
-        let shown = self.shared.shown()?;
-        let visit_failed = Cell::new(false);
-        let mut visit = |key: &[u8], value: &[u8]| {
-            let visited = visit(key, value);
-            visit_failed.set(visited.is_err());
-            visited
-        };
-        let visited =
-            fenced(path, || visit_merged(&shown.snapshot, [&shown.written, &shown.pending], from, &mut visit, path));
-        if visited.is_err() && !visit_failed.get() {
-            // After an error the database refuses every further use.
-            let mut view = self.shared.view.lock();
-            view.snapshot.take_if(|current| Arc::ptr_eq(current, &shown.snapshot));
+        let mut is_retry = false;
+        loop {
+            let shown = self.shared.shown()?;
+            let (mut is_visited, mut is_ended, mut panicked) = (false, false, None);
+            let mut visit = |key: &[u8], value: &[u8]| {
+                is_visited = true;
+                // A panic of the visitor is no error of the database.
+                let visited = catch_unwind(AssertUnwindSafe(|| visit(key, value))).unwrap_or_else(|panic| {
+                    panicked = Some(panic);
+                    Err(damaged(path, String::new()))
+                });
+                is_ended = visited.is_err();
+                visited
+            };
+            let changes = [&*shown.written, &*shown.pending];
+            let visited = fenced(path, || visit_merged(&shown.snapshot, changes, from, &mut visit, path));
+            if let Some(panic) = panicked {
+                resume_unwind(panic);
+            }
+            if visited.is_err() && !is_ended {
+                self.shared.reading_failed(&shown.snapshot);
+                if !is_visited && !is_retry {
+                    is_retry = true;
+                    continue;
+                }
+            }
+            return visited.map(|()| shown.revision);
         }
-        visited.map(|()| shown.revision)
     }
 
     fn commit(
@@ -589,7 +650,7 @@ impl Store for FileStore {
             if writer.log.is_none() {
                 shared.begin_log(&mut writer)?;
             } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {
-                shared.start_checkpoint(&mut writer)?;
+                shared.start_checkpoint(&mut writer);
             } else if writer.needs_both_parts || shared.has_changes() {
                 shared.checkpoint_or_begin(&mut writer)?;
             } else {

@@ -1,4 +1,5 @@
-//! A simulated disk, which can lose data that was not synced, run out of room, and stop at a sync.
+//! A simulated disk, which can lose data that was not synced, run out of room, fail to read, and stop at a
+//! sync.
 
 use std::io;
 use std::ops::Bound;
@@ -54,6 +55,7 @@ struct Contents {
     log: Vec<(usize, Operation)>,
     room: Option<usize>,
     single_failure: Option<usize>,
+    single_failed_read: Option<usize>,
     /// The file without room.
     full_file: Option<usize>,
     read: usize,
@@ -169,6 +171,21 @@ impl Disk {
         self.contents().single_failure = Some(operations);
     }
 
+    /// Makes one read fail, after this number of reads. `None` ends that.
+    pub(crate) fn fail_one_read_after(&self, reads: Option<usize>) {
+        self.contents().single_failed_read = reads;
+    }
+
+    /// Waits until the read that was to fail has failed.
+    pub(crate) fn wait_for_failed_read(&self) {
+        let mut contents = self.contents();
+        let end = Monotonic::now() + MAX_HOLD;
+        while contents.single_failed_read.is_some() {
+            assert!(!end.is_past(), "no read has failed");
+            contents = self.0.1.wait_until(contents, Some(end)).0;
+        }
+    }
+
     /// Overwrites the beginning of a store's log.
     pub(crate) fn damage_log(&self) {
         self.contents().images[LOG][..64].fill(0xff);
@@ -253,6 +270,14 @@ impl StorageBackend for DiskFile {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut contents = self.disk.contents();
         contents.read += out.len();
+        match contents.single_failed_read.take() {
+            Some(0) => {
+                self.disk.0.1.notify_all();
+                return Err(io::Error::other("a failed read"));
+            }
+            Some(more) => contents.single_failed_read = Some(more - 1),
+            None => {}
+        }
         let range = offset as usize..offset as usize + out.len();
         out.copy_from_slice(contents.images[self.file].get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
