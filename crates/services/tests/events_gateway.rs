@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_services::events::corelane_events::{AcceptedEvents, FederatedChannelRef, PassingEvent};
+use corelane_services::events::corelane_events::{
+    AcceptedEvents, ChannelDemand, EventKey, FederatedChannelRef, GatewayConsumerRef, GatewayState, PassingEvent,
+};
 use corelane_services::events::rtec_event_channel_admin::ProxyPushConsumerRef;
 use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQOS};
-use corelane_services::events::rtec_event_comm::Event;
+use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
 use corelane_services::events::{
     DependencySet, EventChannel, EventChannelBuilder, EventLane, EventType, Gateway, GatewayBuilder, GatewayCounts,
     MissPolicy, QueueLimits, ReconnectPolicy,
@@ -371,4 +373,26 @@ fn vanished_gateway_leaves_its_source() {
     // Its demand goes with it.
     assert_eq!(north.federated().demands().unwrap().len(), 1);
     gateway.stop();
+}
+
+#[test]
+fn gateway_that_connects_again_has_one_outlet() {
+    let north = Site::new(EventChannel::builder(), &[]);
+    let elsewhere = server();
+    let channel: FederatedChannelRef =
+        elsewhere.string_to_reference(&north.channel.reference().to_string()).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
+    let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
+    let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
+    // As a gateway does that loses the answer to each of its calls.
+    let first = open();
+    let last = (0..100).map(|_| open()).last().unwrap();
+    assert_eq!(first.report(&GatewayState::default()).unwrap_err().kind(), Kind::ObjectNotExist);
+    last.report(&GatewayState::default()).unwrap();
+    assert_eq!(north.channel.statistics().consumers.len(), 2);
+    let paths: Vec<usize> = channel.demands().unwrap().iter().map(|it| it.path.len()).collect();
+    assert_eq!(paths, [1, 2]);
+    last.close().unwrap();
+    assert_eq!(channel.demands().unwrap().len(), 1);
 }
