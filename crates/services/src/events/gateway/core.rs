@@ -11,7 +11,7 @@ use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
 /// Maximum number of events in a batch, and of their bytes.
-const MAX_BATCH: usize = 64;
+pub(super) const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
 /// The counts of a gateway. Invariant: `received` is the sum of all other counts but `reconnects`.
@@ -120,11 +120,11 @@ impl<E: CrossingEvent> GatewayCore<E> {
         Some(lane)
     }
 
-    /// Returns the events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
+    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
     /// answers with [`delivered`](Self::delivered) or [`failed`](Self::failed).
-    pub(super) fn take(&mut self, lane: usize) -> Vec<E> {
+    pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {
-            (LinkState::Connected, Some(buffer)) => buffer.take(MAX_BATCH, MAX_BATCH_BYTES),
+            (LinkState::Connected, Some(buffer)) => buffer.take(max.min(MAX_BATCH), MAX_BATCH_BYTES),
             _ => Vec::new(),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane::rt::RtClientPolicies;
 use corelane::{Completion, ObjectRef, Reference, SystemException, SystemExceptionKind as Kind};
 
-use super::core::Accepted;
+use super::core::{Accepted, MAX_BATCH};
 use super::demand::{self, Demand};
 use super::passage::ChannelId;
 use crate::events::designator::Designator;
@@ -88,6 +88,12 @@ pub(super) enum LaneEnd {
 }
 
 impl LaneEnd {
+    /// Maximum number of events that may be sent together. Each event of a channel of CORBA's Event Service is a call of
+    /// its own: after a failed call, events of the batch would be sent again that the channel has got.
+    pub(super) const fn max_batch(&self) -> usize {
+        if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
+    }
+
     /// Sends events. An error means that the destination is not reached; it may have got the events.
     pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {

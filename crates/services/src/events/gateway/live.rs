@@ -15,7 +15,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, process, thread};
 
-use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState};
+use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState, MAX_BATCH};
 use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, StaleObserver, observed, separate};
 use super::passage::ChannelId;
 use super::reconnect::{BackOff, ReconnectPolicy};
@@ -388,7 +388,8 @@ impl SharedGateway {
         self.settings.lanes.enter(lane, self.current.as_ref());
         let mut run = self.run.lock();
         while !run.is_stopped {
-            let batch = run.core.take(lane);
+            let max = run.ends.get(lane).map_or(MAX_BATCH, LaneEnd::max_batch);
+            let batch = run.core.take(lane, max);
             if batch.is_empty() {
                 run.is_idle[lane] = true;
                 run = self.lane_wakes[lane].wait(run);

@@ -165,7 +165,7 @@ impl World {
     }
 
     fn forward(&mut self, at: usize) -> bool {
-        let batch = self.gates[at].core.take(0);
+        let batch = self.gates[at].core.take(0, MAX_BATCH);
         if batch.is_empty() {
             return false;
         }
