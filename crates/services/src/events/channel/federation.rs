@@ -237,6 +237,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
+            // Before the event is noted as known: an event that cannot be routed may come again.
+            let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {
                 None => StoredEvent::new(event, now),
@@ -262,7 +264,6 @@ impl SharedChannel {
                     StoredEvent::passed(event, Passage { path, number: *number }, now)
                 }
             };
-            let inlet = self.inlet(*lane)?;
             match self.push(inlet, std::iter::once(stored)) {
                 Ok(()) => {}
                 Err(PushRefusal::Header(_)) => accepted.refused += 1,
