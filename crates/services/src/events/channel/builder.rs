@@ -319,15 +319,25 @@ impl EventChannelBuilder {
                 orb.unbind_key(&keys[1]);
             })
         });
-        bound.inspect_err(|_| {
+        let is_new = bound.inspect_err(|_| {
             orb.unbind_key(&keys[0]);
         })?;
         shared.has_bound_keys();
-        let serve = |(to, settings): (ObjectRef, GatewayBuilder)| {
-            settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to)
-        };
-        let gateways: Result<Vec<Gateway>, SystemException> = self.gateways.into_iter().map(serve).collect();
-        let gateways = gateways.inspect_err(|_| shared.end(false))?.into();
-        Ok(EventChannel { shared, rtec, cos, gateways })
+        let mut gateways: Vec<Gateway> = Vec::new();
+        for (to, settings) in self.gateways {
+            match settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to) {
+                Ok(gateway) => gateways.push(gateway),
+                Err(exception) => {
+                    gateways.iter().for_each(Gateway::stop);
+                    if is_new {
+                        // A store that fails keeps the channel.
+                        let _ = shared.remove_stored();
+                    }
+                    shared.end(false);
+                    return Err(exception);
+                }
+            }
+        }
+        Ok(EventChannel { shared, rtec, cos, gateways: gateways.into() })
     }
 }

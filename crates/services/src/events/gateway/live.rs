@@ -120,7 +120,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Lets the gateway end when its source disconnects it.
+    /// Lets the gateway end when its source disconnects it, or does not exist any more.
     pub(in crate::events) const fn ends_with_source(mut self) -> Self {
         self.ends_with_source = true;
         self
@@ -463,6 +463,12 @@ impl SharedGateway {
             if now() >= check_at {
                 check_at = now() + nanos(self.settings.check_interval);
             }
+            // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
+            // else.
+            if self.settings.ends_with_source && self.from.non_existent() == Ok(true) {
+                self.run.lock().is_stopping = true;
+                return self.finish(&ends);
+            }
             self.see_to_destination(objects, &mut ends, state);
             self.see_to_source(objects, &mut ends);
         }
@@ -683,5 +689,31 @@ impl Observer for Intake {
 
     fn update_supplier(&self, _pub: &SupplierQOS) -> Result<(), SystemException> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::EventChannel;
+    use crate::events::idl::rtec_event_channel_admin::EventChannelRef;
+
+    #[test]
+    fn gateway_ends_with_a_source_that_it_is_not_connected_to() {
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let away: EventChannelRef = orb.string_to_reference("corbaloc::1.2@127.0.0.1:1/away.rtec").unwrap();
+        let delay = Duration::from_millis(5);
+        let settings = Gateway::builder().reconnect(ReconnectPolicy { first_delay: delay, max_delay: delay });
+        let channel = EventChannel::builder().gateway(&away, settings).serve(&orb).unwrap();
+        let gateway = channel.gateways()[0].clone();
+        channel.destroy().unwrap();
+        let deadline = Monotonic::now() + Duration::from_secs(20);
+        let mut run = gateway.shared.run.lock();
+        while !run.is_stopped && !deadline.is_past() {
+            run = gateway.shared.stopped.wait_until(run, Some(deadline)).0;
+        }
+        assert!(run.is_stopped);
+        drop(run);
+        orb.shutdown(true).unwrap();
     }
 }

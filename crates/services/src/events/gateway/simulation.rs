@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::core::{Accepted, CrossingEvent, GatewayCore, LinkState};
+use super::core::{Accepted, CrossingEvent, GatewayCore, LinkState, MAX_BATCH};
 use super::demand::{Demand, reported, subscription};
 use super::passage::ChannelId;
 use super::reconnect::ReconnectPolicy;
