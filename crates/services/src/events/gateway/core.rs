@@ -57,7 +57,6 @@ pub(super) trait CrossingEvent {
     fn ttl(&self) -> i32;
     fn set_ttl(&mut self, ttl: i32);
     fn path(&self) -> &[ChannelId];
-    fn bytes(&self) -> usize;
 }
 
 /// The answer of the destination to a batch.
@@ -100,8 +99,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Takes an event of the source. Returns the lane in which it waits; `None` if the gateway does not pass it on.
-    pub(super) fn receive(&mut self, lane: usize, mut event: E) -> Option<usize> {
+    /// Takes an event of the source, of this size in bytes. Returns the lane in which it waits; `None` if the gateway does not pass it on.
+    pub(super) fn receive(&mut self, lane: usize, mut event: E, bytes: usize) -> Option<usize> {
         self.counts.received += 1;
         match cross(event.ttl(), event.path(), self.to) {
             Ok(ttl) => event.set_ttl(ttl),
@@ -115,7 +114,6 @@ impl<E: CrossingEvent> GatewayCore<E> {
             }
         }
         let lane = lane.min(self.lanes.len() - 1);
-        let bytes = event.bytes();
         self.counts.dropped_full += self.lanes[lane].push(event, bytes, &self.limits);
         Some(lane)
     }

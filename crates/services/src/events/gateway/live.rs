@@ -46,10 +46,6 @@ impl CrossingEvent for PassingEvent {
     fn path(&self) -> &[ChannelId] {
         &self.path
     }
-
-    fn bytes(&self) -> usize {
-        stored::size(&self.event.data)
-    }
 }
 
 /// The settings of a [`Gateway`].
@@ -369,13 +365,16 @@ struct Ends {
 
 impl SharedGateway {
     fn take_in(&self, events: impl Iterator<Item = PassingEvent>) {
+        // Copies and sizes take time, so the lock is not held meanwhile.
+        let measured = |event: PassingEvent| (stored::size(&event.event.data), event);
+        let events: Vec<(usize, PassingEvent)> = events.map(measured).collect();
         let mut run = self.run.lock();
         if run.is_stopping {
             return;
         }
-        for event in events {
+        for (bytes, event) in events {
             let lane = self.rt_infos.iter().position(|lane| *lane == event.lane);
-            let received = run.core.receive(lane.unwrap_or(self.rt_infos.len() - 1), event);
+            let received = run.core.receive(lane.unwrap_or(self.rt_infos.len() - 1), event, bytes);
             let Some(lane) = received.filter(|_| run.core.state() == LinkState::Connected) else { continue };
             if std::mem::take(&mut run.is_idle[lane]) {
                 counters::count_handoff();

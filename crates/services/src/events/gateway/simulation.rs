@@ -39,10 +39,6 @@ impl CrossingEvent for SimEvent {
     fn path(&self) -> &[ChannelId] {
         &self.path
     }
-
-    fn bytes(&self) -> usize {
-        EVENT_BYTES
-    }
 }
 
 #[derive(Default)]
@@ -141,7 +137,7 @@ impl World {
         for gate in self.gates.iter_mut().filter(|gate| gate.from == channel) {
             if subscription(id(channel), &gate.demands).contains(&(event.event_type, 0)) {
                 assert!(is_wanted_elsewhere, "type {} crosses, and no consumer wants it", event.event_type);
-                gate.core.receive(0, event.clone());
+                gate.core.receive(0, event.clone(), EVENT_BYTES);
             }
         }
     }
