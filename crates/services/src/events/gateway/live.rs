@@ -527,7 +527,8 @@ impl SharedGateway {
         let kept = match &mut ends.source {
             Some(source) => {
                 let changed = std::mem::take(&mut ends.is_demand_changed);
-                let set = if changed { source.set_demands(&objects.intakes, demands) } else { Ok(()) };
+                let timeout = self.settings.call_timeout;
+                let set = if changed { source.set_demands(&objects.intakes, demands, timeout) } else { Ok(()) };
                 set.and_then(|()| source.report(&self.state())).map_err(SourceFailure::from)
             }
             None if ends.source_due_at > now() => return,
