@@ -225,9 +225,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`, or in `events_after` of a
-    /// durable channel. At the maximum, these operations do not wait: if there is no event, `pull`
-    /// raises TRANSIENT, and `events_after` returns none. Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull` does not wait: if there
+    /// is no event, it raises TRANSIENT. The bound of `events_after` of a durable channel is that of its store,
+    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers). Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;

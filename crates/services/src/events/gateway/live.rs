@@ -196,12 +196,15 @@ impl GatewayBuilder {
             observer: ObserverRef::from_object(observer),
         };
         let refused = |error: std::io::Error| {
+            // Ends the forwarders that run already: the thread that would tell them does not.
+            shared.run.lock().is_stopped = true;
+            shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
         };
         for lane in 0..lanes {
             let forwarder = Arc::clone(&shared);
             let name = format!("events/f{lane}");
-            thread::ThreadBuilder::new().name(name).spawn(move || forwarder.run_forwarder(lane)).map_err(refused)?;
+            thread::ThreadBuilder::new().name(name).spawn(move || forwarder.run_forwarder(lane)).map_err(&refused)?;
         }
         let control = Arc::clone(&shared);
         let spawned = thread::ThreadBuilder::new().name("events/gate").spawn(move || control.run_control(&objects));
