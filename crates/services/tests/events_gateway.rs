@@ -379,8 +379,7 @@ fn vanished_gateway_leaves_its_source() {
 fn gateway_that_connects_again_has_one_outlet() {
     let north = Site::new(EventChannel::builder(), &[]);
     let elsewhere = server();
-    let channel: FederatedChannelRef =
-        elsewhere.string_to_reference(&north.channel.reference().to_string()).unwrap();
+    let channel: FederatedChannelRef = elsewhere.string_to_reference(&north.channel.reference().to_string()).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
     let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
     let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
