@@ -395,3 +395,21 @@ fn gateway_that_connects_again_has_one_outlet() {
     last.close().unwrap();
     assert_eq!(channel.demands().unwrap().len(), 1);
 }
+
+#[test]
+fn gateways_of_other_processes_need_permission() {
+    let site = Site::new(EventChannel::builder().gateways_by_clients(false), &[A]);
+    let elsewhere = server();
+    let remote: FederatedChannelRef = elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
+    let passing = PassingEvent { path: vec![5], number: u64::MAX, lane: 0, event: crossing(A, 1, 1) };
+    let brought = |channel: &FederatedChannelRef| channel.accept(std::slice::from_ref(&passing));
+    assert_eq!(brought(&remote).unwrap_err().kind(), Kind::NoPermission);
+    assert_eq!(remote.open_outlet(Some(&gateway), &[]).unwrap_err().kind(), Kind::NoPermission);
+    assert_eq!(site.events(), []);
+    // Gateways in the process of the channel.
+    assert_eq!(brought(&site.federated()).unwrap(), AcceptedEvents::default());
+    assert!(site.federated().open_outlet(Some(&gateway), &[]).unwrap().is_some());
+    assert_eq!(site.events().len(), 1);
+}

@@ -74,6 +74,7 @@ pub(super) struct ChannelConfig {
     pub(super) lanes: LaneTable,
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
+    pub(super) is_joined_by_clients: bool,
     pub(super) has_disconnect_callbacks: bool,
     pub(super) misses: MissPolicy,
     pub(super) pull_interval: Duration,

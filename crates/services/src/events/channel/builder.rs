@@ -56,6 +56,7 @@ impl Default for EventChannelBuilder {
             lanes: LaneTable::default(),
             current: None,
             is_destroyed_by_clients: false,
+            is_joined_by_clients: true,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
@@ -191,6 +192,16 @@ impl EventChannelBuilder {
     #[must_use]
     pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
         self.is_destroyed_by_clients = Some(is_permitted);
+        self
+    }
+
+    /// Permits gateways of clients: that they take the channel's events with their ways, and bring events that have come
+    /// through other channels. Without permission this raises NO_PERMISSION; gateways in the channel's process stay
+    /// permitted. Default: permitted. A client that is no gateway can misuse this: events that it brings under the
+    /// identity of another channel let the channel take events of that channel for duplicates.
+    #[must_use]
+    pub fn gateways_by_clients(mut self, is_permitted: bool) -> Self {
+        self.config.is_joined_by_clients = is_permitted;
         self
     }
 
