@@ -536,6 +536,10 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended
+    }
+
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;

@@ -336,7 +336,7 @@ impl EventChannelBuilder {
         shared.has_bound_keys();
         let mut gateways: Vec<Gateway> = Vec::new();
         for (to, settings) in self.gateways {
-            match settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to) {
+            match settings.with_lane_table(lanes.clone()).ends_with(&shared).serve(orb, &rtec, &to) {
                 Ok(gateway) => gateways.push(gateway),
                 Err(exception) => {
                     gateways.iter().for_each(Gateway::stop);

@@ -4,7 +4,7 @@
 //! the source.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
@@ -19,6 +19,7 @@ use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState, MAX_BATC
 use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, StaleObserver, observed, separate};
 use super::passage::ChannelId;
 use super::reconnect::{BackOff, ReconnectPolicy};
+use crate::events::channel::SharedChannel;
 use crate::events::header::EventType;
 use crate::events::idl::RtecEventData;
 use crate::events::idl::corelane_events::{
@@ -56,7 +57,8 @@ pub struct GatewayBuilder {
     reconnect: ReconnectPolicy,
     check_interval: Duration,
     call_timeout: Duration,
-    ends_with_source: bool,
+    /// The source, if the gateway ends with it.
+    own_source: Option<Weak<SharedChannel>>,
 }
 
 impl Default for GatewayBuilder {
@@ -67,7 +69,7 @@ impl Default for GatewayBuilder {
             reconnect: ReconnectPolicy::default(),
             check_interval: Duration::from_secs(1),
             call_timeout: Duration::from_secs(2),
-            ends_with_source: false,
+            own_source: None,
         }
     }
 }
@@ -116,9 +118,9 @@ impl GatewayBuilder {
         self
     }
 
-    /// Lets the gateway end when its source disconnects it, or does not exist any more.
-    pub(in crate::events) const fn ends_with_source(mut self) -> Self {
-        self.ends_with_source = true;
+    /// Lets the gateway end when its source disconnects it, or has ended.
+    pub(in crate::events) fn ends_with(mut self, source: &Arc<SharedChannel>) -> Self {
+        self.own_source = Some(Arc::downgrade(source));
         self
     }
 
@@ -467,7 +469,8 @@ impl SharedGateway {
             }
             // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
             // else.
-            if self.settings.ends_with_source && self.from.non_existent() == Ok(true) {
+            let has_ended = |source: &Weak<SharedChannel>| source.upgrade().is_none_or(|source| source.has_ended());
+            if self.settings.own_source.as_ref().is_some_and(has_ended) {
                 self.run.lock().is_stopping = true;
                 return self.finish(&ends);
             }
@@ -642,7 +645,7 @@ impl Intake {
     fn disconnected(&self) {
         let mut run = self.shared.run.lock();
         run.is_source_lost = true;
-        run.is_stopping |= self.shared.settings.ends_with_source;
+        run.is_stopping |= self.shared.settings.own_source.is_some();
         self.shared.control_due.notify_all();
     }
 }
