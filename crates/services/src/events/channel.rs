@@ -783,7 +783,7 @@ impl EventChannel {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.shared.state.lock().has_ended
+        self.shared.has_ended()
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,

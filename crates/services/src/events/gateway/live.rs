@@ -702,12 +702,11 @@ impl Observer for Intake {
 mod tests {
     use super::*;
     use crate::events::EventChannel;
-    use crate::events::idl::rtec_event_channel_admin::EventChannelRef;
 
     #[test]
     fn gateway_ends_with_a_source_that_it_is_not_connected_to() {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let away: EventChannelRef = orb.string_to_reference("corbaloc::1.2@127.0.0.1:1/away.rtec").unwrap();
+        let away = orb.string_to_object("corbaloc::1.2@127.0.0.1:1/away.rtec").unwrap().unwrap();
         let delay = Duration::from_millis(5);
         let settings = Gateway::builder().reconnect(ReconnectPolicy { first_delay: delay, max_delay: delay });
         let channel = EventChannel::builder().gateway(&away, settings).serve(&orb).unwrap();
