@@ -386,7 +386,8 @@ fn gateway_that_connects_again_has_one_outlet() {
     let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
     // As a gateway does that loses the answer to each of its calls.
     let first = open();
-    let last = (0..100).map(|_| open()).last().unwrap();
+    let opened: Vec<_> = (0..100).map(|_| open()).collect();
+    let last = &opened[99];
     assert_eq!(first.report(&GatewayState::default()).unwrap_err().kind(), Kind::ObjectNotExist);
     last.report(&GatewayState::default()).unwrap();
     assert_eq!(north.channel.statistics().consumers.len(), 2);
