@@ -400,6 +400,10 @@ fn observers_are_told_subscriptions_and_publications() {
     let handle = remote.append_observer(Some(&reference)).unwrap();
     let disjunction = Designator::Disjunction.event_type().0;
     observer.consumers.wait_for(1);
+    // An observer that is added again has one place.
+    let first = handle;
+    let handle = remote.append_observer(Some(&reference)).unwrap();
+    assert!(matches!(remote.remove_observer(first), Err(RemoveObserverError::CantRemoveObserver(_))));
     connect_consumer(&scene.other, &remote, &only(A).event(B, EventSource(3)), &recorder);
     wait_until(|| observer.consumers.all().last() == Some(&vec![(disjunction, 2), (16, 0), (17, 3)]));
     connect_supplier(&scene.other, &remote, &[(A, 5)], &recorder);

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_services::events::corelane_events::{AcceptedEvents, FederatedChannelRef, PassingEvent};
+use corelane_services::events::corelane_events::{
+    AcceptedEvents, ChannelDemand, EventKey, FederatedChannelRef, GatewayConsumerRef, GatewayState, PassingEvent,
+};
 use corelane_services::events::rtec_event_channel_admin::ProxyPushConsumerRef;
 use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQOS};
-use corelane_services::events::rtec_event_comm::Event;
+use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
 use corelane_services::events::{
     DependencySet, EventChannel, EventChannelBuilder, EventLane, EventType, Gateway, GatewayBuilder, GatewayCounts,
     MissPolicy, QueueLimits, ReconnectPolicy,
@@ -371,4 +373,44 @@ fn vanished_gateway_leaves_its_source() {
     // Its demand goes with it.
     assert_eq!(north.federated().demands().unwrap().len(), 1);
     gateway.stop();
+}
+
+#[test]
+fn gateway_that_connects_again_has_one_outlet() {
+    let north = Site::new(EventChannel::builder(), &[]);
+    let elsewhere = server();
+    let channel: FederatedChannelRef = elsewhere.string_to_reference(&north.channel.reference().to_string()).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
+    let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
+    let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
+    // As a gateway does that loses the answer to each of its calls.
+    let first = open();
+    let opened: Vec<_> = (0..100).map(|_| open()).collect();
+    let last = &opened[99];
+    assert_eq!(first.report(&GatewayState::default()).unwrap_err().kind(), Kind::ObjectNotExist);
+    last.report(&GatewayState::default()).unwrap();
+    assert_eq!(north.channel.statistics().consumers.len(), 2);
+    let paths: Vec<usize> = channel.demands().unwrap().iter().map(|it| it.path.len()).collect();
+    assert_eq!(paths, [1, 2]);
+    last.close().unwrap();
+    assert_eq!(channel.demands().unwrap().len(), 1);
+}
+
+#[test]
+fn gateways_of_other_processes_need_permission() {
+    let site = Site::new(EventChannel::builder().gateways_by_clients(false), &[A]);
+    let elsewhere = server();
+    let remote: FederatedChannelRef = elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
+    let passing = PassingEvent { path: vec![5], number: u64::MAX, lane: 0, event: crossing(A, 1, 1) };
+    let brought = |channel: &FederatedChannelRef| channel.accept(std::slice::from_ref(&passing));
+    assert_eq!(brought(&remote).unwrap_err().kind(), Kind::NoPermission);
+    assert_eq!(remote.open_outlet(Some(&gateway), &[]).unwrap_err().kind(), Kind::NoPermission);
+    assert_eq!(site.events(), []);
+    // Gateways in the process of the channel.
+    assert_eq!(brought(&site.federated()).unwrap(), AcceptedEvents::default());
+    assert!(site.federated().open_outlet(Some(&gateway), &[]).unwrap().is_some());
+    assert_eq!(site.events().len(), 1);
 }

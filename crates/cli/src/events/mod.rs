@@ -30,7 +30,7 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
                              [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
-                             [--orb-config FILE]
+                             [--orb-config FILE] [--no-gateways-by-clients]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
@@ -99,6 +99,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --control PATH    the control socket
   --destroy-by-clients
                     let each client destroy channels
+  --no-gateways-by-clients
+                    refuse gateways of other processes
   --http ADDRESS    serve a page with the counts, and /metrics for Prometheus: a port of the loopback interface, or
                     ADDRESS:PORT
   --at REFERENCE    the server's monitor, or its factory (corbaloc::1.2@127.0.0.1:11169/CorelaneEvents, or .../omniEvents)
@@ -144,6 +146,7 @@ pub(crate) fn command() -> Command {
         option("allow-control", "USER,..."),
         option("control", "PATH"),
         flag("destroy-by-clients"),
+        flag("no-gateways-by-clients"),
         flag("create-by-clients"),
         option("max-channels", "N"),
         option("max-consumers", "N"),
@@ -262,6 +265,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
+        has_no_gateways_by_clients: is_set("no-gateways-by-clients"),
         is_created_by_clients: is_set("create-by-clients"),
         max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
         max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),

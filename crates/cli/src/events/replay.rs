@@ -1,13 +1,18 @@
 //! The command `replay`: the events that a durable channel keeps, as lines.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use corelane::{Orb, minor};
+use corelane::{Orb, SystemException, minor};
 use corelane_services::events::corelane_events::NumberedEvent;
+use corelane_services::events::corelane_events::durable_channel::AcknowledgeError;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::{poll, signal};
+use corelane_sys::{
+    poll,
+    signal::{self, Termination},
+};
 use serde_json::json;
 
 use super::channel::{durable_channel, message};
@@ -29,7 +34,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let orb = Orb::new().map_err(message)?;
     let channel = durable_channel(&orb, &arguments.channel)?;
     let mut last = match &arguments.consumer {
-        Some(name) => channel.resume_consumer(name, 0).map_err(message)?,
+        Some(name) => patiently(arguments, &termination, is_busy, || channel.resume_consumer(name, 0))?,
         None => arguments.from.unwrap_or(1).saturating_sub(1),
     };
     let mut left = arguments.count.unwrap_or(u64::MAX);
@@ -39,7 +44,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         let asked_at = Monotonic::now();
         let events = match channel.events_after(last, max, wait) {
             // A busy store may answer the next question.
-            Err(exception) if arguments.is_followed && exception.minor() == minor::STORE_BUSY => Vec::new(),
+            Err(exception) if arguments.is_followed && is_busy(&exception) => Vec::new(),
             answer => answer.map_err(message)?,
         };
         // A server that returns earlier numbers would be asked without end.
@@ -51,7 +56,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         if events.is_empty() && !arguments.is_followed {
             break;
         }
-        for event in &events {
+        // A server may return more events than it was asked for.
+        for event in events.iter().take(max as usize) {
             let text = line(event, arguments.is_json);
             if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
                 return Ok(());
@@ -60,7 +66,9 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             left -= 1;
         }
         if let (Some(name), false) = (&arguments.consumer, events.is_empty()) {
-            channel.acknowledge(name, last).map_err(message)?;
+            let is_refused =
+                |error: &AcknowledgeError| matches!(error, AcknowledgeError::System(exception) if is_busy(exception));
+            patiently(arguments, &termination, is_refused, || channel.acknowledge(name, last))?;
         }
         // A server that does not wait for an event is not asked again at once.
         let next_at = if events.is_empty() { asked_at + Duration::from_millis(WAIT_MS.into()) } else { asked_at };
@@ -70,6 +78,28 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
     }
     Ok(())
+}
+
+fn is_busy(exception: &SystemException) -> bool {
+    exception.minor() == minor::STORE_BUSY
+}
+
+/// Makes a call. With `--follow`, repeats it while the store is busy, until a termination signal.
+fn patiently<T, E: Display>(
+    arguments: &EventsArguments,
+    termination: &Termination,
+    is_busy: impl Fn(&E) -> bool,
+    call: impl Fn() -> Result<T, E>,
+) -> Result<T, String> {
+    loop {
+        let is_last = !arguments.is_followed || termination.is_requested();
+        match call() {
+            Err(error) if !is_last && is_busy(&error) => {}
+            answer => return answer.map_err(message),
+        }
+        let next_at = Monotonic::now() + Duration::from_millis(WAIT_MS.into());
+        poll::wait_readable_any([termination.as_fd()], Some(next_at)).map_err(message)?;
+    }
 }
 
 fn line(numbered: &NumberedEvent, is_json: bool) -> String {

@@ -133,5 +133,6 @@ fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> 
 fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
+    let builder = builder.gateways_by_clients(!arguments.has_no_gateways_by_clients);
     builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

@@ -74,6 +74,7 @@ pub(super) struct ChannelConfig {
     pub(super) lanes: LaneTable,
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
+    pub(super) is_joined_by_clients: bool,
     pub(super) has_disconnect_callbacks: bool,
     pub(super) misses: MissPolicy,
     pub(super) pull_interval: Duration,
@@ -535,6 +536,10 @@ impl SharedChannel {
         self.state.lock().router.consumers_after(ProxyId(proxy), max, Self::now())
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended
+    }
+
     fn has_bound_keys(&self) {
         let mut state = self.state.lock();
         state.has_keys = true;
@@ -778,7 +783,7 @@ impl EventChannel {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.shared.state.lock().has_ended
+        self.shared.has_ended()
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,

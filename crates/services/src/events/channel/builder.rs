@@ -56,6 +56,7 @@ impl Default for EventChannelBuilder {
             lanes: LaneTable::default(),
             current: None,
             is_destroyed_by_clients: false,
+            is_joined_by_clients: true,
             has_disconnect_callbacks: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
@@ -194,6 +195,16 @@ impl EventChannelBuilder {
         self
     }
 
+    /// Permits gateways of clients: that they take the channel's events with their ways, and bring events that have come
+    /// through other channels. Without permission this raises NO_PERMISSION; gateways in the channel's process stay
+    /// permitted. Default: permitted. A client that is no gateway can misuse this: events that it brings under the
+    /// identity of another channel let the channel take events of that channel for duplicates.
+    #[must_use]
+    pub fn gateways_by_clients(mut self, is_permitted: bool) -> Self {
+        self.config.is_joined_by_clients = is_permitted;
+        self
+    }
+
     /// Sets the type and source of events of CORBA's Event Service, which have neither. Default:
     /// the type 16, and the source 0, which every filter for this type accepts.
     #[must_use]
@@ -225,9 +236,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`, or in `events_after` of a
-    /// durable channel. At the maximum, these operations do not wait: if there is no event, `pull`
-    /// raises TRANSIENT, and `events_after` returns none. Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull` does not wait: if there
+    /// is no event, it raises TRANSIENT. The bound of `events_after` of a durable channel is that of its store,
+    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers). Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
@@ -319,15 +330,25 @@ impl EventChannelBuilder {
                 orb.unbind_key(&keys[1]);
             })
         });
-        bound.inspect_err(|_| {
+        let is_new = bound.inspect_err(|_| {
             orb.unbind_key(&keys[0]);
         })?;
         shared.has_bound_keys();
-        let serve = |(to, settings): (ObjectRef, GatewayBuilder)| {
-            settings.with_lane_table(lanes.clone()).ends_with_source().serve(orb, &rtec, &to)
-        };
-        let gateways: Result<Vec<Gateway>, SystemException> = self.gateways.into_iter().map(serve).collect();
-        let gateways = gateways.inspect_err(|_| shared.end(false))?.into();
-        Ok(EventChannel { shared, rtec, cos, gateways })
+        let mut gateways: Vec<Gateway> = Vec::new();
+        for (to, settings) in self.gateways {
+            match settings.with_lane_table(lanes.clone()).ends_with(&shared).serve(orb, &rtec, &to) {
+                Ok(gateway) => gateways.push(gateway),
+                Err(exception) => {
+                    gateways.iter().for_each(Gateway::stop);
+                    if is_new {
+                        // A store that fails keeps the channel.
+                        let _ = shared.remove_stored();
+                    }
+                    shared.end(false);
+                    return Err(exception);
+                }
+            }
+        }
+        Ok(EventChannel { shared, rtec, cos, gateways: gateways.into() })
     }
 }

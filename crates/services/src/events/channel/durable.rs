@@ -97,16 +97,18 @@ impl SharedChannel {
     }
 
     /// Opens the stream of a durable channel, and lets the channel's objects take requests. The stream is opened after
-    /// the channel has its plain keys: a refused channel is not in the store, where later starts would find it.
-    pub(super) fn open_and_activate(&self) -> Result<(), SystemException> {
+    /// the channel has its plain keys: a refused channel is not in the store, where later starts would find it. Returns
+    /// true if the store had no such channel.
+    pub(super) fn open_and_activate(&self) -> Result<bool, SystemException> {
         let is_new = self.durable.as_ref().map(|durable| durable.open(&self.name)).transpose()?.unwrap_or_default();
         let activated = self.poa.manager().activate();
-        Ok(activated.inspect_err(|_| {
+        activated.inspect_err(|_| {
             if is_new {
                 // A store that fails keeps the channel.
                 let _ = self.remove_stored();
             }
-        })?)
+        })?;
+        Ok(is_new)
     }
 
     /// Removes the events of a durable channel from its store.

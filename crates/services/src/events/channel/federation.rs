@@ -45,8 +45,27 @@ struct Known {
 }
 
 struct Outlet {
+    gateway: GatewayConsumerRef,
     demands: Arc<[Demand]>,
     state: GatewayState,
+}
+
+impl Known {
+    /// Removes the outlets of a gateway. Returns their proxies.
+    fn remove(&mut self, gateway: &GatewayConsumerRef) -> Vec<ProxyId> {
+        let removed = self.outlets.extract_if(.., |_, outlet| outlet.gateway.is_equivalent(gateway));
+        removed.map(|(proxy, _)| proxy).collect()
+    }
+
+    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None` at the maximum.
+    fn add(&mut self, proxy: ProxyId, outlet: Outlet) -> Option<Vec<ProxyId>> {
+        let earlier = self.remove(&outlet.gateway);
+        if self.outlets.len() >= MAX_GATEWAYS {
+            return None;
+        }
+        self.outlets.insert(proxy, outlet);
+        Some(earlier)
+    }
 }
 
 impl Federation {
@@ -109,7 +128,8 @@ impl SharedChannel {
         demand::reported(self.channel_number(), wanted, behind).into_iter().map(demand).collect()
     }
 
-    /// Connects a gateway. `outlet` makes its object.
+    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends: the gateway has lost
+    /// the answer to a call, and connects again.
     pub(in crate::events) fn open_outlet(
         self: &Arc<Self>,
         gateway: &GatewayConsumerRef,
@@ -119,9 +139,9 @@ impl SharedChannel {
         let demands = demands_of(demands)?;
         let filter = filter(self.channel_number(), &demands, &self.config.filter_limits)?;
         self.forget_ended_outlets();
-        if self.federation.known.lock().outlets.len() >= MAX_GATEWAYS {
-            return Err(system(Kind::ImpLimit, format!("a channel has at most {MAX_GATEWAYS} gateways")).into());
-        }
+        // The earlier connection ends first, because its proxy counts for the channel's maximum.
+        let earlier = self.federation.known.lock().remove(gateway);
+        self.disconnect_all(earlier);
         let mut opened = None;
         let reference = self.obtain_consumer(|proxy| {
             opened = Some(proxy);
@@ -132,15 +152,24 @@ impl SharedChannel {
             let (identity, lanes) = (Arc::clone(&self.federation.identity), self.config.lanes.rt_infos());
             Ok(Peer::new(PeerObject::Gateway(GatewayPeer { consumer: gateway.clone(), identity, lanes })))
         };
-        {
-            let mut known = self.federation.known.lock();
-            known.outlets.insert(proxy, Outlet { demands, state: GatewayState::default() });
-        }
+        let entry = Outlet { gateway: gateway.clone(), demands, state: GatewayState::default() };
+        let added = self.federation.known.lock().add(proxy, entry);
+        let Some(earlier) = added else {
+            self.close_outlet(proxy);
+            return Err(system(Kind::ImpLimit, format!("a channel has at most {MAX_GATEWAYS} gateways")).into());
+        };
+        self.disconnect_all(earlier);
         let connected = self.connect_consumer(proxy, peer, false, filter, (true, &[]));
         if connected.is_err() {
             self.close_outlet(proxy);
         }
         connected.map(|()| reference)
+    }
+
+    fn disconnect_all(&self, proxies: Vec<ProxyId>) {
+        for proxy in proxies {
+            self.disconnect_consumer(proxy, false);
+        }
     }
 
     /// Removes the gateways whose connections the channel has ended.
@@ -208,6 +237,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
+            // Before the event is noted as known: an event that cannot be routed may come again.
+            let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {
                 None => StoredEvent::new(event, now),
@@ -233,7 +264,6 @@ impl SharedChannel {
                     StoredEvent::passed(event, Passage { path, number: *number }, now)
                 }
             };
-            let inlet = self.inlet(*lane)?;
             match self.push(inlet, std::iter::once(stored)) {
                 Ok(()) => {}
                 Err(PushRefusal::Header(_)) => accepted.refused += 1,

@@ -11,7 +11,7 @@ use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
 /// Maximum number of events in a batch, and of their bytes.
-const MAX_BATCH: usize = 64;
+pub(super) const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
 /// The counts of a gateway. Invariant: `received` is the sum of all other counts but `reconnects`.
@@ -57,7 +57,6 @@ pub(super) trait CrossingEvent {
     fn ttl(&self) -> i32;
     fn set_ttl(&mut self, ttl: i32);
     fn path(&self) -> &[ChannelId];
-    fn bytes(&self) -> usize;
 }
 
 /// The answer of the destination to a batch.
@@ -100,8 +99,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Takes an event of the source. Returns the lane in which it waits; `None` if the gateway does not pass it on.
-    pub(super) fn receive(&mut self, lane: usize, mut event: E) -> Option<usize> {
+    /// Takes an event of the source, of this size in bytes. Returns the lane in which it waits; `None` if the gateway does not pass it on.
+    pub(super) fn receive(&mut self, lane: usize, mut event: E, bytes: usize) -> Option<usize> {
         self.counts.received += 1;
         match cross(event.ttl(), event.path(), self.to) {
             Ok(ttl) => event.set_ttl(ttl),
@@ -115,16 +114,15 @@ impl<E: CrossingEvent> GatewayCore<E> {
             }
         }
         let lane = lane.min(self.lanes.len() - 1);
-        let bytes = event.bytes();
         self.counts.dropped_full += self.lanes[lane].push(event, bytes, &self.limits);
         Some(lane)
     }
 
-    /// Returns the events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
+    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
     /// answers with [`delivered`](Self::delivered) or [`failed`](Self::failed).
-    pub(super) fn take(&mut self, lane: usize) -> Vec<E> {
+    pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {
-            (LinkState::Connected, Some(buffer)) => buffer.take(MAX_BATCH, MAX_BATCH_BYTES),
+            (LinkState::Connected, Some(buffer)) => buffer.take(max.min(MAX_BATCH), MAX_BATCH_BYTES),
             _ => Vec::new(),
         }
     }

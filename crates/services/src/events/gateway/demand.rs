@@ -35,16 +35,13 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
 /// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
 ///
 /// Of the ways from one wanting channel through one gateway, only a shortest one is reported. Ways through several
-/// gateways are all reported, so that a gateway which is on one of them still hears of the others.
+/// gateways are all reported, so that a gateway which is on one of them still hears of the others. If there are more ways
+/// than a report may have, `own` itself wants every event, so that those come for which there is no room.
 pub(in crate::events) fn reported<'d>(
     own: ChannelId,
     wanted: BTreeSet<LatestKey>,
     gateways: impl Iterator<Item = &'d [Demand]>,
 ) -> Vec<Demand> {
-    let mut all = Vec::new();
-    if !wanted.is_empty() {
-        all.push(Demand { path: vec![own], wanted: bounded(wanted) });
-    }
     let mut ways: BTreeSet<(usize, &[ChannelId], &BTreeSet<LatestKey>)> = BTreeSet::new();
     for demands in gateways {
         let mut shortest: BTreeMap<ChannelId, &Demand> = BTreeMap::new();
@@ -56,6 +53,11 @@ pub(in crate::events) fn reported<'d>(
             }
         }
         ways.extend(shortest.into_values().map(|demand| (demand.path.len(), &demand.path[..], &demand.wanted)));
+    }
+    let wanted = if ways.len() < MAX_DEMANDS { bounded(wanted) } else { BTreeSet::from([EVERY_EVENT]) };
+    let mut all = Vec::new();
+    if !wanted.is_empty() {
+        all.push(Demand { path: vec![own], wanted });
     }
     let mut left = MAX_ALL_WANTED - MAX_WANTED - MAX_DEMANDS;
     let longer = |(_, path, wanted): (usize, &[ChannelId], &BTreeSet<LatestKey>)| {
@@ -112,11 +114,16 @@ mod tests {
         let many: Vec<Demand> = (10..10 + 2 * MAX_DEMANDS as u64).map(|origin| demand(&[origin], &types)).collect();
         let reports = reported(1, demand(&[], &[16]).wanted, [&many[..]].into_iter());
         assert_eq!(reports.len(), MAX_DEMANDS);
+        // Some ways are left out, so the channel itself wants every event.
+        assert_eq!((reports[0].path.len(), &reports[0].wanted), (1, &BTreeSet::from([EVERY_EVENT])));
         assert_eq!(reports[1].wanted, BTreeSet::from([EVERY_EVENT]));
         let half: Vec<Demand> = many.iter().map(|it| demand(&it.path, &types[..MAX_WANTED / 2])).collect();
         let reports = reported(1, BTreeSet::new(), [&half[..]].into_iter());
         let all: usize = reports.iter().map(|report| report.wanted.len()).sum();
-        assert!(reports.len() == MAX_DEMANDS - 1 && all <= MAX_ALL_WANTED && reports[0].wanted.len() == MAX_WANTED / 2);
+        assert!(reports.len() == MAX_DEMANDS && all <= MAX_ALL_WANTED && reports[1].wanted.len() == MAX_WANTED / 2);
+        assert_eq!(reports[0].wanted, BTreeSet::from([EVERY_EVENT]));
+        let reports = reported(1, BTreeSet::new(), [&half[..MAX_DEMANDS - 1]].into_iter());
+        assert!(reports.len() == MAX_DEMANDS - 1 && reports[0].path.len() == 2);
         assert_eq!(subscription(1, &many), BTreeSet::from([EVERY_EVENT]));
         let long = demand(&(10..10 + MAX_PATH as u64).collect::<Vec<_>>(), &[16]);
         assert_eq!(reported(1, BTreeSet::new(), [&[long][..]].into_iter()), []);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane::rt::RtClientPolicies;
 use corelane::{Completion, ObjectRef, Reference, SystemException, SystemExceptionKind as Kind};
 
-use super::core::Accepted;
+use super::core::{Accepted, MAX_BATCH};
 use super::demand::{self, Demand};
 use super::passage::ChannelId;
 use crate::events::designator::Designator;
@@ -57,6 +57,11 @@ pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
 }
 
+/// Returns the reference that a channel has returned, with a time-out: it does not have that of the channel's reference.
+fn timed<R: Reference>(returned: Result<Option<R>, SystemException>, timeout: Duration) -> Result<R, String> {
+    Ok(returned.map_err(said)?.ok_or_else(nil).map_err(said)?.with_timeout(timeout))
+}
+
 /// The kind of a channel, with its reference.
 pub(super) enum Channel {
     Federated(FederatedChannelRef),
@@ -88,6 +93,12 @@ pub(super) enum LaneEnd {
 }
 
 impl LaneEnd {
+    /// Maximum number of events that may be sent together. Each event of a channel of CORBA's Event Service is a call of
+    /// its own: after a failed call, events of the batch would be sent again that the channel has got.
+    pub(super) const fn max_batch(&self) -> usize {
+        if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
+    }
+
     /// Sends events. An error means that the destination is not reached; it may have got the events.
     pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
@@ -160,8 +171,8 @@ impl Destination {
             }
             Channel::Cos(channel) => {
                 let end = |_: &i32| {
-                    let admin = channel.for_suppliers().map_err(said)?.ok_or_else(nil).map_err(said)?;
-                    let proxy = admin.obtain_push_consumer().map_err(said)?.ok_or_else(nil).map_err(said)?;
+                    let admin = timed(channel.for_suppliers(), timeout)?;
+                    let proxy = timed(admin.obtain_push_consumer(), timeout)?;
                     proxy.connect_push_supplier(None).map_err(said)?;
                     Ok(LaneEnd::Cos(separate(&proxy, timeout).map_err(said)?))
                 };
@@ -222,8 +233,8 @@ fn exists(object: &ObjectRef) -> Result<(), SystemException> {
 }
 
 fn rtec_supplier(channel: &EventChannelRef, lane: i32, timeout: Duration) -> Result<ProxyPushConsumerRef, String> {
-    let admin = channel.for_suppliers().map_err(said)?.ok_or_else(nil).map_err(said)?;
-    let proxy = admin.obtain_push_consumer().map_err(said)?.ok_or_else(nil).map_err(said)?;
+    let admin = timed(channel.for_suppliers(), timeout)?;
+    let proxy = timed(admin.obtain_push_consumer(), timeout)?;
     let mut publication = Publication::default();
     publication.dependency_info.rt_info = lane;
     let qos = SupplierQOS { publications: vec![publication], is_gateway: true };
@@ -268,24 +279,27 @@ impl Source {
                 if channel.channel_number().map_err(said)? == to {
                     return Err(SourceFailure::Itself);
                 }
-                let outlet = channel.open_outlet(Some(&intakes.typed), demands).map_err(said)?;
-                Self::Federated(outlet.ok_or_else(nil).map_err(said)?.with_timeout(timeout))
+                Self::Federated(timed(channel.open_outlet(Some(&intakes.typed), demands), timeout)?)
             }
             Channel::Rtec(channel) => {
-                let proxy = rtec_consumer(&channel, intakes, demands)?.with_timeout(timeout);
+                let proxy = rtec_consumer(&channel, intakes, demands, timeout)?;
                 Self::Rtec(channel, proxy)
             }
             Channel::Cos(channel) => {
-                let admin = channel.for_consumers().map_err(said)?.ok_or_else(nil).map_err(said)?;
-                let proxy = admin.obtain_push_supplier().map_err(said)?.ok_or_else(nil).map_err(said)?;
-                let proxy = proxy.with_timeout(timeout);
+                let admin = timed(channel.for_consumers(), timeout)?;
+                let proxy = timed(admin.obtain_push_supplier(), timeout)?;
                 proxy.connect_push_consumer(Some(&intakes.values)).map_err(said)?;
                 Self::Cos(proxy)
             }
         })
     }
 
-    pub(super) fn set_demands(&mut self, intakes: &Intakes, demands: &[ChannelDemand]) -> Result<(), String> {
+    pub(super) fn set_demands(
+        &mut self,
+        intakes: &Intakes,
+        demands: &[ChannelDemand],
+        timeout: Duration,
+    ) -> Result<(), String> {
         match self {
             Self::Federated(outlet) => outlet.set_demands(demands).map_err(said),
             Self::Rtec(channel, proxy) => {
@@ -295,7 +309,7 @@ impl Source {
                     // The channel does not permit reconnection. Events between the two calls are lost.
                     Err(ConnectPushConsumerError::AlreadyConnected(_)) => {
                         proxy.disconnect_push_supplier().map_err(said)?;
-                        *proxy = rtec_consumer(channel, intakes, demands)?;
+                        *proxy = rtec_consumer(channel, intakes, demands, timeout)?;
                         Ok(())
                     }
                     Err(error) => Err(said(error)),
@@ -329,9 +343,10 @@ fn rtec_consumer(
     channel: &EventChannelRef,
     intakes: &Intakes,
     demands: &[ChannelDemand],
+    timeout: Duration,
 ) -> Result<ProxyPushSupplierRef, String> {
-    let admin = channel.for_consumers().map_err(said)?.ok_or_else(nil).map_err(said)?;
-    let proxy = admin.obtain_push_supplier().map_err(said)?.ok_or_else(nil).map_err(said)?;
+    let admin = timed(channel.for_consumers(), timeout)?;
+    let proxy = timed(admin.obtain_push_supplier(), timeout)?;
     let consumer = PushConsumerRef::unchecked_narrow(intakes.typed.as_object());
     proxy.connect_push_consumer(Some(&consumer), &consumer_qos(demands)).map_err(said)?;
     Ok(proxy)

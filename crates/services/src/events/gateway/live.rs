@@ -4,7 +4,7 @@
 //! the source.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
@@ -15,10 +15,11 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, process, thread};
 
-use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState};
+use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState, MAX_BATCH};
 use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, StaleObserver, observed, separate};
 use super::passage::ChannelId;
 use super::reconnect::{BackOff, ReconnectPolicy};
+use crate::events::channel::SharedChannel;
 use crate::events::header::EventType;
 use crate::events::idl::RtecEventData;
 use crate::events::idl::corelane_events::{
@@ -46,10 +47,6 @@ impl CrossingEvent for PassingEvent {
     fn path(&self) -> &[ChannelId] {
         &self.path
     }
-
-    fn bytes(&self) -> usize {
-        stored::size(&self.event.data)
-    }
 }
 
 /// The settings of a [`Gateway`].
@@ -60,7 +57,8 @@ pub struct GatewayBuilder {
     reconnect: ReconnectPolicy,
     check_interval: Duration,
     call_timeout: Duration,
-    ends_with_source: bool,
+    /// The source, if the gateway ends with it.
+    own_source: Option<Weak<SharedChannel>>,
 }
 
 impl Default for GatewayBuilder {
@@ -71,7 +69,7 @@ impl Default for GatewayBuilder {
             reconnect: ReconnectPolicy::default(),
             check_interval: Duration::from_secs(1),
             call_timeout: Duration::from_secs(2),
-            ends_with_source: false,
+            own_source: None,
         }
     }
 }
@@ -120,9 +118,9 @@ impl GatewayBuilder {
         self
     }
 
-    /// Lets the gateway end when its source disconnects it.
-    pub(in crate::events) const fn ends_with_source(mut self) -> Self {
-        self.ends_with_source = true;
+    /// Lets the gateway end when its source disconnects it, or has ended.
+    pub(in crate::events) fn ends_with(mut self, source: &Arc<SharedChannel>) -> Self {
+        self.own_source = Some(Arc::downgrade(source));
         self
     }
 
@@ -200,12 +198,15 @@ impl GatewayBuilder {
             observer: ObserverRef::from_object(observer),
         };
         let refused = |error: std::io::Error| {
+            // Ends the forwarders that run already: the thread that would tell them does not.
+            shared.run.lock().is_stopped = true;
+            shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
         };
         for lane in 0..lanes {
             let forwarder = Arc::clone(&shared);
             let name = format!("events/f{lane}");
-            thread::ThreadBuilder::new().name(name).spawn(move || forwarder.run_forwarder(lane)).map_err(refused)?;
+            thread::ThreadBuilder::new().name(name).spawn(move || forwarder.run_forwarder(lane)).map_err(&refused)?;
         }
         let control = Arc::clone(&shared);
         let spawned = thread::ThreadBuilder::new().name("events/gate").spawn(move || control.run_control(&objects));
@@ -369,13 +370,16 @@ struct Ends {
 
 impl SharedGateway {
     fn take_in(&self, events: impl Iterator<Item = PassingEvent>) {
+        // Copies and sizes take time, so the lock is not held meanwhile.
+        let measured = |event: PassingEvent| (stored::size(&event.event.data), event);
+        let events: Vec<(usize, PassingEvent)> = events.map(measured).collect();
         let mut run = self.run.lock();
         if run.is_stopping {
             return;
         }
-        for event in events {
+        for (bytes, event) in events {
             let lane = self.rt_infos.iter().position(|lane| *lane == event.lane);
-            let received = run.core.receive(lane.unwrap_or(self.rt_infos.len() - 1), event);
+            let received = run.core.receive(lane.unwrap_or(self.rt_infos.len() - 1), event, bytes);
             let Some(lane) = received.filter(|_| run.core.state() == LinkState::Connected) else { continue };
             if std::mem::take(&mut run.is_idle[lane]) {
                 counters::count_handoff();
@@ -388,7 +392,8 @@ impl SharedGateway {
         self.settings.lanes.enter(lane, self.current.as_ref());
         let mut run = self.run.lock();
         while !run.is_stopped {
-            let batch = run.core.take(lane);
+            let max = run.ends.get(lane).map_or(MAX_BATCH, LaneEnd::max_batch);
+            let batch = run.core.take(lane, max);
             if batch.is_empty() {
                 run.is_idle[lane] = true;
                 run = self.lane_wakes[lane].wait(run);
@@ -462,6 +467,13 @@ impl SharedGateway {
             if now() >= check_at {
                 check_at = now() + nanos(self.settings.check_interval);
             }
+            // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
+            // else.
+            let has_ended = |source: &Weak<SharedChannel>| source.upgrade().is_none_or(|source| source.has_ended());
+            if self.settings.own_source.as_ref().is_some_and(has_ended) {
+                self.run.lock().is_stopping = true;
+                return self.finish(&ends);
+            }
             self.see_to_destination(objects, &mut ends, state);
             self.see_to_source(objects, &mut ends);
         }
@@ -521,7 +533,8 @@ impl SharedGateway {
         let kept = match &mut ends.source {
             Some(source) => {
                 let changed = std::mem::take(&mut ends.is_demand_changed);
-                let set = if changed { source.set_demands(&objects.intakes, demands) } else { Ok(()) };
+                let timeout = self.settings.call_timeout;
+                let set = if changed { source.set_demands(&objects.intakes, demands, timeout) } else { Ok(()) };
                 set.and_then(|()| source.report(&self.state())).map_err(SourceFailure::from)
             }
             None if ends.source_due_at > now() => return,
@@ -632,7 +645,7 @@ impl Intake {
     fn disconnected(&self) {
         let mut run = self.shared.run.lock();
         run.is_source_lost = true;
-        run.is_stopping |= self.shared.settings.ends_with_source;
+        run.is_stopping |= self.shared.settings.own_source.is_some();
         self.shared.control_due.notify_all();
     }
 }
@@ -682,5 +695,30 @@ impl Observer for Intake {
 
     fn update_supplier(&self, _pub: &SupplierQOS) -> Result<(), SystemException> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::EventChannel;
+
+    #[test]
+    fn gateway_ends_with_a_source_that_it_is_not_connected_to() {
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let away = orb.string_to_object("corbaloc::1.2@127.0.0.1:1/away.rtec").unwrap().unwrap();
+        let delay = Duration::from_millis(5);
+        let settings = Gateway::builder().reconnect(ReconnectPolicy { first_delay: delay, max_delay: delay });
+        let channel = EventChannel::builder().gateway(&away, settings).serve(&orb).unwrap();
+        let gateway = channel.gateways()[0].clone();
+        channel.destroy().unwrap();
+        let deadline = Monotonic::now() + Duration::from_secs(20);
+        let mut run = gateway.shared.run.lock();
+        while !run.is_stopped && !deadline.is_past() {
+            run = gateway.shared.stopped.wait_until(run, Some(deadline)).0;
+        }
+        assert!(run.is_stopped);
+        drop(run);
+        orb.shutdown(true).unwrap();
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::core::{Accepted, CrossingEvent, GatewayCore, LinkState};
+use super::core::{Accepted, CrossingEvent, GatewayCore, LinkState, MAX_BATCH};
 use super::demand::{Demand, reported, subscription};
 use super::passage::ChannelId;
 use super::reconnect::ReconnectPolicy;
@@ -38,10 +38,6 @@ impl CrossingEvent for SimEvent {
 
     fn path(&self) -> &[ChannelId] {
         &self.path
-    }
-
-    fn bytes(&self) -> usize {
-        EVENT_BYTES
     }
 }
 
@@ -141,7 +137,7 @@ impl World {
         for gate in self.gates.iter_mut().filter(|gate| gate.from == channel) {
             if subscription(id(channel), &gate.demands).contains(&(event.event_type, 0)) {
                 assert!(is_wanted_elsewhere, "type {} crosses, and no consumer wants it", event.event_type);
-                gate.core.receive(0, event.clone());
+                gate.core.receive(0, event.clone(), EVENT_BYTES);
             }
         }
     }
@@ -165,7 +161,7 @@ impl World {
     }
 
     fn forward(&mut self, at: usize) -> bool {
-        let batch = self.gates[at].core.take(0);
+        let batch = self.gates[at].core.take(0, MAX_BATCH);
         if batch.is_empty() {
             return false;
         }

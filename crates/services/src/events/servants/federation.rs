@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use corelane::{Completion, SystemException, SystemExceptionKind as Kind};
+use corelane::{Completion, SystemException, SystemExceptionKind as Kind, UpcallThread, upcall_thread};
 
 use super::rtec::Channel;
 use super::{nil_peer, peer, system};
@@ -23,6 +23,15 @@ fn refusal(failure: ConnectFailure) -> SystemException {
     }
 }
 
+/// Refuses gateways of other processes if the channel does not permit them.
+fn check_permission(channel: &SharedChannel) -> Result<(), SystemException> {
+    // A collocated call runs in a thread of the application.
+    if channel.config.is_joined_by_clients || upcall_thread() == UpcallThread::Application {
+        return Ok(());
+    }
+    Err(system(Kind::NoPermission, "clients of this channel may not join it to others"))
+}
+
 impl FederatedChannel for Channel {
     fn channel_number(&self) -> Result<u64, SystemException> {
         Ok(self.end.0.channel_number())
@@ -37,6 +46,7 @@ impl FederatedChannel for Channel {
         gateway: Option<&GatewayConsumerRef>,
         demands: &[ChannelDemand],
     ) -> Result<Option<GatewayOutletRef>, SystemException> {
+        check_permission(&self.end.0)?;
         let gateway = peer(&self.end.0, gateway.ok_or_else(nil_peer)?)?;
         let channel = Arc::clone(&self.end.0);
         let outlet = |proxy| GatewayOutlet::servant(Outlet { channel, proxy });
@@ -44,6 +54,7 @@ impl FederatedChannel for Channel {
     }
 
     fn accept(&self, events: &[PassingEvent]) -> Result<AcceptedEvents, SystemException> {
+        check_permission(&self.end.0)?;
         self.end.0.accept(events)
     }
 }
