@@ -121,11 +121,13 @@ impl BestEffortShares {
         self.cores.iter().map(use_of).collect()
     }
 
-    /// Puts the threads of a lost core into the background, or returns them to their core.
+    /// Puts the threads of a lost core into the background, or returns them to their core. After the end
+    /// the threads stay in the background.
     pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
         for share in self.cores.iter().filter(|share| share.core == core) {
             let mut state = share.server.lock();
-            state.is_lost = is_lost;
+            // No thread enforces the budgets after the end.
+            state.is_lost = is_lost || self.is_ending.load(Ordering::Acquire);
             let scheduling = self.scheduling(state.level());
             for (tid, _) in &state.threads {
                 if !is_lost {
@@ -226,6 +228,10 @@ pub(super) fn start(
                 // An error only makes this loop check again.
                 let _ = poll::wait_readable(own.wake.as_fd(), until);
                 own.wake.drain();
+            }
+            // The other threads may end later. From now on no thread lowers them.
+            for share in &own.cores {
+                own.set_lost(share.core, true);
             }
         })?;
         Ok::<_, io::Error>((shares, handle))
