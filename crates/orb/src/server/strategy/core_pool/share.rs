@@ -5,6 +5,7 @@
 //! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be used
 //! up before the next check. Neither thread allocates or waits for a bound connection.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -74,9 +75,9 @@ impl ShareState {
 }
 
 impl BestEffortShares {
-    /// Creates the shares of `cores`. `scheduling` is the scheduling of threads within the share.
+    /// Creates a share of each of `cores`, which may be listed twice. `scheduling` is the scheduling of threads within the share.
     pub(super) fn new(share: BestEffortShare, cores: &[usize], scheduling: Scheduling) -> io::Result<Self> {
-        let of_core = |core: &usize| {
+        let of_core = |core: usize| {
             let state = ShareState {
                 server: DeferrableServer::new(share),
                 threads: Vec::new(),
@@ -84,14 +85,14 @@ impl BestEffortShares {
                 is_lost: false,
             };
             CoreShare {
-                core: *core,
+                core,
                 working: AtomicUsize::new(0),
                 ask_before: AtomicU64::new(u64::MAX),
                 server: PiMutex::new("best-effort share", LockScope::Lane, state),
             }
         };
         Ok(BestEffortShares {
-            cores: cores.iter().map(of_core).collect(),
+            cores: cores.iter().copied().collect::<BTreeSet<_>>().into_iter().map(of_core).collect(),
             wake: EventFd::new()?,
             started_at: Monotonic::now(),
             entered: AtomicUsize::new(0),
@@ -115,7 +116,9 @@ impl BestEffortShares {
         let use_of = |share: &CoreShare| {
             let state = share.server.lock();
             let (used, exhausted) = state.server.use_of(state.used());
-            let is_guaranteed = self.scheduling.is_some() && state.level() == ShareLevel::AboveTasks;
+            let is_above_tasks = state.level() == ShareLevel::AboveTasks;
+            // The kernel may have refused the share to all threads of the core.
+            let is_guaranteed = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
             BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, is_guaranteed }
         };
         self.cores.iter().map(use_of).collect()
@@ -287,15 +290,19 @@ fn step<S: Architecture<S>, H: RequestHandler>(
 ) -> io::Result<()> {
     if lane.has_ready_or_begun() {
         shares.begin_work(share);
-        // Beside begun replies this waits, and the wait counts as work.
-        let stepped = lane.step(handler, worker, lane.has_ready().then_some(Duration::ZERO));
+        // Another thread may have taken the work. A wait would count as work.
+        let stepped = lane.step(handler, worker, Some(Duration::ZERO));
         BestEffortShares::end_work(share);
-        return stepped;
+        stepped?;
+        // The step may have cleared the wake-up for a task or for the end.
+        if lane.has_ready() || lane.is_stopping() {
+            return Ok(());
+        }
     }
     let event = lane.next_event(None)?;
     shares.begin_work(share);
     if let Some(event) = event {
-        lane.handle_event(handler, worker, event);
+        lane.handle_or_defer(handler, worker, event);
     }
     BestEffortShares::end_work(share);
     Ok(())
