@@ -28,6 +28,7 @@ use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
 use crate::server::nested_wait;
 use crate::server::worker::Worker;
+use crate::thread_context::{self, SavedScheduling};
 
 /// Native priority of threads within their share: the highest priority below the thread that lowers
 /// them.
@@ -199,6 +200,16 @@ impl BestEffortShares {
         Ok(())
     }
 
+    /// Puts the calling thread back to the level of the core's threads.
+    fn return_to_level(&self, share: &CoreShare) {
+        let state = share.server.lock();
+        let own = thread::current_tid();
+        if state.threads.iter().any(|(tid, _)| *tid == own) {
+            // The kernel permitted the scheduling before.
+            let _ = thread::set_scheduling(None, self.scheduling(state.level()));
+        }
+    }
+
     /// Forgets the calling thread, whose id may soon belong to another thread.
     fn leave(&self, share: &CoreShare) {
         let mut state = share.server.lock();
@@ -265,14 +276,21 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     if let Err(refusal) = shares.enter(share) {
         pool.state.lock().refusal.get_or_insert(refusal);
     }
+    // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets no priority
+    // from the share, and a budget or a late deadline finds no priority that it could lower and restore.
+    thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other));
     pool.report_refusal(handler.context(), &lane.config.name);
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
     while !lane.is_stopping() {
+        let scheduling = SavedScheduling::capture();
         if let Err(error) = step(shares, share, lane, handler, &mut worker) {
             let message = format!("{}: {error}", lane.config.name);
             handler.context().events().report(&Event::ThreadFailed { message });
             break;
+        }
+        if scheduling.has_changed() {
+            shares.return_to_level(share);
         }
     }
     crate::nested_wait::uninstall();
