@@ -53,6 +53,10 @@ struct CoreShare {
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
     /// check. Written by `POOL/s0`.
     ask_before: AtomicU64,
+    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the check.
+    asked: AtomicBool,
+    /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
+    next_at: AtomicU64,
     server: PiMutex<ShareState>,
 }
 
@@ -89,6 +93,8 @@ impl BestEffortShares {
                 core,
                 working: AtomicUsize::new(0),
                 ask_before: AtomicU64::new(u64::MAX),
+                asked: AtomicBool::new(false),
+                next_at: AtomicU64::new(u64::MAX),
                 server: PiMutex::new("best-effort share", LockScope::Lane, state),
             }
         };
@@ -144,16 +150,27 @@ impl BestEffortShares {
         self.wake.notify();
     }
 
-    /// Checks all budgets. Returns the time of the next check.
+    /// Checks the budgets of the cores that asked for it or are due. Returns the time of the next check.
     fn check(&self) -> Option<u64> {
         let now = self.now();
-        self.cores.iter().filter_map(|share| self.check_core(share, now)).min()
+        let check_share = |share: &CoreShare| {
+            let due_at = share.next_at.load(Ordering::Relaxed);
+            if due_at > now && !share.asked.load(Ordering::SeqCst) {
+                return due_at;
+            }
+            let next_at = self.check_core(share, now).unwrap_or(u64::MAX);
+            share.next_at.store(next_at, Ordering::Relaxed);
+            next_at
+        };
+        self.cores.iter().map(check_share).min().filter(|at| *at != u64::MAX)
     }
 
     fn check_core(&self, share: &CoreShare, now: u64) -> Option<u64> {
         let mut state = share.server.lock();
+        // Work that asked and has ended counts as running until the next check. Otherwise each short
+        // request would ask.
+        let mut is_busy = share.asked.swap(false, Ordering::SeqCst) || share.working.load(Ordering::SeqCst) > 0;
         let used = state.used();
-        let mut is_busy = share.working.load(Ordering::SeqCst) > 0;
         loop {
             let check = state.server.check(now, used, is_busy);
             if check.change.is_some() {
@@ -180,6 +197,7 @@ impl BestEffortShares {
     fn begin_work(&self, share: &CoreShare) {
         share.working.fetch_add(1, Ordering::SeqCst);
         if self.now() < share.ask_before.load(Ordering::SeqCst) {
+            share.asked.store(true, Ordering::SeqCst);
             self.wake.notify();
         }
     }
@@ -324,4 +342,43 @@ fn step<S: Architecture<S>, H: RequestHandler>(
     }
     BestEffortShares::end_work(share);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(cores: &[usize]) -> BestEffortShares {
+        let share = BestEffortShare::new(Duration::from_millis(2), Duration::from_secs(3_600));
+        BestEffortShares::new(share, cores, Scheduling::Fifo(SHARE_PRIORITY)).unwrap()
+    }
+
+    #[test]
+    fn short_work_asks_for_one_check_of_its_core() {
+        let shares = shares(&[1, 0, 1]);
+        assert_eq!(shares.cores.iter().map(|share| share.core).collect::<Vec<_>>(), [0, 1]);
+        let asks = |at: usize| {
+            shares.begin_work(&shares.cores[at]);
+            BestEffortShares::end_work(&shares.cores[at]);
+            shares.cores[at].asked.load(Ordering::SeqCst)
+        };
+        shares.check();
+        assert!(asks(0));
+        assert!(shares.check().is_some());
+        assert!(!asks(0));
+        assert!(asks(1));
+    }
+
+    #[test]
+    fn nothing_is_guaranteed_without_threads_and_after_the_end() {
+        let shares = shares(&[0]);
+        assert!(!shares.uses()[0].is_guaranteed);
+        let level = || shares.cores[0].server.lock().level();
+        shares.set_lost(0, true);
+        shares.set_lost(0, false);
+        assert_eq!(level(), ShareLevel::AboveTasks);
+        shares.end();
+        shares.set_lost(0, false);
+        assert_eq!(level(), ShareLevel::Background);
+    }
 }
