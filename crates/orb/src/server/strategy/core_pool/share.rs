@@ -144,7 +144,7 @@ impl BestEffortShares {
                     // The core may have gone again, which its watcher then notices.
                     let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
                 }
-                let _ = thread::set_scheduling(Some(*tid), scheduling);
+                let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
             }
         }
         self.wake.notify();
@@ -177,7 +177,7 @@ impl BestEffortShares {
                 let scheduling = self.scheduling(state.level());
                 for (tid, _) in &state.threads {
                     // The kernel refuses nothing that it permitted to the thread at its start.
-                    let _ = thread::set_scheduling(Some(*tid), scheduling);
+                    let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
                 }
             }
             share.ask_before.store(check.ask_before, Ordering::SeqCst);
@@ -213,7 +213,7 @@ impl BestEffortShares {
         thread::set_affinity(None, &CpuSet::one(share.core))
             .map_err(|error| format!("core {}: {error}", share.core))?;
         let scheduling = self.scheduling(state.level());
-        thread::set_scheduling(None, scheduling).map_err(|error| format!("{scheduling:?}: {error}"))?;
+        thread::set_uninherited_scheduling(None, scheduling).map_err(|error| format!("{scheduling:?}: {error}"))?;
         state.threads.push((thread::current_tid(), clock));
         Ok(())
     }
@@ -224,7 +224,7 @@ impl BestEffortShares {
         let own = thread::current_tid();
         if state.threads.iter().any(|(tid, _)| *tid == own) {
             // The kernel permitted the scheduling before.
-            let _ = thread::set_scheduling(None, self.scheduling(state.level()));
+            let _ = thread::set_uninherited_scheduling(None, self.scheduling(state.level()));
         }
     }
 
@@ -238,7 +238,7 @@ impl BestEffortShares {
         }
         drop(state);
         // The end of the pool needs no share.
-        let _ = thread::set_scheduling(None, Scheduling::Other);
+        let _ = thread::set_uninherited_scheduling(None, Scheduling::Other);
     }
 }
 
