@@ -291,12 +291,14 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
 ) {
     let number = shares.entered.fetch_add(1, Ordering::Relaxed);
     let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
-    if let Err(refusal) = shares.enter(share) {
-        pool.state.lock().refusal.get_or_insert(refusal);
+    match shares.enter(share) {
+        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets no
+        // priority from the share, and a budget or a late deadline finds no priority to lower and restore.
+        Ok(()) => thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other)),
+        Err(refusal) => {
+            pool.state.lock().refusal.get_or_insert(refusal);
+        }
     }
-    // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets no priority
-    // from the share, and a budget or a late deadline finds no priority that it could lower and restore.
-    thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other));
     pool.report_refusal(handler.context(), &lane.config.name);
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
