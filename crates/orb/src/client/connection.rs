@@ -350,10 +350,8 @@ impl ClientConnection {
             }
         };
         let sent = self.send_all(&mut slices[..used], due);
-        if held.capacity() <= MAX_RETAINED_BYTES {
-            held.clear();
-            self.oneways.bytes = held;
-        }
+        held.clear();
+        self.oneways.bytes = held;
         sent
     }
 

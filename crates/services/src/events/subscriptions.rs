@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn replaced_filter_takes_effect_with_the_next_event_and_is_bounded() {
         let mut scene = Scene::new();
-        let id = scene.add(&DependencySet::new().conjunction(2).event(A, ANY).timeout(TimeoutKind::Interval, 50));
+        let id = scene.add(&DependencySet::new().conjunction(2).event(A, ANY).timeout(TimeoutKind::Interval, 100_000));
         let filter = |set: &DependencySet| {
             EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap()
         };
