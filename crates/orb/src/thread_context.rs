@@ -191,6 +191,12 @@ impl SavedScheduling {
         SavedScheduling { native: SCHEDULING.get(), changes: SCHEDULING_CHANGES.get() }
     }
 
+    /// Returns true if the thread's scheduling was set since the capture, even if it was restored.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn has_changed(self) -> bool {
+        SCHEDULING_CHANGES.get() != self.changes
+    }
+
     #[inline]
     pub(crate) fn restore(self) {
         if SCHEDULING_CHANGES.get() != self.changes {

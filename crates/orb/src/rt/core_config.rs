@@ -193,7 +193,8 @@ pub struct CorePoolConfig {
     /// The share of each core that requests without a task get. With a share, the
     /// [`best_effort_threads`](field@Self::best_effort_threads), at least one for each core, are
     /// distributed among the cores, and the native priority of a task without a deadline must be
-    /// below 98. An admission must count the share as work above all tasks. Default: `None`, so tasks
+    /// below 98. A thread that a servant starts on such a thread is in the ordinary class, and inherits
+    /// its core. An admission must count the share as work above all tasks. Default: `None`, so tasks
     /// can keep all other requests from running.
     pub best_effort_share: Option<BestEffortShare>,
     /// Stack size of each thread in bytes. Default: 1 MiB.

@@ -154,8 +154,8 @@ impl SharedAdmission {
     }
 
     /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
-    fn decide_pending(&self) {
-        let mut watch = None;
+    /// `watch` is made with the first use of the core pool.
+    fn decide_pending(&self, watch: &mut Option<CoreWatch>) {
         let mut state = self.state.lock();
         while !state.is_ending {
             let now = self.now();
@@ -339,8 +339,10 @@ impl SharedBooks {
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {
-            // A panic leaves the books as they are. After a pause the thread goes on.
-            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending())).is_err() {
+            // A new watch would take cores that are lost for returned ones.
+            let mut watch = None;
+            // A panic in a decision leaves the books as they are. After a pause the thread goes on.
+            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
         };

@@ -16,7 +16,8 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// share ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
 /// The share is a deferrable server: a periodic task with the budget, the lateness of its
 /// enforcement and twice the machine's time of a context switch as execution time, and with the
-/// rest of the period as jitter.
+/// rest of the period as jitter. Context switches between single requests within the share are not
+/// counted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +46,8 @@ pub fn reserve_best_effort(mut machine: Machine, share: BestEffortShare) -> Mach
     machine
 }
 
-/// Returns true if the books count at least the share on each core.
+/// Returns true if the books reserve at least the utilization of the share on each core, for whichever
+/// work.
 pub(super) fn is_counted(share: BestEffortShare, cores: &[CoreUse]) -> bool {
     let wanted: Utilization = timing(share).utilization();
     cores.iter().all(|core| core.reserved >= wanted)

@@ -154,7 +154,7 @@ impl AdmissionConfig {
     /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or if the books do not count the pool's share for best
+    /// BAD_PARAM if the key is already bound, or if the books reserve less than the pool's share for best
     /// effort. NO_RESOURCES if the system refuses a thread or a
     /// random number, PERSIST_STORE if the store of the books cannot be written or is damaged, and
     /// other errors of the ORB.

@@ -160,7 +160,13 @@ impl Scheduling {
         }
     }
 
+    #[inline]
     fn set(self, tid: i32) -> io::Result<()> {
+        self.set_with(tid, 0)
+    }
+
+    #[inline]
+    fn set_with(self, tid: i32, flag: libc::c_int) -> io::Result<()> {
         let (policy, priority) = match self {
             Self::Other => (libc::SCHED_OTHER, 0),
             Self::Idle => (libc::SCHED_IDLE, 0),
@@ -172,7 +178,7 @@ impl Scheduling {
         // a thread.
         let param = libc::c_int::from(priority);
         // SAFETY: `param` outlives the call, which only reads it.
-        syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) })?;
+        syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy | flag, &raw const param) })?;
         Ok(())
     }
 }
@@ -192,6 +198,8 @@ struct SchedAttr {
 }
 
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
+/// The flag of `SYS_sched_setscheduler`, beside the policy.
+const SCHED_RESET_ON_FORK: libc::c_int = 0x4000_0000;
 
 impl SchedAttr {
     const EMPTY: Self = SchedAttr {
@@ -349,6 +357,23 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     Ok(())
 }
 
+/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread starts
+/// are in the ordinary class (`SCHED_RESET_ON_FORK`).
+///
+/// Without `CAP_SYS_NICE` the kernel then refuses [`set_scheduling`] for the thread, but not this
+/// function.
+///
+/// # Errors
+/// The errors of [`set_scheduling`].
+pub fn set_uninherited_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
+    let tid = thread.map_or(0, Tid::as_raw);
+    scheduling.set_with(tid, SCHED_RESET_ON_FORK)?;
+    if thread.is_none_or(|thread| thread == current_tid()) {
+        PRIORITY.set(scheduling.priority());
+    }
+    Ok(())
+}
+
 thread_local! {
     /// Native priority of the calling thread, or [`UNKNOWN_PRIORITY`] before the first query.
     static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
@@ -487,6 +512,23 @@ mod tests {
                 assert_eq!(native_priority(), 2);
                 set_scheduling(Some(current_tid()), Scheduling::Other).unwrap();
                 assert_eq!(native_priority(), 0);
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn uninherited_scheduling_does_not_pass_to_started_threads() {
+        let thread = std_thread::spawn(|| {
+            let of_started = || std_thread::spawn(|| scheduling(None).unwrap()).join().unwrap();
+            match set_uninherited_scheduling(None, Scheduling::Fifo(2)) {
+                Ok(()) => {
+                    assert_eq!((scheduling(None).unwrap(), native_priority()), (Scheduling::Fifo(2), 2));
+                    assert_eq!(of_started(), Scheduling::Other);
+                    set_uninherited_scheduling(None, Scheduling::Other).unwrap();
+                    assert_eq!(scheduling(None).unwrap(), Scheduling::Other);
+                }
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
             }
         });
         thread.join().unwrap();

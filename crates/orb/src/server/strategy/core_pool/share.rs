@@ -5,6 +5,7 @@
 //! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be used
 //! up before the next check. Neither thread allocates or waits for a bound connection.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::server::handler::RequestHandler;
 use crate::server::lane::Lane;
 use crate::server::nested_wait;
 use crate::server::worker::Worker;
+use crate::thread_context::{self, SavedScheduling};
 
 /// Native priority of threads within their share: the highest priority below the thread that lowers
 /// them.
@@ -51,6 +53,10 @@ struct CoreShare {
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
     /// check. Written by `POOL/s0`.
     ask_before: AtomicU64,
+    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the check.
+    asked: AtomicBool,
+    /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
+    next_at: AtomicU64,
     server: PiMutex<ShareState>,
 }
 
@@ -74,9 +80,9 @@ impl ShareState {
 }
 
 impl BestEffortShares {
-    /// Creates the shares of `cores`. `scheduling` is the scheduling of threads within the share.
+    /// Creates a share of each of `cores`, which may be listed twice. `scheduling` is the scheduling of threads within the share.
     pub(super) fn new(share: BestEffortShare, cores: &[usize], scheduling: Scheduling) -> io::Result<Self> {
-        let of_core = |core: &usize| {
+        let of_core = |core: usize| {
             let state = ShareState {
                 server: DeferrableServer::new(share),
                 threads: Vec::new(),
@@ -84,14 +90,16 @@ impl BestEffortShares {
                 is_lost: false,
             };
             CoreShare {
-                core: *core,
+                core,
                 working: AtomicUsize::new(0),
                 ask_before: AtomicU64::new(u64::MAX),
+                asked: AtomicBool::new(false),
+                next_at: AtomicU64::new(u64::MAX),
                 server: PiMutex::new("best-effort share", LockScope::Lane, state),
             }
         };
         Ok(BestEffortShares {
-            cores: cores.iter().map(of_core).collect(),
+            cores: cores.iter().copied().collect::<BTreeSet<_>>().into_iter().map(of_core).collect(),
             wake: EventFd::new()?,
             started_at: Monotonic::now(),
             entered: AtomicUsize::new(0),
@@ -115,46 +123,61 @@ impl BestEffortShares {
         let use_of = |share: &CoreShare| {
             let state = share.server.lock();
             let (used, exhausted) = state.server.use_of(state.used());
-            let is_guaranteed = self.scheduling.is_some() && state.level() == ShareLevel::AboveTasks;
+            let is_above_tasks = state.level() == ShareLevel::AboveTasks;
+            // The kernel may have refused the share to all threads of the core.
+            let is_guaranteed = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
             BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, is_guaranteed }
         };
         self.cores.iter().map(use_of).collect()
     }
 
-    /// Puts the threads of a lost core into the background, or returns them to their core.
+    /// Puts the threads of a lost core into the background, or returns them to their core. After the end
+    /// the threads stay in the background.
     pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
         for share in self.cores.iter().filter(|share| share.core == core) {
             let mut state = share.server.lock();
-            state.is_lost = is_lost;
+            // No thread enforces the budgets after the end.
+            state.is_lost = is_lost || self.is_ending.load(Ordering::Acquire);
             let scheduling = self.scheduling(state.level());
             for (tid, _) in &state.threads {
                 if !is_lost {
                     // The core may have gone again, which its watcher then notices.
                     let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
                 }
-                let _ = thread::set_scheduling(Some(*tid), scheduling);
+                let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
             }
         }
         self.wake.notify();
     }
 
-    /// Checks all budgets. Returns the time of the next check.
+    /// Checks the budgets of the cores that asked for it or are due. Returns the time of the next check.
     fn check(&self) -> Option<u64> {
         let now = self.now();
-        self.cores.iter().filter_map(|share| self.check_core(share, now)).min()
+        let check_share = |share: &CoreShare| {
+            let due_at = share.next_at.load(Ordering::Relaxed);
+            if due_at > now && !share.asked.load(Ordering::SeqCst) {
+                return due_at;
+            }
+            let next_at = self.check_core(share, now).unwrap_or(u64::MAX);
+            share.next_at.store(next_at, Ordering::Relaxed);
+            next_at
+        };
+        self.cores.iter().map(check_share).min().filter(|at| *at != u64::MAX)
     }
 
     fn check_core(&self, share: &CoreShare, now: u64) -> Option<u64> {
         let mut state = share.server.lock();
+        // Work that asked and has ended counts as running until the next check. Otherwise each short
+        // request would ask.
+        let mut is_busy = share.asked.swap(false, Ordering::SeqCst) || share.working.load(Ordering::SeqCst) > 0;
         let used = state.used();
-        let mut is_busy = share.working.load(Ordering::SeqCst) > 0;
         loop {
             let check = state.server.check(now, used, is_busy);
             if check.change.is_some() {
                 let scheduling = self.scheduling(state.level());
                 for (tid, _) in &state.threads {
                     // The kernel refuses nothing that it permitted to the thread at its start.
-                    let _ = thread::set_scheduling(Some(*tid), scheduling);
+                    let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
                 }
             }
             share.ask_before.store(check.ask_before, Ordering::SeqCst);
@@ -174,6 +197,7 @@ impl BestEffortShares {
     fn begin_work(&self, share: &CoreShare) {
         share.working.fetch_add(1, Ordering::SeqCst);
         if self.now() < share.ask_before.load(Ordering::SeqCst) {
+            share.asked.store(true, Ordering::SeqCst);
             self.wake.notify();
         }
     }
@@ -189,9 +213,19 @@ impl BestEffortShares {
         thread::set_affinity(None, &CpuSet::one(share.core))
             .map_err(|error| format!("core {}: {error}", share.core))?;
         let scheduling = self.scheduling(state.level());
-        thread::set_scheduling(None, scheduling).map_err(|error| format!("{scheduling:?}: {error}"))?;
+        thread::set_uninherited_scheduling(None, scheduling).map_err(|error| format!("{scheduling:?}: {error}"))?;
         state.threads.push((thread::current_tid(), clock));
         Ok(())
+    }
+
+    /// Puts the calling thread back to the level of the core's threads.
+    fn return_to_level(&self, share: &CoreShare) {
+        let state = share.server.lock();
+        let own = thread::current_tid();
+        if state.threads.iter().any(|(tid, _)| *tid == own) {
+            // The kernel permitted the scheduling before.
+            let _ = thread::set_uninherited_scheduling(None, self.scheduling(state.level()));
+        }
     }
 
     /// Forgets the calling thread, whose id may soon belong to another thread.
@@ -204,7 +238,7 @@ impl BestEffortShares {
         }
         drop(state);
         // The end of the pool needs no share.
-        let _ = thread::set_scheduling(None, Scheduling::Other);
+        let _ = thread::set_uninherited_scheduling(None, Scheduling::Other);
     }
 }
 
@@ -226,6 +260,10 @@ pub(super) fn start(
                 // An error only makes this loop check again.
                 let _ = poll::wait_readable(own.wake.as_fd(), until);
                 own.wake.drain();
+            }
+            // The other threads may end later. From now on no thread lowers them.
+            for share in &own.cores {
+                own.set_lost(share.core, true);
             }
         })?;
         Ok::<_, io::Error>((shares, handle))
@@ -253,17 +291,26 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
 ) {
     let number = shares.entered.fetch_add(1, Ordering::Relaxed);
     let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
-    if let Err(refusal) = shares.enter(share) {
-        pool.state.lock().refusal.get_or_insert(refusal);
+    match shares.enter(share) {
+        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets no
+        // priority from the share, and a budget or a late deadline finds no priority to lower and restore.
+        Ok(()) => thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other)),
+        Err(refusal) => {
+            pool.state.lock().refusal.get_or_insert(refusal);
+        }
     }
     pool.report_refusal(handler.context(), &lane.config.name);
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
     while !lane.is_stopping() {
+        let scheduling = SavedScheduling::capture();
         if let Err(error) = step(shares, share, lane, handler, &mut worker) {
             let message = format!("{}: {error}", lane.config.name);
             handler.context().events().report(&Event::ThreadFailed { message });
             break;
+        }
+        if scheduling.has_changed() {
+            shares.return_to_level(share);
         }
     }
     crate::nested_wait::uninstall();
@@ -281,16 +328,59 @@ fn step<S: Architecture<S>, H: RequestHandler>(
 ) -> io::Result<()> {
     if lane.has_ready_or_begun() {
         shares.begin_work(share);
-        // Beside begun replies this waits, and the wait counts as work.
-        let stepped = lane.step(handler, worker, lane.has_ready().then_some(Duration::ZERO));
+        // Another thread may have taken the work. A wait would count as work.
+        let stepped = lane.step(handler, worker, Some(Duration::ZERO));
         BestEffortShares::end_work(share);
-        return stepped;
+        stepped?;
+        // The step may have cleared the wake-up for a task or for the end.
+        if lane.has_ready() || lane.is_stopping() {
+            return Ok(());
+        }
     }
     let event = lane.next_event(None)?;
     shares.begin_work(share);
     if let Some(event) = event {
-        lane.handle_event(handler, worker, event);
+        lane.handle_or_defer(handler, worker, event);
     }
     BestEffortShares::end_work(share);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(cores: &[usize]) -> BestEffortShares {
+        let share = BestEffortShare::new(Duration::from_millis(2), Duration::from_secs(3_600));
+        BestEffortShares::new(share, cores, Scheduling::Fifo(SHARE_PRIORITY)).unwrap()
+    }
+
+    #[test]
+    fn short_work_asks_for_one_check_of_its_core() {
+        let shares = shares(&[1, 0, 1]);
+        assert_eq!(shares.cores.iter().map(|share| share.core).collect::<Vec<_>>(), [0, 1]);
+        let asks = |at: usize| {
+            shares.begin_work(&shares.cores[at]);
+            BestEffortShares::end_work(&shares.cores[at]);
+            shares.cores[at].asked.load(Ordering::SeqCst)
+        };
+        shares.check();
+        assert!(asks(0));
+        assert!(shares.check().is_some());
+        assert!(!asks(0));
+        assert!(asks(1));
+    }
+
+    #[test]
+    fn nothing_is_guaranteed_without_threads_and_after_the_end() {
+        let shares = shares(&[0]);
+        assert!(!shares.uses()[0].is_guaranteed);
+        let level = || shares.cores[0].server.lock().level();
+        shares.set_lost(0, true);
+        shares.set_lost(0, false);
+        assert_eq!(level(), ShareLevel::AboveTasks);
+        shares.end();
+        shares.set_lost(0, false);
+        assert_eq!(level(), ShareLevel::Background);
+    }
 }
