@@ -28,10 +28,17 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Threads of the transport look up host names, at most 16 at a time. Addresses are cached for ten
 /// seconds, failures for two. If a name has several addresses, the transport begins the next
 /// attempt when one fails or after 250 ms, and connects to the first address that answers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tcp {
     resolver: Resolver,
     forces_receive_buffers: bool,
+}
+
+// Every server has this code, so the text omits the resolver, which takes 600 bytes of code.
+impl fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tcp")
+    }
 }
 
 impl Tcp {
@@ -91,7 +98,8 @@ impl Transport for Tcp {
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let options = SocketOptions { force_receive_buffer: self.forces_receive_buffers, ..socket_options(properties) };
+        let mut options = socket_options(properties);
+        options.force_receive_buffer = self.forces_receive_buffers;
         let (fd, address) = match *self.resolve(endpoint, deadline)? {
             [] => return Err(io::Error::new(io::ErrorKind::NotFound, format!("{endpoint} has no address"))),
             [address] => (socket::connect(&Address::Inet(address), &options, deadline)?, address),
