@@ -155,11 +155,11 @@ impl StoredEvent {
 
     /// Removes the content, so that the event's memory can be used again.
     pub(super) fn empty(&mut self) {
-        if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take() {
-            if octets.capacity() <= MAX_SPARE_OCTETS {
-                octets.clear();
-                SPARE_OCTETS.set(octets);
-            }
+        if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take()
+            && octets.capacity() <= MAX_SPARE_OCTETS
+        {
+            octets.clear();
+            SPARE_OCTETS.set(octets);
         }
         *self = Self::default();
     }

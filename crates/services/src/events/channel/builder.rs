@@ -10,7 +10,7 @@ use corelane_sys::thread;
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
-use crate::events::gateway::{Gateway, GatewayBuilder};
+use crate::events::gateway::{Gateway, GatewayBuilder, OwnSource};
 use crate::events::header::{EventSource, EventType};
 use crate::events::health::MissPolicy;
 use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
@@ -43,6 +43,12 @@ pub struct EventChannelBuilder {
     gateways: Vec<(ObjectRef, GatewayBuilder)>,
     /// `None` for the default: permitted, unless the channel is durable.
     is_destroyed_by_clients: Option<bool>,
+}
+
+impl OwnSource for SharedChannel {
+    fn is_destroyed(&self) -> bool {
+        self.has_ended()
+    }
 }
 
 impl Default for EventChannelBuilder {
@@ -336,7 +342,8 @@ impl EventChannelBuilder {
         shared.has_bound_keys();
         let mut gateways: Vec<Gateway> = Vec::new();
         for (to, settings) in self.gateways {
-            match settings.with_lane_table(lanes.clone()).ends_with(&shared).serve(orb, &rtec, &to) {
+            let own_source = Arc::downgrade(&shared);
+            match settings.with_lane_table(lanes.clone()).ends_with(own_source).serve(orb, &rtec, &to) {
                 Ok(gateway) => gateways.push(gateway),
                 Err(exception) => {
                     gateways.iter().for_each(Gateway::stop);

@@ -19,7 +19,6 @@ use super::core::{CrossingEvent, GatewayCore, GatewayCounts, LinkState, MAX_BATC
 use super::ends::{Destination, Intakes, LaneEnd, Source, SourceFailure, StaleObserver, observed, separate};
 use super::passage::ChannelId;
 use super::reconnect::{BackOff, ReconnectPolicy};
-use crate::events::channel::SharedChannel;
 use crate::events::header::EventType;
 use crate::events::idl::RtecEventData;
 use crate::events::idl::corelane_events::{
@@ -49,6 +48,12 @@ impl CrossingEvent for PassingEvent {
     }
 }
 
+/// A channel whose gateway ends with it.
+pub(in crate::events) trait OwnSource: Send + Sync {
+    /// Returns true after the channel was destroyed.
+    fn is_destroyed(&self) -> bool;
+}
+
 /// The settings of a [`Gateway`].
 #[derive(Clone, Debug)]
 pub struct GatewayBuilder {
@@ -58,7 +63,7 @@ pub struct GatewayBuilder {
     check_interval: Duration,
     call_timeout: Duration,
     /// The source, if the gateway ends with it.
-    own_source: Option<Weak<SharedChannel>>,
+    own_source: Option<Weak<dyn OwnSource>>,
 }
 
 impl Default for GatewayBuilder {
@@ -119,8 +124,8 @@ impl GatewayBuilder {
     }
 
     /// Lets the gateway end when its source disconnects it, or has ended.
-    pub(in crate::events) fn ends_with(mut self, source: &Arc<SharedChannel>) -> Self {
-        self.own_source = Some(Arc::downgrade(source));
+    pub(in crate::events) fn ends_with(mut self, source: Weak<dyn OwnSource>) -> Self {
+        self.own_source = Some(source);
         self
     }
 
@@ -469,7 +474,7 @@ impl SharedGateway {
             }
             // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
             // else.
-            let has_ended = |source: &Weak<SharedChannel>| source.upgrade().is_none_or(|source| source.has_ended());
+            let has_ended = |source: &Weak<dyn OwnSource>| source.upgrade().is_none_or(|source| source.is_destroyed());
             if self.settings.own_source.as_ref().is_some_and(has_ended) {
                 self.run.lock().is_stopping = true;
                 return self.finish(&ends);

@@ -20,5 +20,6 @@ pub(in crate::events) mod seen;
 mod simulation;
 
 pub use self::core::GatewayCounts;
+pub(in crate::events) use self::live::OwnSource;
 pub use self::live::{Gateway, GatewayBuilder, GatewayStatus};
 pub use self::reconnect::ReconnectPolicy;
