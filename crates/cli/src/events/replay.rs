@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let orb = Orb::new().map_err(message)?;
     let channel = durable_channel(&orb, &arguments.channel)?;
     let mut last = match &arguments.consumer {
-        Some(name) => patiently(arguments, &termination, is_busy, || channel.resume_consumer(name, 0))?,
+        Some(name) => patiently(arguments, termination, is_busy, || channel.resume_consumer(name, 0))?,
         None => arguments.from.unwrap_or(1).saturating_sub(1),
     };
     let mut left = arguments.count.unwrap_or(u64::MAX);
@@ -68,7 +68,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         if let (Some(name), false) = (&arguments.consumer, events.is_empty()) {
             let is_refused =
                 |error: &AcknowledgeError| matches!(error, AcknowledgeError::System(exception) if is_busy(exception));
-            patiently(arguments, &termination, is_refused, || channel.acknowledge(name, last))?;
+            patiently(arguments, termination, is_refused, || channel.acknowledge(name, last))?;
         }
         // A server that does not wait for an event is not asked again at once.
         let next_at = if events.is_empty() { asked_at + Duration::from_millis(WAIT_MS.into()) } else { asked_at };
