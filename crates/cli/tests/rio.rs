@@ -128,7 +128,7 @@ fn clean_finds_nothing_to_remove() {
     assert!(report["found"].as_str().is_some_and(|found| found.contains("lo ")), "{report}");
 }
 
-/// User id without privileges; the user `nobody` of most systems.
+/// A user id without privileges, which most systems give to a user for such processes.
 const OTHER_USER: u32 = 65_534;
 
 /// Starts this program as [`OTHER_USER`], with a transport of an ORB, or with a socket whose report

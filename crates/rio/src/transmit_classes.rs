@@ -45,9 +45,9 @@ const TCMSG: usize = 20;
 pub(crate) enum RootDiscipline {
     /// The kernel's default, which comes back when another discipline is removed.
     Default,
-    /// Of real-time I/O, of this process or of a killed one.
+    /// A discipline that this process or a killed one has made for real-time I/O.
     Ours,
-    /// Of another owner, with its kind and number.
+    /// A discipline that another owner has made. The text has its kind and number.
     Foreign(String),
 }
 

@@ -108,7 +108,7 @@ impl EventChannelFactory {
     /// create durable channels. The program decides which clients reach it.
     ///
     /// # Errors
-    /// Those of `serve`.
+    /// The errors of `serve`.
     pub fn serve_controlled(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = self.serve_in(orb, &poa);

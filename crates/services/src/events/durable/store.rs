@@ -64,7 +64,7 @@ impl EventStore {
     /// Opens a store with these limits.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_with(store: impl Store, limits: EventStoreLimits) -> Result<Self, StoreError> {
         let store: Arc<dyn Store> = Arc::new(store);
         let committer = Committer::open(Arc::clone(&store), limits)?;

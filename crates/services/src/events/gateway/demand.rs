@@ -34,8 +34,8 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
 
 /// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
 ///
-/// Of the ways from one wanting channel through one gateway, only a shortest one is reported. Ways through several
-/// gateways are all reported, so that a gateway which is on one of them still hears of the others. If there are more ways
+/// The report has one way, a shortest one, from each wanting channel through each gateway. It has the ways through
+/// different gateways all, so that a gateway which is on one of them still hears of the others. If there are more ways
 /// than a report may have, `own` itself wants every event, so that those come for which there is no room.
 pub(in crate::events) fn reported<'d>(
     own: ChannelId,
