@@ -202,7 +202,11 @@ fn shared_memory_costs_only_the_system_calls_of_waiting() {
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
-            let server = serve_with(listening("shm", dispatch).transports(transports()));
+            let server = listening("shm", dispatch).transports(transports());
+            let server = match dispatch {
+                Dispatch::LeaderFollowers { .. } => serve_with(server.spin_policy(SpinPolicy::Never)),
+                _ => serve_with(server),
+            };
             let connect = || {
                 let orb = Orb::builder().transports(transports()).build().unwrap();
                 let object = orb.string_to_object(&server.ior).unwrap().unwrap();

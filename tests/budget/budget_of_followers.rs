@@ -38,7 +38,7 @@ fn followers_cost(carrier: &str, budget: &Budget) {
         _ => format!("{carrier}:{}", path.display()),
     };
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 4 });
-    let builder = || if carrier == "shm" { Orb::builder() } else { Orb::builder().spin_policy(SpinPolicy::Never) };
+    let builder = || Orb::builder().spin_policy(SpinPolicy::Never);
     let server = serve_with(builder().pool(pool).listen(address));
     let orb = builder().build().unwrap();
     let probe = ProbeRef::from_object(orb.string_to_object(&server.ior).unwrap().unwrap());

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{ConnectionPoolExhaustedAction, Dispatch, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 use corelane_net::spinning_thread_count;
+use corelane_sys::thread::CpuSet;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
 
@@ -41,11 +42,56 @@ fn polling_is_counted_and_bounded() {
             idle_servers_make_no_system_calls(carrier, dispatch);
         }
         if thread::online_cores() > 1 {
+            for carrier in ["tcp", "shm"] {
+                requests_arrive_while_a_thread_that_polled_is_in_an_upcall(carrier, dispatch);
+                fewer_threads_than_cores_poll(carrier, dispatch);
+            }
             servers_that_poll_make_more_system_calls(dispatch);
-            requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch);
-            fewer_threads_than_cores_poll(dispatch);
+            callers_over_shared_memory_need_not_wake_a_thread_that_polls(dispatch);
         }
     }
+}
+
+/// Lets the calling thread, and threads that it starts, run on one core only: the first that is
+/// permitted if `first`, otherwise the second.
+fn run_on_core(permitted: &CpuSet, first: bool) {
+    let core = permitted.iter().nth(usize::from(!first)).unwrap();
+    thread::set_affinity(None, &CpuSet::one(core)).unwrap();
+}
+
+/// In a lane, an arrival that no thread polls for costs its sender a system call, which rings the
+/// bell. Counts these calls, because a caller that does not poll makes no others.
+fn callers_over_shared_memory_need_not_wake_a_thread_that_polls(dispatch: Dispatch) {
+    let permitted = thread::affinity(None).unwrap();
+    if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) || permitted.iter().count() < 2 {
+        return;
+    }
+    for connections in [1, 3] {
+        let calls = 300 * connections as u64;
+        let bells = |policy| {
+            run_on_core(&permitted, true);
+            let server = serve("shm", dispatch, Some(policy));
+            run_on_core(&permitted, false);
+            let clients: Vec<_> =
+                (0..connections).map(|_| connect(Orb::builder().spin_policy(SpinPolicy::Never), &server)).collect();
+            let begun = Instant::now();
+            loop {
+                let before = counters::snapshot();
+                for _ in 0..300 {
+                    clients.iter().for_each(|(_, probe)| assert_eq!(probe.cube_long(3).unwrap(), 27));
+                }
+                let bells = (counters::snapshot() - before).syscalls;
+                if policy == SpinPolicy::Never || bells < calls / 4 || begun.elapsed() > PATIENCE {
+                    break bells;
+                }
+            }
+        };
+        let sleeping = bells(SpinPolicy::Never);
+        assert!(sleeping >= calls, "{dispatch:?}: {calls} calls woke sleeping threads {sleeping} times");
+        let polling = bells(ALWAYS);
+        assert!(polling < calls / 4, "{dispatch:?}: {calls} calls woke polling threads {polling} times");
+    }
+    thread::set_affinity(None, &permitted).unwrap();
 }
 
 fn references_have_their_own_policy() {
@@ -101,12 +147,12 @@ fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
     }
 }
 
-fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch) {
+fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(carrier: &str, dispatch: Dispatch) {
     if !matches!(dispatch, Dispatch::LeaderFollowers { .. }) {
         return;
     }
     for connections in [1, 2] {
-        let server = serve("tcp", dispatch, Some(ALWAYS));
+        let server = serve(carrier, dispatch, Some(ALWAYS));
         let shared = Orb::builder()
             .max_connections_per_server(1)
             .on_connection_pool_exhausted(ConnectionPoolExhaustedAction::Multiplex);
@@ -124,8 +170,8 @@ fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch
     }
 }
 
-fn fewer_threads_than_cores_poll(dispatch: Dispatch) {
-    let server = serve("tcp", dispatch, Some(ALWAYS));
+fn fewer_threads_than_cores_poll(carrier: &str, dispatch: Dispatch) {
+    let server = serve(carrier, dispatch, Some(ALWAYS));
     let (_orb, probe) = connect(Orb::builder().spin_policy(ALWAYS), &server);
     let limit = thread::online_cores() - 1;
     let is_over = AtomicBool::new(false);

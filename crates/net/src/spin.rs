@@ -154,7 +154,8 @@ impl AdaptiveSpin {
             }
         };
         let permit = SpinPermit::acquire()?;
-        Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
+        let begun = Monotonic::now();
+        Some(SpinWait { adaptive: self, begun, end: begun + max_spin, _permit: permit })
     }
 
     /// Records whether polling helped in a wait.
@@ -207,11 +208,18 @@ impl AdaptiveSpin {
 #[derive(Debug)]
 pub struct SpinWait<'s> {
     adaptive: &'s AdaptiveSpin,
+    begun: Monotonic,
     end: Monotonic,
     _permit: SpinPermit,
 }
 
 impl SpinWait<'_> {
+    /// Returns the time at which the wait began.
+    #[must_use]
+    pub fn begun(&self) -> Monotonic {
+        self.begun
+    }
+
     /// Returns true if the time for polling is over.
     #[must_use]
     pub fn is_over(&self) -> bool {

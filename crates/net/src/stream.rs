@@ -76,6 +76,29 @@ impl fmt::Display for Peer {
 /// A callback that a stream without a descriptor calls when its state has changed.
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
+/// The input of a stream in memory, which a thread can poll without system calls.
+///
+/// While a thread polls, [`Stream::readiness`] reports no arrivals, so the thread must call
+/// [`stop_polling`](Self::stop_polling) before it does anything that may take long. Several threads
+/// may poll at the same time, also while another thread reads.
+pub trait PolledInput {
+    /// Makes the descriptor report no arrivals, and returns true if bytes have arrived that no
+    /// thread has read.
+    fn poll(&self) -> bool;
+
+    /// Makes the descriptor report the next arrival. Returns true if bytes or the end of the stream
+    /// can be read now, which the descriptor may not report.
+    fn stop_polling(&self) -> bool;
+
+    /// With `true`, the next send of the calling thread makes the descriptor report no arrivals, as
+    /// [`poll`](Self::poll) does. So a peer that answers at once finds a polling thread. A read in
+    /// between, by any thread, cancels this. With `false` no send does this any more.
+    ///
+    /// The calling thread must poll, or call [`stop_polling`](Self::stop_polling), soon after the
+    /// send.
+    fn poll_after_send(&self, will_poll: bool);
+}
+
 /// A connection: an ordered stream of bytes in both directions.
 ///
 /// At most one thread reads and at most one thread writes at a time, which the ORB ensures.
@@ -168,6 +191,12 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
     /// epoll instance. Returns `None` if the thread is not to poll.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
+        None
+    }
+
+    /// Returns the interface for threads that poll the stream's input in memory, without system
+    /// calls. `None` if the stream has no such memory.
+    fn polled_input(&self) -> Option<&dyn PolledInput> {
         None
     }
 

@@ -20,6 +20,7 @@
 mod large;
 mod listener;
 mod peer_monitor;
+mod polled_input;
 mod stream;
 
 use std::io;

@@ -12,7 +12,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
@@ -24,7 +24,8 @@ use corelane_sys::{poll, process, thread};
 use super::large;
 use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
-use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
+use crate::stream::PolledInput;
+use crate::{Peer, ShutdownMode, SpinPolicy, SpinWait, Stream, Wait};
 
 /// Maximum time that a thread sleeps before it checks whether the peer has ended, if the monitor
 /// cannot wake it.
@@ -55,6 +56,8 @@ pub(super) struct RingStream {
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
     pub(super) large_spin: AdaptiveSpin,
+    /// Identifies the thread that polls the ring after its next send; 0 for none.
+    pub(super) poller: AtomicUsize,
     forks: u64,
 }
 
@@ -81,6 +84,7 @@ impl RingStream {
             bell: PiMutex::new("bell of shared memory", LockScope::Connection, ()),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
+            poller: AtomicUsize::new(0),
             forks: process::fork_generation(),
         }
     }
@@ -142,7 +146,11 @@ impl RingStream {
     }
 
     #[inline]
-    fn request_bell(&self, reader: RingReader<'_>) {
+    pub(super) fn request_bell(&self, reader: RingReader<'_>) {
+        if self.poller.load(Ordering::Relaxed) != 0 {
+            // Between this request and the next send, the thread may run another request, for long.
+            self.poller.store(0, Ordering::Relaxed);
+        }
         // Concurrent threads may lose an increment, so the count is approximate.
         let asked = self.bell_requests.load(Ordering::Relaxed);
         self.bell_requests.store(asked + 1, Ordering::Relaxed);
@@ -388,6 +396,9 @@ impl Stream for RingStream {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+        if self.poller.load(Ordering::Relaxed) != 0 {
+            self.withdraw_bell_request();
+        }
         let total = total_len(slices);
         let count = if total > large::PART_BYTES {
             self.write_large(slices, total)?
@@ -433,6 +444,14 @@ impl Stream for RingStream {
     fn set_spin_policy(&self, policy: SpinPolicy) {
         self.spin.set_policy(policy);
         self.large_spin.set_policy(policy);
+    }
+
+    fn begin_spin(&self) -> Option<SpinWait<'_>> {
+        if self.may_spin(self.peer_state.rings.reader()) { self.spin.begin(|| true) } else { None }
+    }
+
+    fn polled_input(&self) -> Option<&dyn PolledInput> {
+        Some(self)
     }
 
     fn shutdown(&self, half: ShutdownMode) {

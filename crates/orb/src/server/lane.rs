@@ -38,6 +38,7 @@ use super::message::Message;
 use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;
 use super::ready_list::ReadyList;
+use super::ring_polling::RecentRings;
 use super::spinning::may_spin;
 use super::worker::{ReadResult, Worker};
 use crate::clock;
@@ -89,6 +90,7 @@ pub(crate) struct Lane<S> {
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     pub(super) may_spin: bool,
+    pub(super) recent_rings: RecentRings,
     stop: AtomicBool,
     lowest: OnceLock<Weak<Lane<S>>>,
     pub(super) delegation: Delegation<S>,
@@ -138,6 +140,7 @@ impl<S: Architecture<S>> Lane<S> {
             Lane {
                 may_spin: may_spin(&config, role.as_ref()) && strategy.may_spin(),
                 connections: GenerationalSlab::with_callback("connections", LockScope::Lane, slots, on_last),
+                recent_rings: RecentRings::default(),
                 config,
                 role,
                 weak_self: weak_self.clone(),

@@ -4,6 +4,7 @@
 //! report would wake another thread.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,13 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<Option<EpollEvent>> {
         if let Some(handle) = worker.last_reported.take() {
             let mut detached = None;
-            if let Some(connection) = self.connections.get(handle.0, handle.1) {
+            let connection = self.connections.get(handle.0, handle.1);
+            if connection.as_ref().is_some_and(|connection| connection.stream.polled_input().is_some()) {
+                drop(connection);
+                if let ControlFlow::Break(event) = self.poll_rings(handler, worker, handle)? {
+                    return Ok(event.map(|event| note_connection(worker, event)));
+                }
+            } else if let Some(connection) = connection {
                 match self.poll(handler, worker, &connection, &mut detached)? {
                     Polled::Event(event) => return Ok(Some(note_connection(worker, event))),
                     Polled::Message(more) => {

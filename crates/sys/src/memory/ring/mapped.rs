@@ -280,6 +280,13 @@ impl RingReader<'_> {
         self.0.direction.position.readable_bytes(&self.0).map(|there| there == 0).map_err(corrupt)
     }
 
+    /// Returns true if the peer has written bytes that no thread of this process has read. Any
+    /// thread may call this, also while another thread reads; the result is then a hint.
+    #[inline]
+    pub fn has_arrived(&self) -> bool {
+        self.0.direction.position.has_arrived(&self.0)
+    }
+
     /// Returns the core on which the peer last wrote, according to the peer; `None` if unknown.
     #[inline]
     pub fn peer_core(&self) -> Option<usize> {

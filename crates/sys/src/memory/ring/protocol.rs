@@ -115,6 +115,13 @@ impl RingPosition {
         self.check(head.wrapping_sub(self.own()), head)
     }
 
+    /// Returns true if the writer's counter differs from the reader's. Any thread may call this.
+    #[inline]
+    pub(super) fn has_arrived(&self, control: &impl ControlWords) -> bool {
+        // Relaxed: a thread that reads the bytes loads the counter again.
+        control.word(ControlWord::Head).load(Ordering::Relaxed) != self.own()
+    }
+
     #[inline]
     fn check(&self, between: u32, seen: u32) -> Result<u32, CorruptCounter> {
         if between > self.capacity {
@@ -183,7 +190,6 @@ pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     fence(Ordering::SeqCst);
 }
 
-#[cfg_attr(loom, expect(dead_code, reason = "only rings in mapped memory use it, and no model has one"))]
 #[inline]
 pub(super) fn clear_wake_word(word: &AtomicU32) {
     if word.load(Ordering::Relaxed) != AWAKE {
@@ -469,6 +475,39 @@ mod models {
             other.join().unwrap();
         };
         explore_within(2, model);
+    }
+
+    /// A thread polls and withdraws requests for the bell, of which a second thread of the reader's
+    /// process makes one. Before the first thread waits it requests the bell and checks the ring.
+    #[test]
+    fn no_wake_up_is_lost_after_polling() {
+        explore(|| {
+            let model = Model::new();
+            let request = |model: &Model| set_wake_word(model.word(ControlWord::Reader), BELL);
+            let writer = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || {
+                    let writer = RingPosition::new(1);
+                    model.write(&writer, 1, BELL);
+                })
+            };
+            let second = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || request(&model))
+            };
+            let reader = RingPosition::new(1);
+            for _ in 0..2 {
+                clear_wake_word(model.word(ControlWord::Reader));
+                reader.has_arrived(&*model);
+            }
+            request(&model);
+            while !reader.has_arrived(&*model) {
+                model.wait(model.word(ControlWord::Reader), BELL, 0);
+            }
+            assert_eq!(reader.readable_bytes(&*model), Ok(1));
+            writer.join().unwrap();
+            second.join().unwrap();
+        });
     }
 
     #[test]
