@@ -86,7 +86,7 @@ impl AnyValue {
         e.set_code_sets(form.code_sets);
         write(&mut e)?;
         let values = e.has_values();
-        let octets = Octets::from(if e.contiguous().is_some() { e.into_buffer() } else { e.to_vec() });
+        let octets = Octets::from(if e.contiguous().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
         Ok(AnyValue::of(type_code.clone(), octets, form, values))
     }
 
