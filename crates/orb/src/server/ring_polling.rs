@@ -31,6 +31,8 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 64;
 /// Time after which a thread whose polling finds message after message looks at other work of the
 /// lane.
 const TURN: Duration = Duration::from_micros(20);
+/// Number of turns after which the thread returns to the lane's loop.
+const MAX_TURNS: u32 = 16;
 const NONE: u64 = u64::MAX;
 
 type Guard<'l> = SlabGuard<'l, Arc<Connection>>;
@@ -76,7 +78,6 @@ enum Found {
     Message {
         place: Option<usize>,
         more: bool,
-        begun: Monotonic,
     },
     Event(EpollEvent),
     Task,
@@ -97,24 +98,30 @@ impl<S: Architecture<S>> Lane<S> {
         served: (u32, u32),
     ) -> io::Result<ControlFlow<Option<EpollEvent>>> {
         let mut served = served;
+        let mut ran = false;
+        let mut turns = 0;
         let mut turn_end: Option<Monotonic> = None;
         loop {
             let Some(first) = self.connections.get(served.0, served.1) else {
                 self.recent_rings.forget(token_of(served));
-                return Ok(ended(turn_end));
+                return Ok(ended(ran));
             };
             let spin = if first.is_read_paused() { None } else { first.stream.begin_spin() };
             let Some(spin) = spin else {
-                if turn_end.is_some() {
+                if ran {
                     self.stop_polling(&first);
                 }
-                return Ok(ended(turn_end));
+                return Ok(ended(ran));
             };
+            let begins_turn = turn_end.is_none_or(|end| spin.begun() >= end);
+            if begins_turn {
+                turn_end = Some(spin.begun() + TURN);
+                turns += 1;
+            }
             self.recent_rings.note(token_of(served));
             let mut others = self.other_rings(served);
             let mut detached = None;
-            let found =
-                self.poll_rings_once(handler, worker, (&first, &others), spin, turn_end.is_none(), &mut detached);
+            let found = self.poll_rings_once(handler, worker, (&first, &others), spin, begins_turn, &mut detached);
             let mut first = Some(first);
             let connection = match &found {
                 Ok(Found::Message { place: None, .. }) => first.take(),
@@ -125,16 +132,16 @@ impl<S: Architecture<S>> Lane<S> {
                 self.stop_polling(idle);
             }
             drop((first, others));
-            let (more, begun) = match (found?, &connection) {
-                (Found::Message { more, begun, .. }, Some(_)) => (more, begun),
+            let (connection, more) = match (found?, connection) {
+                (Found::Message { more, .. }, Some(connection)) => (connection, more),
                 (Found::Event(event), _) => return Ok(ControlFlow::Break(Some(event))),
-                (Found::Nothing, _) => return Ok(ended(turn_end)),
+                (Found::Nothing, _) => return Ok(ended(ran)),
                 (Found::Task | Found::Message { .. }, _) => return Ok(ControlFlow::Break(None)),
             };
-            let Some(connection) = connection else { return Ok(ended(turn_end)) };
             served = connection.handle;
             self.run_polled(handler, worker, connection, detached, more);
-            if begun >= *turn_end.get_or_insert(begun + TURN) || self.ready.has_any_or_begun() || self.is_stopping() {
+            ran = true;
+            if turns > MAX_TURNS || self.ready.has_any_or_begun() || self.is_stopping() {
                 if let Some(connection) = self.connections.get(served.0, served.1) {
                     self.stop_polling(&connection);
                     worker.last_reported = Some(served);
@@ -197,9 +204,8 @@ impl<S: Architecture<S>> Lane<S> {
                 }
                 let more = self.receive_message(handler.context(), worker, connection, ReadCause::Readiness, detached);
                 if let Some(more) = more {
-                    let begun = spin.begun();
                     spin.finish(true);
-                    return Ok(Found::Message { place, more, begun });
+                    return Ok(Found::Message { place, more });
                 }
                 if has_arrived(connection) {
                     // Another thread reads, reading is paused, or the input is over.
@@ -250,8 +256,8 @@ fn has_arrived(connection: &Connection) -> bool {
     connection.stream.polled_input().is_some_and(PolledInput::poll)
 }
 
-/// Returns the result of a wait that has found no message: the thread sleeps, unless its earlier
-/// messages may have left tasks on the lane's ready list.
-fn ended(turn_end: Option<Monotonic>) -> ControlFlow<Option<EpollEvent>> {
-    if turn_end.is_some() { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+/// Returns the result of a wait that has found no message. If the thread `ran` messages before, they
+/// may have left tasks on the lane's ready list, which the thread must look at before it sleeps.
+fn ended(ran: bool) -> ControlFlow<Option<EpollEvent>> {
+    if ran { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
 }
