@@ -498,6 +498,7 @@ impl Drop for RingStream {
 
 #[cfg(test)]
 mod tests {
+    use corelane_sys::counters;
     use corelane_sys::ring::RingSizes;
 
     use super::*;
@@ -512,13 +513,53 @@ mod tests {
         )
     }
 
-    #[test]
-    fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
+    fn connected() -> (RingStream, RingStream) {
         let sizes = RingSizes::at_least(4096, 4096);
         let (ours, memory) = RingPair::create(sizes).unwrap();
         let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
         let (fd, other) = socket::pair().unwrap();
-        let (client, mut server) = (ring_stream(fd, ours), ring_stream(other, theirs));
+        (ring_stream(fd, ours), ring_stream(other, theirs))
+    }
+
+    #[test]
+    fn peer_rings_only_while_no_thread_polls() {
+        let (client, server) = connected();
+        let rings = || {
+            let before = counters::snapshot();
+            client.send(&[7], Wait::Now).unwrap();
+            (counters::snapshot() - before).syscalls == 1
+        };
+        let read = || assert_eq!(server.recv(&mut [0; 2], Wait::Now).unwrap(), 1);
+        assert!(rings());
+        read();
+        assert!(rings(), "a read requests the bell");
+        assert!(server.poll());
+        read();
+        assert!(!server.poll() && !rings() && server.poll());
+        read();
+        assert!(!server.poll() && !server.stop_polling() && rings());
+        read();
+        server.poll_after_send(true);
+        server.send(&[7], Wait::Now).unwrap();
+        assert!(!rings(), "the send of a thread that polls next withdraws the request");
+        assert!(server.stop_polling(), "bytes came before the request");
+        read();
+        server.poll_after_send(true);
+        assert!(rings());
+        read();
+        server.send(&[7], Wait::Now).unwrap();
+        assert!(rings(), "the read has cancelled the withdrawal");
+        read();
+        server.poll_after_send(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.send(&[7], Wait::Now).unwrap());
+        });
+        assert!(rings(), "another thread sent");
+    }
+
+    #[test]
+    fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
+        let (client, mut server) = connected();
         if let Some(watched) = server.monitored.take() {
             watched.unregister(server.fd.as_fd());
         }
