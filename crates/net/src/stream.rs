@@ -89,14 +89,6 @@ pub trait PolledInput {
     /// Makes the descriptor report the next arrival. Returns true if bytes or the end of the stream
     /// can be read now, which the descriptor may not report.
     fn stop_polling(&self) -> bool;
-
-    /// With `true`, the next send of the calling thread makes the descriptor report no arrivals, as
-    /// [`poll`](Self::poll) does. So a peer that answers at once finds a polling thread. A read in
-    /// between, by any thread, cancels this. With `false` no send does this any more.
-    ///
-    /// The calling thread must poll, or call [`stop_polling`](Self::stop_polling), soon after the
-    /// send.
-    fn poll_after_send(&self, will_poll: bool);
 }
 
 /// A connection: an ordered stream of bytes in both directions.

@@ -12,7 +12,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
@@ -57,8 +57,6 @@ pub(super) struct RingStream {
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
     pub(super) large_spin: AdaptiveSpin,
-    /// Identifies the thread that polls the ring after its next send; 0 for none.
-    pub(super) poller: AtomicUsize,
     forks: u64,
 }
 
@@ -85,7 +83,6 @@ impl RingStream {
             bell: PiMutex::new("bell of shared memory", LockScope::Connection, ()),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
-            poller: AtomicUsize::new(0),
             forks: process::fork_generation(),
         }
     }
@@ -148,10 +145,6 @@ impl RingStream {
 
     #[inline]
     pub(super) fn request_bell(&self, reader: RingReader<'_>) {
-        if self.poller.load(Ordering::Relaxed) != 0 {
-            // Between this request and the next send, the thread may run another request, for long.
-            self.poller.store(0, Ordering::Relaxed);
-        }
         // Concurrent threads may lose an increment, so the count is approximate.
         let asked = self.bell_requests.load(Ordering::Relaxed);
         self.bell_requests.store(asked + 1, Ordering::Relaxed);
@@ -397,9 +390,6 @@ impl Stream for RingStream {
 
     #[inline]
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        if self.poller.load(Ordering::Relaxed) != 0 {
-            self.withdraw_bell_request();
-        }
         let total = total_len(slices);
         let count = if total > large::PART_BYTES {
             self.write_large(slices, total)?
@@ -539,22 +529,11 @@ mod tests {
         read();
         assert!(!server.poll() && !server.stop_polling() && rings());
         read();
-        server.poll_after_send(true);
         server.send(&[7], Wait::Now).unwrap();
-        assert!(!rings(), "the send of a thread that polls next withdraws the request");
+        assert!(rings(), "a send leaves the request in force");
+        read();
+        assert!(!server.poll() && !rings());
         assert!(server.stop_polling(), "bytes came before the request");
-        read();
-        server.poll_after_send(true);
-        assert!(rings());
-        read();
-        server.send(&[7], Wait::Now).unwrap();
-        assert!(rings(), "the read has cancelled the withdrawal");
-        read();
-        server.poll_after_send(true);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.send(&[7], Wait::Now).unwrap());
-        });
-        assert!(rings(), "another thread sent");
     }
 
     #[test]

@@ -160,14 +160,7 @@ impl<S: Architecture<S>> Lane<S> {
         more: bool,
     ) {
         let handle = connection.handle;
-        let mark = |will_poll| {
-            if let Some(input) = connection.stream.polled_input() {
-                input.poll_after_send(will_poll);
-            }
-        };
-        mark(true);
         let reads_on = self.run_message(handler, worker, &connection, detached, more);
-        mark(false);
         drop(connection);
         if reads_on {
             self.read(handler, worker, handle, ReadCause::Buffered);
