@@ -95,7 +95,7 @@ pub struct BooksLimits {
     /// chain is a decision.
     pub max_decisions_per_second: usize,
     /// Maximum number of decisions that wait for a search on another thread.
-    pub max_pending: usize,
+    pub max_pending_decisions: usize,
     /// The time after which a reservation without a commit lapses.
     pub reservation_timeout: Nanos,
     /// The lease of a request whose lease is 0.
@@ -117,7 +117,7 @@ impl Default for BooksLimits {
             max_tasks_per_client: 100,
             max_utilization_per_client: Utilization(16 * Utilization::ONE.0),
             max_decisions_per_second: 100,
-            max_pending: 16,
+            max_pending_decisions: 16,
             reservation_timeout: 5 * SECOND,
             default_lease: 10 * SECOND,
             max_lease: 3_600 * SECOND,

@@ -404,7 +404,7 @@ impl Books for MemoryBooks {
         let entry = self.new_entry(request, client, token, state);
         match transition::admit(&self.set, &self.set, &self.inline, &entry.task(id)) {
             Ok(plan) => Ok(TaskAdmission::Promised(self.enter(&plan, entry))),
-            Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending => {
+            Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending_decisions => {
                 self.pending.push_back(id);
                 self.insert(id, Entry { state: EntryState::Pending { searches: 0 }, ..entry });
                 Ok(TaskAdmission::Pending(id))

@@ -63,7 +63,7 @@ impl BooksSimulation {
             max_tasks_per_client: 8,
             max_utilization_per_client: Utilization(1_500_000_000),
             max_decisions_per_second: 12,
-            max_pending: 2,
+            max_pending_decisions: 2,
             reservation_timeout: 300 * MS,
             default_lease: 2 * SECOND,
             max_lease: 5 * SECOND,

@@ -273,7 +273,7 @@ impl AnyValue {
 
     /// Writes the value, which this method reads from `d`, a [`decoder`](AnyValue::decoder) of this
     /// `any`. The caller can add settings to the decoder, for example a converter of custom values
-    /// ([`ValueReadState::with_functions`]).
+    /// ([`ValueReadState::with_lookup_and_converter`]).
     ///
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).
