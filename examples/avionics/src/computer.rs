@@ -112,8 +112,9 @@ mod tests {
     #[test]
     fn steering_levels_the_wings() {
         let computer = Computer::new();
-        let steering = computer.navigate(&Attitude { roll: 45.0, pitch: -9.0, heading: 10.0, altitude: 8_000.0 });
-        assert_eq!(steering.unwrap(), Steering { aileron: -0.5, elevator: 0.1 });
-        assert_eq!(computer.steer().unwrap(), steering.unwrap());
+        let steering =
+            computer.navigate(&Attitude { roll: 45.0, pitch: -9.0, heading: 10.0, altitude: 8_000.0 }).unwrap();
+        assert_eq!(steering, Steering { aileron: -0.5, elevator: 0.1 });
+        assert_eq!(computer.steer().unwrap(), steering);
     }
 }

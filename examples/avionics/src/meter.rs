@@ -128,11 +128,12 @@ fn call_steadily(
 
 fn report(name: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Result<()> {
     let mut scheduling = String::new();
-    // The first report covers the time from the first sample on.
+    // The first report begins with the first sample, and the last one ends with the last.
     let mut first = samples.receive_until(None)?;
     let mut ended = false;
     while !ended {
         let begun = now();
+        let mut last = begun;
         let mut report = Report {
             client: name.into(),
             scheduling: String::new(),
@@ -142,9 +143,9 @@ fn report(name: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Resu
             failures: 0,
             trouble: String::new(),
         };
-        while let Some(sample) =
-            first.take().map_or_else(|| samples.receive_until(Some(begun + REPORT)), |it| Ok(Some(it)))?
-        {
+        loop {
+            let next = if first.is_some() { first.take() } else { samples.receive_until(Some(begun + REPORT))? };
+            let Some(sample) = next else { break };
             match sample {
                 Sample::Class(class) => scheduling = class,
                 Sample::Done { latency, missed } => {
@@ -161,9 +162,11 @@ fn report(name: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Resu
                     break;
                 }
             }
+            last = now();
         }
         report.scheduling.clone_from(&scheduling);
-        report.period = begun.elapsed().as_secs_f64();
+        let end = if ended { last } else { now() };
+        report.period = end.since(begun).as_secs_f64();
         recorder.take(&report)?;
     }
     Ok(())

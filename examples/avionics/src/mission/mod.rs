@@ -7,6 +7,8 @@ mod channel;
 mod consumers;
 mod modes;
 pub(crate) mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use self::plan::WORK;
 /// The mission computer on its channel, until it is dropped.
 pub(crate) struct Mission {
     pub(crate) reference: EventComputerRef,
+    servant: Arc<Servant>,
     meters: Vec<Arc<Meter>>,
 }
 
@@ -51,10 +54,10 @@ impl Mission {
             Ok(meter)
         })?;
         let modes = Mutex::new("modes", LockScope::Orb, Modes::new(tasks));
-        let servant = Servant { channel, modes };
+        let servant = Arc::new(Servant { channel, modes });
         servant.enter(Mode::Cruise).map_err(|error| format!("the mode cruise is refused: {error:?}"))?;
-        let reference = orb.root_poa().activate(&EventComputer::servant(servant))?;
-        Ok(Mission { reference: EventComputerRef::from_object(reference), meters })
+        let reference = orb.root_poa().activate(&Servant::servant_of(Arc::clone(&servant)))?;
+        Ok(Mission { reference: EventComputerRef::from_object(reference), servant, meters })
     }
 
     /// Sends the last measurements of the consumers.

@@ -23,35 +23,29 @@ impl Modes {
         Modes { mode: Mode::Cruise, tasks, admitted: Vec::new() }
     }
 
-    /// Withdraws the tasks that the next mode does not need, and admits those that it needs. If one
-    /// is refused, the present mode gets its tasks again.
+    /// Enters a mode, if all its tasks are admitted beside those of the present mode. A refusal
+    /// changes nothing.
     pub(super) fn enter(&mut self, next: Mode) -> Result<(), Refused> {
-        let before = std::mem::replace(&mut self.mode, next);
-        self.plan().inspect_err(|_| {
-            self.mode = before;
-            // These tasks fitted before.
-            let _ = self.plan();
-        })
+        if let Some((tasks, computer)) = &self.tasks {
+            let mut admitted = Vec::new();
+            for work in WORK.iter().filter(|work| work.modes.contains(&next)) {
+                if self.admitted.iter().all(|(name, _)| *name != work.name) {
+                    let spec = admission::task(work.name, work.execution, work.rate, work.deadline);
+                    let task =
+                        AdmittedTask::admit(tasks, computer, &spec).map_err(|error| refused(work.name, error))?;
+                    admitted.push((work.name, task));
+                }
+            }
+            self.admitted.append(&mut admitted);
+        }
+        self.mode = next;
+        // A task is withdrawn when its handle is dropped.
+        self.admitted.retain(|(name, _)| WORK.iter().any(|work| work.name == *name && work.modes.contains(&next)));
+        Ok(())
     }
 
     pub(super) fn does(&self, work: &Work) -> bool {
         work.modes.contains(&self.mode)
-    }
-
-    fn plan(&mut self) -> Result<(), Refused> {
-        let Some((tasks, computer)) = &self.tasks else { return Ok(()) };
-        let needed: Vec<&Work> = WORK.iter().filter(|work| work.modes.contains(&self.mode)).collect();
-        // A task is withdrawn when its handle is dropped.
-        self.admitted.retain(|(name, _)| needed.iter().any(|work| work.name == *name));
-        for work in needed {
-            if self.admitted.iter().any(|(name, _)| *name == work.name) {
-                continue;
-            }
-            let spec = admission::task(work.name, work.execution, work.rate, work.deadline);
-            let task = AdmittedTask::admit(tasks, computer, &spec).map_err(|error| refused(work.name, error))?;
-            self.admitted.push((work.name, task));
-        }
-        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use super::page::escape;
 use crate::Result;
 use crate::avionics::event_computer::EnterError;
 use crate::avionics::{ConsumerCounts, EventComputerRef, Mode};
+use crate::mission::plan::WORK;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -16,33 +17,40 @@ const CHANGES: [(u32, Mode); 2] = [(33, Mode::Attack), (67, Mode::Cruise)];
 /// The mission computer on an event channel.
 pub(super) struct ChannelView {
     computer: EventComputerRef,
+    /// True if the server admits tasks.
+    has_admission: bool,
     counts: Vec<ConsumerCounts>,
     /// A line for each mode change.
     changes: Vec<String>,
 }
 
 impl ChannelView {
-    pub(super) fn new(computer: &EventComputerRef) -> Self {
-        ChannelView { computer: computer.with_timeout(PATIENCE), counts: Vec::new(), changes: Vec::new() }
+    pub(super) fn new(computer: &EventComputerRef, has_admission: bool) -> Self {
+        ChannelView {
+            computer: computer.with_timeout(PATIENCE),
+            has_admission,
+            counts: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     /// Changes the mode if the next change is due. `passed` is the part of the run that has passed,
-    /// in hundredths. Returns true if the mode has changed.
-    pub(super) fn change_mode(&mut self, passed: u32) -> Result<bool> {
-        let Some((due, mode)) = CHANGES.get(self.changes.len()).copied() else { return Ok(false) };
+    /// in hundredths.
+    pub(super) fn change_mode(&mut self, passed: u32) -> Result<()> {
+        let Some((due, mode)) = CHANGES.get(self.changes.len()).copied() else { return Ok(()) };
         if passed < due {
-            return Ok(false);
+            return Ok(());
         }
         let name = if mode == Mode::Attack { "attack" } else { "cruise" };
-        let (line, has_changed) = match self.computer.enter(mode) {
-            Ok(()) => (format!("{name}: all tasks are admitted"), true),
-            Err(EnterError::Refused(refused)) => {
-                (format!("{name}: refused, because {} fails the {}", refused.task, refused.reason), false)
-            }
+        let outcome = match self.computer.enter(mode) {
+            Ok(()) if self.has_admission => "admitted".to_owned(),
+            Ok(()) => "without admission".to_owned(),
+            Err(EnterError::Refused(refused)) => format!("{} is refused by the {}", refused.task, refused.reason),
             Err(error) => return Err(format!("the mode {name} cannot be entered: {error:?}").into()),
         };
-        self.changes.push(line);
-        Ok(has_changed)
+        let work = WORK.iter().filter(|work| work.modes.contains(&mode)).map(|work| work.name);
+        self.changes.push(format!("{name} with {}: {outcome}", work.collect::<Vec<_>>().join(", ")));
+        Ok(())
     }
 
     /// Gets the counts. The server must still run.

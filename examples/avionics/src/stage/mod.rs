@@ -84,10 +84,8 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let Served { flight, maps, tasks, events, scheduling } = served(&heard, &mut server)?;
     println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
     let admission_object = tasks.as_ref().map(ToString::to_string).unwrap_or_default();
-    let mut observed = Observed {
-        tasks: tasks.map(|tasks| AdmittedTasks::new(&tasks)),
-        channel: events.as_ref().map(ChannelView::new),
-    };
+    let channel = events.as_ref().map(|events| ChannelView::new(events, tasks.is_some()));
+    let mut observed = Observed { tasks: tasks.as_ref().map(AdmittedTasks::new), channel };
 
     let mut records = records(options.form);
     // The callers end after the run, the sensors and the display with their standard input.
