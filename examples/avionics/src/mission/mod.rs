@@ -33,6 +33,7 @@ use self::plan::WORK;
 /// The mission computer on its channel, until it is dropped.
 pub(crate) struct Mission {
     pub(crate) reference: EventComputerRef,
+    #[cfg(test)]
     servant: Arc<Servant>,
     meters: Vec<Arc<Meter>>,
 }
@@ -57,7 +58,12 @@ impl Mission {
         let servant = Arc::new(Servant { channel, modes });
         servant.enter(Mode::Cruise).map_err(|error| format!("the mode cruise is refused: {error:?}"))?;
         let reference = orb.root_poa().activate(&Servant::servant_of(Arc::clone(&servant)))?;
-        Ok(Mission { reference: EventComputerRef::from_object(reference), servant, meters })
+        Ok(Mission {
+            reference: EventComputerRef::from_object(reference),
+            #[cfg(test)]
+            servant,
+            meters,
+        })
     }
 
     /// Sends the last measurements of the consumers.

@@ -76,7 +76,8 @@ impl ChannelView {
     pub(super) fn section(&self) -> String {
         let mut page = String::from(
             "<h2>Event channel</h2>\n<p>The number of event sets for each consumer: those that its filter has passed, and what \
-             became of them. The display stalls, so its queues fill, and the channel drops its oldest events.</p>\n",
+             became of them. The display stalls, so its queues fill, and the channel drops its oldest events. The admission counts the \
+             processor time of the work that events start; this work runs in the threads of the lanes, on any core.</p>\n",
         );
         page += "<div class=\"wide\"><table>\n<tr><th>consumer<th>matched<th>delivered<th>waiting<th>queue full<th>suspended<th>failed\n";
         for consumer in &self.counts {

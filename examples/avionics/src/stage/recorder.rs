@@ -13,7 +13,7 @@ use crate::Result;
 use crate::avionics::{EventComputerRef, MapStoreRef, MissionComputerRef, Recorder, Report};
 
 pub(super) enum RecorderMessage {
-    Serving(Served),
+    Serving(Box<Served>),
     Report(Report),
 }
 
@@ -47,13 +47,13 @@ impl Recorder for RecorderServant {
         scheduling: &str,
     ) -> Result<(), SystemException> {
         let nil = || SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No);
-        self.hear(RecorderMessage::Serving(Served {
+        self.hear(RecorderMessage::Serving(Box::new(Served {
             flight: flight.ok_or_else(nil)?.as_object().clone(),
             maps: maps.ok_or_else(nil)?.as_object().clone(),
             tasks: tasks.cloned(),
             events: events.cloned(),
             scheduling: scheduling.into(),
-        }))
+        })))
     }
 
     fn take(&self, latest: &Report) -> Result<(), SystemException> {
@@ -66,7 +66,7 @@ pub(super) fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> 
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
         if let Some(RecorderMessage::Serving(served)) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
-            return Ok(served);
+            return Ok(*served);
         }
     }
     server.finish(Duration::from_secs(1))?;
