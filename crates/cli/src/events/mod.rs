@@ -294,6 +294,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         ttl: texts("ttl").pop().map(|text| ttl(&text)).transpose()?,
         texts: texts("TEXT"),
     };
+    check_combination(action, &arguments).map(|()| (action, arguments))
+}
+
+/// # Errors
+/// If an argument is missing, or if two arguments exclude each other.
+fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Result<(), String> {
     match action {
         EventsCommand::Tail
         | EventsCommand::Replay
@@ -342,7 +348,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         }
         EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
         EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
-        _ => Ok((action, arguments)),
+        _ => Ok(()),
     }
 }
 
