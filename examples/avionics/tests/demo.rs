@@ -71,7 +71,7 @@ fn check_tasks(said: &str, page: &str, names: &[&str]) {
     let lines: Vec<&str> = summary.lines().collect();
     for name in names {
         let is_task = |line: &&str| line.contains(&format!(" {name} ")) && line.contains(" core 0, ");
-        assert!(lines.iter().any(|line| is_task(line)), "{name} has no task\n{said}");
+        assert!(lines.iter().any(is_task), "{name} has no task\n{said}");
     }
     let refusal = lines.iter().find(|line| line.starts_with("refused   survey ")).expect(said);
     assert!(refusal.contains(": capacity test: core 0 "), "{refusal}");
