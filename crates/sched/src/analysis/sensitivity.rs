@@ -60,7 +60,7 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
 
 /// Returns the largest number from `least` to `most` for which `fits` returns true; `None` if there
 /// is none. If `fits` returns true for a number, it must return true for all smaller numbers.
-fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
+pub fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;
     }

@@ -48,7 +48,7 @@ impl GapScene {
         let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
         let proxy = router.add_consumer().unwrap();
-        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false };
+        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false, declared: None };
         let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
