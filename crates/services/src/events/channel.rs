@@ -39,11 +39,10 @@ use super::router::{
     ProxyId, Publication, PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
     SupplierConnection, Transfer,
 };
-use super::schedule::AdmissionRefusal;
+use super::schedule::{AdmissionRefusal, Refusals, ScheduleConfig};
 use super::stored::{CosEvents, PushedEvent, StoredEvent};
 use super::subscriptions::ConsumerId;
 
-use self::admission::{Refusals, ScheduleConfig};
 pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
 use self::federation::Federation;

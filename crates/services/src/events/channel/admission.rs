@@ -1,9 +1,5 @@
 //! Admission of the peers of a channel with a schedule.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::Arc;
-
 use corelane::{Completion, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sys::lock::MutexGuard;
 
@@ -11,39 +7,8 @@ use super::{ConnectFailure, SharedChannel, system};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
 use crate::events::router::{DeclaredEvents, DeclaredHandling, ProxyId, Publication};
-use crate::events::schedule::{
-    AdmissionRefusal, AdmittedConsumer, AdmittedPublication, Candidate, ChannelSchedule, RateMeter,
-};
+use crate::events::schedule::{AdmittedConsumer, AdmittedPublication, Candidate, RateMeter, Refusals, ScheduleConfig};
 use crate::events::stored::HEADER_BYTES;
-
-/// Maximum number of refusals that a channel keeps.
-const MAX_REFUSALS: usize = 64;
-
-#[derive(Clone, Debug)]
-pub(super) struct ScheduleConfig {
-    pub(super) schedule: ChannelSchedule,
-    pub(super) listener: RefusalListener,
-}
-
-type RefusalFunction = dyn Fn(&AdmissionRefusal) + Send + Sync;
-
-/// The function that is called with each refusal.
-#[derive(Clone, Default)]
-pub(super) struct RefusalListener(pub(super) Option<Arc<RefusalFunction>>);
-
-impl fmt::Debug for RefusalListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RefusalListener").field(&self.0.is_some()).finish()
-    }
-}
-
-/// The refusals of a channel. The lock around them is held from the admission of a peer until the
-/// peer is connected, and taken before the channel's lock.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    pub(super) count: u64,
-    pub(super) latest: VecDeque<AdmissionRefusal>,
-}
 
 pub(super) type AdmissionGuard<'c> = Option<MutexGuard<'c, Refusals>>;
 
@@ -129,11 +94,7 @@ impl SharedChannel {
         // Peers that are disconnected meanwhile only lessen the load.
         let load = self.state.lock().router.admitted_load(proxy, lanes, schedule.overhead_time());
         let Err(refusal) = load.admit(proxy.0, candidate) else { return Ok(Some(refusals)) };
-        refusals.count += 1;
-        if refusals.latest.len() == MAX_REFUSALS {
-            refusals.latest.pop_front();
-        }
-        refusals.latest.push_back(refusal.clone());
+        refusals.add(refusal.clone());
         drop(refusals);
         if let Some(listener) = &listener.0 {
             listener(&refusal);

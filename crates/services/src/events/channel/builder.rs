@@ -7,7 +7,6 @@ use corelane::poa::{Poa, PoaPolicies};
 use corelane::{Completion, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
-use super::admission::{RefusalListener, ScheduleConfig};
 use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
 use crate::events::durable::{DurablePart, EventStore, Retention};
 use crate::events::filter::{FilterBuilder, FilterLimits};
@@ -18,7 +17,7 @@ use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
 use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::{OverflowPolicy, QueueLimits};
 use crate::events::router::{ChannelLimits, RouterConfig};
-use crate::events::schedule::{AdmissionRefusal, ChannelSchedule};
+use crate::events::schedule::{AdmissionRefusal, ChannelSchedule, RefusalListener, ScheduleConfig};
 use crate::events::servants;
 use crate::events::stored::{CosEvents, HEADER_BYTES};
 

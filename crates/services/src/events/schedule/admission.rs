@@ -59,7 +59,7 @@ pub enum RefusedPeer {
 /// The test that a connection did not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AdmissionTest {
+pub enum ScheduleTest {
     /// An admitted consumer, or the new one, would miss its deadline. Times are in nanoseconds.
     ResponseTime {
         /// The response time; `None` if it has no bound, or if the analysis reached its maximum
@@ -106,7 +106,7 @@ pub struct AdmissionRefusal {
     /// The core of this consumer.
     pub core: u32,
     /// The test.
-    pub test: AdmissionTest,
+    pub test: ScheduleTest,
     /// A load that would fit; `None` if the search found none.
     pub admissible: Option<AdmissibleLoad>,
 }
@@ -117,8 +117,8 @@ impl AdmissionRefusal {
     #[must_use]
     pub fn excess(&self) -> Option<Nanos> {
         match self.test {
-            AdmissionTest::ResponseTime { response, deadline } => Some(response?.saturating_sub(deadline)),
-            AdmissionTest::TooComplex | AdmissionTest::NoExecutionTime | AdmissionTest::Limit { .. } => None,
+            ScheduleTest::ResponseTime { response, deadline } => Some(response?.saturating_sub(deadline)),
+            ScheduleTest::TooComplex | ScheduleTest::NoExecutionTime | ScheduleTest::Limit { .. } => None,
         }
     }
 }
@@ -134,17 +134,17 @@ impl fmt::Display for AdmissionRefusal {
             write!(f, "consumer {consumer} in the lane {} on core {}: ", self.lane, self.core)?;
         }
         match self.test {
-            AdmissionTest::ResponseTime { response: Some(response), deadline } => {
+            ScheduleTest::ResponseTime { response: Some(response), deadline } => {
                 let excess = format_time(response.saturating_sub(deadline));
                 let (response, deadline) = (format_time(response), format_time(deadline));
                 write!(f, "response time {response}, deadline {deadline}, excess {excess}")?;
             }
-            AdmissionTest::ResponseTime { response: None, deadline } => {
+            ScheduleTest::ResponseTime { response: None, deadline } => {
                 write!(f, "the response time has no bound, deadline {}", format_time(deadline))?;
             }
-            AdmissionTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
-            AdmissionTest::NoExecutionTime => f.write_str("no wcet is declared")?,
-            AdmissionTest::Limit { max } => {
+            ScheduleTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
+            ScheduleTest::NoExecutionTime => f.write_str("no wcet is declared")?,
+            ScheduleTest::Limit { max } => {
                 write!(f, "the channel has at most {max} admitted publications, and as many admitted consumers")?;
             }
         }
@@ -192,12 +192,12 @@ impl ChannelLoad {
         };
         for (count, max) in [(self.publications.len(), MAX_PUBLICATIONS), (self.consumers.len(), MAX_CONSUMERS)] {
             if count > max {
-                return refusal(None, 0, 0, AdmissionTest::Limit { max }, None);
+                return refusal(None, 0, 0, ScheduleTest::Limit { max }, None);
             }
         }
         let failing = match self.failing_job(&mut StepBudget::new(MAX_STEPS)) {
             Ok(failing) => failing,
-            Err(TooManySteps) => return refusal(None, 0, 0, AdmissionTest::TooComplex, None),
+            Err(TooManySteps) => return refusal(None, 0, 0, ScheduleTest::TooComplex, None),
         };
         let Some((job, test)) = failing else { return Ok(()) };
         let mut steps = StepBudget::new(MAX_STEPS);
@@ -238,7 +238,7 @@ impl ChannelLoad {
     }
 
     /// Returns the most urgent job that does not pass, with its test.
-    fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, AdmissionTest)>, TooManySteps> {
+    fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, ScheduleTest)>, TooManySteps> {
         let nodes: usize = self.consumers.iter().map(|consumer| consumer.filter.nodes().len()).sum();
         if !steps.take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
@@ -247,12 +247,12 @@ impl ChannelLoad {
         load.analyse(&mut jobs, steps);
         let test = |job: &ConsumerJob| match job.timing {
             Ok(timing) if job.misses() => {
-                Some(AdmissionTest::ResponseTime { response: job.response, deadline: timing.deadline })
+                Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
             // A job that is delayed by one without an execution time passes: the other one fails.
             Ok(_) => None,
             Err(_) if job.has_load() => None,
-            Err(_) => Some(AdmissionTest::NoExecutionTime),
+            Err(_) => Some(ScheduleTest::NoExecutionTime),
         };
         let failing = jobs.into_iter().filter_map(|job| test(&job).map(|test| (job, test)));
         Ok(failing.min_by_key(|(job, _)| job.lanes.1))

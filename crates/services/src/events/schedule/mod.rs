@@ -7,11 +7,13 @@ mod admission;
 mod entries;
 mod jobs;
 mod meter;
+mod refusals;
 #[cfg(test)]
 mod simulation;
 
-pub use self::admission::{AdmissibleLoad, AdmissionRefusal, AdmissionTest, RefusedPeer};
+pub use self::admission::{AdmissibleLoad, AdmissionRefusal, RefusedPeer, ScheduleTest};
 pub(super) use self::admission::{AdmittedConsumer, AdmittedPublication, Candidate, ChannelLoad};
 pub use self::entries::{ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy};
 pub use self::jobs::{ConsumerJob, JobTrigger, PublicationLoad, ScheduledLoad, SubscriptionLoad, UndeclaredTiming};
 pub(super) use self::meter::RateMeter;
+pub(super) use self::refusals::{RefusalListener, Refusals, ScheduleConfig};

@@ -114,7 +114,7 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
     assert_eq!(
         (refusal.test, refusal.admissible),
-        (AdmissionTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
+        (ScheduleTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
     );
     // A timeout alone is in the least urgent lane.
     subscriber(&load, consumer(8, "interval 1ms")).unwrap();
@@ -123,10 +123,10 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     let parts = vec!["type 17"; 1_000].join(" or ");
     load.consumers = vec![consumer(7, &parts); 250];
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
-    assert_eq!((refusal.test, refusal.admissible), (AdmissionTest::TooComplex, None));
+    assert_eq!((refusal.test, refusal.admissible), (ScheduleTest::TooComplex, None));
     let many = vec![publication(16, 1, 10 * MS, 1, 0); 300];
     let refusal = empty().admit(9, Candidate::Supplier(many)).unwrap_err();
-    assert_eq!((refusal.test, refusal.consumer), (AdmissionTest::Limit { max: 256 }, None));
+    assert_eq!((refusal.test, refusal.consumer), (ScheduleTest::Limit { max: 256 }, None));
 }
 
 /// Offers random publications and consumers, and returns the admitted ones.
