@@ -25,9 +25,11 @@ pub(super) struct ScheduleConfig {
     pub(super) listener: RefusalListener,
 }
 
+type HearRefusal = dyn Fn(&AdmissionRefusal) + Send + Sync;
+
 /// The function that hears of refusals.
 #[derive(Clone, Default)]
-pub(super) struct RefusalListener(pub(super) Option<Arc<dyn Fn(&AdmissionRefusal) + Send + Sync>>);
+pub(super) struct RefusalListener(pub(super) Option<Arc<HearRefusal>>);
 
 impl fmt::Debug for RefusalListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
