@@ -40,7 +40,7 @@ use super::router::{
     SupplierConnection, Transfer,
 };
 use super::schedule::AdmissionRefusal;
-use super::stored::{CosEvents, StoredEvent};
+use super::stored::{CosEvents, PushedEvent, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 use self::admission::{Refusals, ScheduleConfig};
@@ -57,7 +57,7 @@ type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
     /// The lists of the thread's last push, which are empty. The next push uses their memory.
-    static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
+    static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
@@ -365,21 +365,23 @@ impl SharedChannel {
 
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
     /// first refusal, which does not stop the later events.
-    pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
+    pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item: PushedEvent>) -> Result<(), PushRefusal> {
         if let Some(durable) = &self.durable {
+            let events = events.map(|event| StoredEvent::new(event, Self::now()));
             return self.push_and_offer(durable, supplier, events);
         }
         let mut result = Ok(());
         for event in events {
-            let event = in_spare_memory(event);
+            // Another thread may route an event with a later time before this one: the router's timers
+            // then keep the later time.
+            let now = Self::now();
+            let event = in_spare_memory(event, now);
             if self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
-            let mut routed = ROUTED.take();
+            let mut routed = ROUTED.take().unwrap_or_default();
             let header = event.header();
             let mut state = self.state.lock();
-            // The clock is read under the lock, so that the router never gets an earlier time.
-            let now = Self::now();
             let pushed = state.router.push(supplier, &header, event, now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             let spare = state.spare_events.pop();
@@ -388,7 +390,7 @@ impl SharedChannel {
                 SPARE_EVENT.set(spare);
             }
             self.deliver(&mut routed, now);
-            ROUTED.set(routed);
+            ROUTED.set(Some(routed));
             self.finish_all(removed);
             result = result.and(pushed);
         }
@@ -439,8 +441,8 @@ impl SharedChannel {
             }
             return;
         };
-        for delivery in routed.direct.drain(..) {
-            let result = delivery.peer.push(&delivery.set, time());
+        for mut delivery in routed.direct.drain(..) {
+            let result = delivery.peer.push(&mut delivery.set, time());
             if result != CallResult::Done {
                 self.direct_failed(&delivery, result);
             }
@@ -634,16 +636,17 @@ impl SharedChannel {
         self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
         loop {
-            let step = state.router.next_step(sender, Self::now());
+            let now = Self::now();
+            let step = state.router.next_step(sender, now);
             let mut spare = None;
             let result = match step {
                 SenderStep::Wait(until) => {
                     state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
                     continue;
                 }
-                SenderStep::Send(set) => {
+                SenderStep::Send(mut set) => {
                     drop(state);
-                    let result = peer.push(&set, Self::now());
+                    let result = peer.push(&mut set, now);
                     spare = set.into_only_event().and_then(emptied);
                     result
                 }
@@ -685,27 +688,27 @@ impl SharedChannel {
                 state = self.timeout_added.wait_until(state, next.map(Monotonic::from_nanos)).0;
                 continue;
             }
-            let mut routed = ROUTED.take();
+            let mut routed = ROUTED.take().unwrap_or_default();
             let now = Self::now();
             state.router.expire(now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
             self.deliver(&mut routed, now);
-            ROUTED.set(routed);
+            ROUTED.set(Some(routed));
             self.finish_all(removed);
             state = self.state.lock();
         }
     }
 }
 
-fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
-    let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
+fn in_spare_memory(event: impl PushedEvent, now: Nanos) -> Arc<StoredEvent> {
+    let mut spare = SPARE_EVENT.take().unwrap_or_default();
     match Arc::get_mut(&mut spare) {
-        Some(place) => {
-            *place = event;
+        Some(empty) => {
+            event.store(now, empty);
             spare
         }
-        None => Arc::new(event),
+        None => Arc::new(StoredEvent::new(event, now)),
     }
 }
 

@@ -5,7 +5,7 @@ use corelane_sched::task::Nanos;
 use crate::events::counts::DropCounts;
 use crate::events::header::EventType;
 use crate::events::queue::LatestKey;
-use crate::events::subscriptions::Occurrence;
+use crate::events::subscriptions::{Occurrence, Offered};
 
 pub(in crate::events) trait RoutedEvent: Clone {
     fn bytes(&self) -> usize;
@@ -27,6 +27,13 @@ pub(in crate::events) enum DeliverySet<E> {
 }
 
 impl<E: RoutedEvent> DeliverySet<E> {
+    pub(super) fn of_offered(set: Offered<'_, E>) -> Self {
+        match set {
+            Offered::Only(event) => Self::One(event),
+            Offered::Shared(set) => Self::of(set),
+        }
+    }
+
     pub(super) fn of(set: &[Occurrence<E>]) -> Self {
         match set {
             [one] => Self::One(one.clone()),
