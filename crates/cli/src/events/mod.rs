@@ -294,6 +294,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         ttl: texts("ttl").pop().map(|text| ttl(&text)).transpose()?,
         texts: texts("TEXT"),
     };
+    check_combination(action, &arguments).map(|()| (action, arguments))
+}
+
+/// # Errors
+/// If an argument is missing, or if two arguments exclude each other.
+fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Result<(), String> {
     match action {
         EventsCommand::Tail
         | EventsCommand::Replay
@@ -325,6 +331,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         {
             Err("`--create-by-clients`, `--max-consumers` and `--max-bytes` need `--store`".to_owned())
         }
+        EventsCommand::Serve
+            if arguments.schedule.is_some()
+                && !(arguments.lanes.is_empty() && arguments.filter_builder == FilterBuilder::default()) =>
+        {
+            Err("`--schedule` takes the place of `--lane` and `--filter-builder`".to_owned())
+        }
         EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
             Err("`--control` takes the place of `--at`".to_owned())
         }
@@ -336,17 +348,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         }
         EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
         EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
-        EventsCommand::Serve => check_schedule(&arguments).map(|()| (action, arguments)),
-        _ => Ok((action, arguments)),
+        _ => Ok(()),
     }
-}
-
-fn check_schedule(arguments: &EventsArguments) -> Result<(), String> {
-    let has_other = !arguments.lanes.is_empty() || arguments.filter_builder != FilterBuilder::default();
-    if arguments.schedule.is_some() && has_other {
-        return Err("`--schedule` takes the place of `--lane` and `--filter-builder`".to_owned());
-    }
-    Ok(())
 }
 
 fn first_number(text: &str) -> Result<u64, String> {

@@ -25,11 +25,11 @@ pub(super) struct ScheduleConfig {
     pub(super) listener: RefusalListener,
 }
 
-type HearRefusal = dyn Fn(&AdmissionRefusal) + Send + Sync;
+type RefusalFunction = dyn Fn(&AdmissionRefusal) + Send + Sync;
 
-/// The function that hears of refusals.
+/// The function that is called with each refusal.
 #[derive(Clone, Default)]
-pub(super) struct RefusalListener(pub(super) Option<Arc<HearRefusal>>);
+pub(super) struct RefusalListener(pub(super) Option<Arc<RefusalFunction>>);
 
 impl fmt::Debug for RefusalListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
