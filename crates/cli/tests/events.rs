@@ -269,7 +269,7 @@ fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
 fn channel_file_of_the_documentation_is_right() {
     let page = include_str!("../../../docs/events.md");
     let files: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    let texts = ["  gets type 16 source 1\n", "  gets inertial source imu of imu\n  gets position\n"];
+    let texts = ["  gets 16 source 1\n", "  gets inertial source imu of imu\n  gets position\n"];
     assert_eq!(files.len(), texts.len());
     for (file, text) in files.into_iter().zip(texts) {
         let (said, status) = check(&[], file);
@@ -502,7 +502,7 @@ rt_info = 1
 rt_info = 101
 type = '16'
 source = '1'
-period = '1h'
+period = '3600s'
 lane = 20
 wcet = '1ms'
 
@@ -525,15 +525,15 @@ fn check_analyses_a_schedule_by_the_rules_of_admission() {
     let with = |old: &str, new: &str| check(&[], &SCHEDULE_FILE.replace(old, new));
     assert_eq!(with("wcet = '1ms'", "wcet = '1ms'\ndeadline = '1us'").1, Some(1));
     for (old, new, field) in [
-        ("'1h'", "'2h'", "period"),
-        ("'1h'", "'1ns'", "period"),
-        ("'1h'", "'0s'", "period"),
+        ("'3600s'", "'3601s'", "period"),
+        ("'3600s'", "'1ns'", "period"),
+        ("'3600s'", "'0s'", "period"),
         ("lane = 20", "lane = 1", "lane"),
         ("lane = 20", "lane = 7", "lane"),
         ("lane = 20\n", "", "lane"),
         ("wcet = '1ms'", "size = 4294967295", "size"),
         ("wcet = '1ms'", "wcet = '0s'", "wcet"),
-        ("wcet = '1ms'", "jitter = '2h'", "jitter"),
+        ("wcet = '1ms'", "jitter = '3601s'", "jitter"),
         ("rt_info = 201", "rt_info = 101", "rt_info"),
         ("'drop'", "'queue'", "surplus"),
     ] {

@@ -169,3 +169,15 @@ fn direct_consumer_is_told_again_after_a_failed_gap_event() {
     assert_eq!(calls(&scene.push()), [Got::Gap(3), Got::Event(3)]);
     assert_eq!((calls(&scene.push()), scene.dropped()), (vec![Got::Event(4)], 3));
 }
+
+#[test]
+fn set_with_an_event_for_best_effort_is_in_the_least_urgent_lane_of_a_schedule() {
+    let event = |lane| Occurrence::Event(TestEvent { number: 1, key: (A.0, 1), bytes: 1, lane, gap: 0, total: 0 });
+    let lanes = |events: &[_]| {
+        let set = DeliverySet::of(events);
+        (set.urgency(3, false), set.urgency(3, true))
+    };
+    assert_eq!(lanes(&[event(0), event(2)]), (0, 2));
+    assert_eq!(lanes(&[event(1), event(0)]), (0, 0));
+    assert_eq!(lanes(&[event(2)]), (2, 2));
+}
