@@ -54,10 +54,10 @@ impl Meter {
     /// Measures work of the calling thread, which has ended now. Returns false if the measurement
     /// cannot be reported.
     pub(crate) fn note(&self, due: Monotonic, outcome: Result<(), SystemException>) -> bool {
-        self.class_known.call_once(|| drop(self.samples.send(Sample::Class(priority::granted()))));
         // The latency includes a late start, because the deadline counts from the instant at which
         // the work is due.
         let latency = due.elapsed();
+        self.class_known.call_once(|| drop(self.samples.send(Sample::Class(priority::granted()))));
         let late = self.deadline.is_some_and(|deadline| latency > deadline);
         self.send(match outcome {
             Ok(()) => Sample::Done { latency, missed: late },

@@ -375,7 +375,8 @@ impl SharedChannel {
             // then keep the later time.
             let now = Self::now();
             let event = in_spare_memory(event, now);
-            if self.has_queues.load(Ordering::Relaxed) {
+            // Queues and meters need the size, which is not computed under the channel's lock.
+            if self.config.schedule.is_some() || self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
             let mut routed = ROUTED.take().unwrap_or_default();

@@ -140,7 +140,7 @@ impl fmt::Display for AdmissionRefusal {
                 write!(f, "response time {response}, deadline {deadline}, excess {excess}")?;
             }
             ScheduleTest::ResponseTime { response: None, deadline } => {
-                write!(f, "the response time has no bound, deadline {}", format_time(deadline))?;
+                write!(f, "the response time has no known bound, deadline {}", format_time(deadline))?;
             }
             ScheduleTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
             ScheduleTest::NoExecutionTime => f.write_str("no wcet is declared")?,
@@ -244,6 +244,10 @@ impl ChannelLoad {
             return Err(TooManySteps);
         }
         let (load, mut jobs) = self.jobs();
+        // The analysis compares each job with each other job.
+        if !steps.take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
+            return Err(TooManySteps);
+        }
         load.analyse(&mut jobs, steps);
         let test = |job: &ConsumerJob| match job.timing {
             Ok(timing) if job.misses() => {
