@@ -12,7 +12,7 @@ use crate::events::schedule::{
     AdmittedConsumer, AdmittedPublication, ChannelLoad, PublicationLoad, RateMeter, SubscriptionLoad, SurplusPolicy,
 };
 
-/// What a supplier declares about the events of one type and source.
+/// The declaration of a supplier for the events of one type and source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
     pub(in crate::events) period: Nanos,
@@ -20,7 +20,7 @@ pub(in crate::events) struct DeclaredEvents {
     pub(in crate::events) meter: RateMeter,
 }
 
-/// What an admitted consumer declares.
+/// The declaration of an admitted consumer.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct DeclaredHandling {
     pub(in crate::events) filter: EventFilter,
