@@ -220,7 +220,7 @@ fn demo_reports_a_server_that_dies() {
     let mut demo = command.spawn().unwrap();
     let mut output = BufReader::new(demo.stdout.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("clients ") {
+    while !line.starts_with("work ") {
         if let Some(words) = line.strip_prefix("server    process ") {
             let (server, _) = words.split_once(',').unwrap();
             assert!(Command::new("kill").args(["-9", server]).status().unwrap().success());

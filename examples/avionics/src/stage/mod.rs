@@ -33,7 +33,7 @@ use machine::Machine;
 use process::Process;
 use record::Record;
 use recorder::{RecorderMessage, RecorderServant, Served, served};
-use summary::{Findings, print_clients, print_machine, sum_up};
+use summary::{Findings, print_machine, print_work, sum_up};
 use table::Table;
 use tasks::AdmittedTasks;
 
@@ -116,7 +116,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         }
         Err(reason) => println!("omniORB   left out: {reason}"),
     }
-    print_clients(&records);
+    print_work(&records);
     machine.begin();
     let watched = watch(options.seconds, &heard, &mut callers, &mut records, &mut observed)?;
     let collected = observed.collect();

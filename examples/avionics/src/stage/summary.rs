@@ -11,7 +11,9 @@ use super::{DemoOptions, page, table};
 use crate::Result;
 
 pub(super) fn print_machine(machine: &Machine) {
-    println!("A mission computer and what calls it: each client is a process, each number is of real calls.\n");
+    println!(
+        "A mission computer with its sensors and clients, which are processes of their own. Each number is measured.\n"
+    );
     println!("machine   {}, {} cores", machine.kernel, machine.cores);
     let (hold, lack) = machine.split();
     for (word, guarantees) in [("hold", &hold), ("lacking", &lack)] {
@@ -22,11 +24,11 @@ pub(super) fn print_machine(machine: &Machine) {
     println!("{}", standing(machine));
 }
 
-pub(super) fn print_clients(records: &[Record]) {
+pub(super) fn print_work(records: &[Record]) {
     for (at, record) in records.iter().enumerate() {
         let within =
             record.deadline.map_or(String::new(), |deadline| format!(", within {}", record::format_bound(deadline)));
-        let word = if at == 0 { "clients" } else { "" };
+        let word = if at == 0 { "work" } else { "" };
         println!("{word:9} {:10} {}, {} Hz{within}", record.name, record.task, record.due);
     }
     println!();
