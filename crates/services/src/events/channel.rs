@@ -3,6 +3,7 @@
 //!
 //! The lock is not held during calls, activations and deactivations.
 
+mod admission;
 mod builder;
 mod callbacks;
 mod durable;
@@ -21,10 +22,10 @@ use corelane::rt::RtCurrent;
 use corelane::{Completion, Reference, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
+use corelane_sys::lock::{LockScope, Mutex, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, thread};
 
-use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
+use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics, SurplusCounts};
 use super::durable::DurablePart;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::gateway::Gateway;
@@ -38,6 +39,7 @@ use super::router::{
     ProxyId, Publication, PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
     SupplierConnection, Transfer,
 };
+use super::schedule::{AdmissionRefusal, Refusals, ScheduleConfig};
 use super::stored::{CosEvents, PushedEvent, StoredEvent};
 use super::subscriptions::ConsumerId;
 
@@ -72,6 +74,7 @@ pub(super) struct ChannelConfig {
     pub(super) cos_events: CosEvents,
     /// The lanes; none if the supplier's thread calls the consumers of this process.
     pub(super) lanes: LaneTable,
+    schedule: Option<ScheduleConfig>,
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
     pub(super) is_joined_by_clients: bool,
@@ -105,6 +108,7 @@ pub(super) struct SharedChannel {
     /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
+    refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
     /// The store of a durable channel.
@@ -165,6 +169,7 @@ impl SharedChannel {
             timeout_added: PiCondvar::new(),
             callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
+            refusals: Mutex::new("event admission", LockScope::Orb, Refusals::default()),
             config,
             poa,
             durable,
@@ -248,9 +253,15 @@ impl SharedChannel {
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let lanes = match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
-            Some(lane) => lane..lane + 1,
-            None => 0..self.config.lanes.len().max(1),
+        let declared = self.declared_handling(is_gateway, rt_infos, &filter)?;
+        let count = self.config.lanes.len().max(1);
+        let lanes = match &self.config.schedule {
+            Some(_) if declared.is_some() => 0..count,
+            Some(_) => count - 1..count,
+            None => match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
+                Some(lane) => lane..lane + 1,
+                None => 0..count,
+            },
         };
         let mut queues = vec![(lanes.start, first)];
         for lane in lanes.skip(1) {
@@ -258,12 +269,14 @@ impl SharedChannel {
             let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
             queues.push((lane, peer));
         }
-        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway };
+        let admission = self.admit_consumer(proxy, declared.as_deref())?;
+        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway, declared };
         let mut state = self.state.lock();
         let (id, replaced) = state.router.connect_consumer(proxy, consumer, Self::now())?;
         self.timeout_added.notify_all();
         self.tell_observers(&mut state);
         drop(state);
+        drop(admission);
         self.finish(replaced);
         if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
     }
@@ -306,6 +319,7 @@ impl SharedChannel {
     }
 
     fn add_supplier(&self, proxy: ProxyId, supplier: SupplierConnection<Arc<Peer>>) -> Result<(), ConnectFailure> {
+        let _admission = self.admit_supplier(proxy, &supplier.publications)?;
         let mut state = self.state.lock();
         if let Some(replaced) = state.router.connect_supplier(proxy, supplier)? {
             replaced.wake.notify_all();
@@ -361,7 +375,8 @@ impl SharedChannel {
             // then keep the later time.
             let now = Self::now();
             let event = in_spare_memory(event, now);
-            if self.has_queues.load(Ordering::Relaxed) {
+            // Queues and meters need the size, which is not computed under the channel's lock.
+            if self.config.schedule.is_some() || self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
             let mut routed = ROUTED.take().unwrap_or_default();
@@ -526,11 +541,14 @@ impl SharedChannel {
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
         let counts = self.state.lock().router.statistics(Self::now());
-        ChannelStatistics { unstored: self.unstored(), ..counts }
+        let surplus = SurplusCounts { not_admitted: self.refusals.lock().count, ..counts.surplus };
+        ChannelStatistics { unstored: self.unstored(), surplus, ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {
-        self.state.lock().router.summary()
+        let counts = self.state.lock().router.summary();
+        let surplus = SurplusCounts { not_admitted: self.refusals.lock().count, ..counts.surplus };
+        ChannelSummary { surplus, ..counts }
     }
 
     /// Returns the counts of at most `max` consumers: those with the lowest numbers above `proxy`.
@@ -773,6 +791,12 @@ impl EventChannel {
     #[must_use]
     pub fn statistics(&self) -> ChannelStatistics {
         self.shared.statistics()
+    }
+
+    /// Returns the latest connections that the channel's schedule has refused, at most 64, the oldest first.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<AdmissionRefusal> {
+        self.shared.refusals.lock().latest.iter().cloned().collect()
     }
 
     /// Returns the channel's name.

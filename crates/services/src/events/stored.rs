@@ -21,7 +21,7 @@ use super::router::{DeliverySet, RoutedEvent};
 use super::subscriptions::{Expiry, Occurrence};
 
 /// Number of bytes that an event counts in a queue, beyond its payload and its value.
-const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 /// Size in bytes from which on the ORB does not copy payloads. Such payloads are not encoded in
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;

@@ -432,10 +432,10 @@ mod tests {
                 observed: vec![Arc::new(Mutex::new("test", LockScope::Orb, observed))],
             }
         };
-        let idle = baseline(Condition::Idle, 100, 1);
-        let refused = lack_of_strain(&idle, &baseline(Condition::BulkLoad, 149, 9)).unwrap();
+        let idle = baseline(Condition::Idle, 1_000, 1);
+        let refused = lack_of_strain(&idle, &baseline(Condition::BulkLoad, 1_490, 9)).unwrap();
         assert!(refused.contains("1.49"), "{refused}");
-        assert_eq!(lack_of_strain(&idle, &baseline(Condition::BulkLoad, 150, 1)), None);
+        assert_eq!(lack_of_strain(&idle, &baseline(Condition::BulkLoad, 1_500, 1)), None);
     }
 
     #[test]

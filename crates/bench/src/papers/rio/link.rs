@@ -19,8 +19,9 @@ pub(super) const RECEIVER: &str = "10.99.0.1";
 pub(super) const SENDER: &str = "10.99.0.2";
 
 const INTERRUPT_PRIORITY: u8 = 90;
-/// Maximum number of segments that TCP sends at once. The queue of a `veth` interface has 256
-/// frames, and longer bursts fill it. The kernel may run a burst without preemption.
+/// Maximum number of segments that TCP sends at once. With single segments the sender's core is
+/// busy before the receiver's. With 44, about 0.1 % of the frames found the queue of the `veth`
+/// interface (256 frames) full. The kernel may run a burst without preemption.
 pub(super) const MAX_SEGMENTS_AT_ONCE: u32 = 8;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -76,6 +76,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         now: Nanos,
         routed: &mut Routed<E, P>,
     ) -> Result<(), PushRefusal> {
+        let proxy = supplier;
         let checked = match self.suppliers.get(&supplier) {
             None => Err(PushRefusal::NoProxy),
             Some(None) => Err(PushRefusal::NotConnected),
@@ -88,10 +89,14 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
                 return Err(refusal);
             }
         };
-        let Some(lane) = lane(supplier, header, &self.config) else {
+        let Some(mut lane) = lane(supplier, header, &self.config) else {
             self.unpublished += 1;
             return Ok(());
         };
+        if self.config.surplus.is_some() {
+            let Some(metered) = self.metered_lane(proxy, header, event.bytes(), now) else { return Ok(()) };
+            lane = metered;
+        }
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
@@ -226,7 +231,7 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     }
     let has_gap = connection.has_gap();
     let Connection { queues, counts, drops_by_type, transfer, .. } = connection;
-    let urgency = set.urgency(config.lanes);
+    let urgency = set.urgency(config.lanes, config.surplus.is_some());
     // The queue of the set's lane, or the only queue.
     let at = queues.iter().position(|queue| queue.lane == urgency).filter(|_| queues.len() > 1).unwrap_or(0);
     let Some(queue) = queues.get_mut(at) else { return };

@@ -20,7 +20,7 @@ use crate::events::idl::rtec_event_channel_admin::{
 };
 use crate::events::idl::rtec_event_comm::{Event, PushConsumer, PushConsumerRef, PushSupplier, PushSupplierRef};
 use crate::events::peer::{Peer, PeerObject};
-use crate::events::router::{ProxyId, Publication, PushRefusal};
+use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::event_header;
 
 /// `end` ends the channel when the servant of the channel is dropped.
@@ -170,12 +170,11 @@ impl ProxyPushConsumer for SupplierProxy {
             Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,
         };
-        let publication = |publication: &IdlPublication| {
-            let lane = self.channel.config.lanes.most_urgent(std::iter::once(publication.dependency_info.rt_info))?;
+        let publication = |(at, publication): (usize, &IdlPublication)| {
             let header = event_header(&publication.event.header);
-            Ok::<_, SystemException>(Publication { header, lane })
+            self.channel.publication(at, header, publication.dependency_info.rt_info, qos.is_gateway)
         };
-        let publications = qos.publications.iter().map(publication).collect::<Result<_, _>>()?;
+        let publications = qos.publications.iter().enumerate().map(publication).collect::<Result<_, _>>()?;
         Ok(self.channel.connect_supplier(self.proxy, Peer::new(object), publications, qos.is_gateway)?)
     }
 }
