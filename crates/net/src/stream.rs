@@ -78,17 +78,29 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// The input of a stream in memory, which a thread can poll without system calls.
 ///
-/// While a thread polls, [`Stream::readiness`] reports no arrivals, so the thread must call
-/// [`stop_polling`](Self::stop_polling) before it does anything that may take long. Several threads
-/// may poll at the same time, also while another thread reads.
+/// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
+/// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
+/// [`end_polling`](Self::end_polling). Other threads may read meanwhile. While a thread polls,
+/// [`Stream::readiness`] reports no arrivals, so the thread must stop before it does anything that
+/// may take long.
 pub trait PolledInput {
+    /// Returns true if the calling thread may poll, false if another thread polls.
+    fn begin_polling(&self) -> bool;
+
     /// Makes the descriptor report no arrivals, and returns true if bytes have arrived that no
     /// thread has read.
     fn poll(&self) -> bool;
 
-    /// Makes the descriptor report the next arrival. Returns true if bytes or the end of the stream
-    /// can be read now, which the descriptor may not report.
+    /// Ends polling, and makes the descriptor report the next arrival. Returns true if bytes or the
+    /// end of the stream can be read now, which the descriptor may not report.
     fn stop_polling(&self) -> bool;
+
+    /// Ends polling after the calling thread has read the stream with [`Wait::Now`] until no bytes
+    /// were left, or has left the remaining bytes to another thread.
+    fn end_polling(&self);
+
+    /// Returns a number that changes whenever a thread has read bytes.
+    fn position(&self) -> u32;
 }
 
 /// A connection: an ordered stream of bytes in both directions.

@@ -35,8 +35,8 @@ impl RingStream {
             let is_over = count == 0
                 && !(is_parallel
                     && reader.is_more_announced()
-                    && self.large_spin.spin_until(|| !matches!(reader.is_empty(), Ok(true))));
-            if is_over {
+                    && self.large_spin.spin_until(|| !matches!(reader.is_empty(), Ok(true)) || self.is_shut_down()));
+            if is_over || self.is_shut_down() {
                 break;
             }
         }

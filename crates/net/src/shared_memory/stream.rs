@@ -54,6 +54,8 @@ pub(super) struct RingStream {
     /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after a
     /// write. `limit_bell_bytes` withdraws a forgotten request without the lock.
     bell: PiMutex<()>,
+    /// True while a thread polls through [`PolledInput`].
+    pub(super) is_polled: AtomicBool,
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
     pub(super) large_spin: AdaptiveSpin,
@@ -81,6 +83,7 @@ impl RingStream {
             bell_requests: AtomicU32::new(0),
             wants_room: AtomicBool::new(false),
             bell: PiMutex::new("bell of shared memory", LockScope::Connection, ()),
+            is_polled: AtomicBool::new(false),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
             forks: process::fork_generation(),
@@ -154,6 +157,14 @@ impl RingStream {
         reader.set_wake_method(WakeMethod::Bell);
     }
 
+    /// Uncounts a request for which the peer will not ring.
+    pub(super) fn uncount_bell_request(&self) {
+        // A concurrent request may overwrite this decrement, but the decrement overwrites no
+        // request: the count may only be too high.
+        let less = |asked: u32| asked.checked_sub(1);
+        let _ = self.bell_requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
@@ -202,7 +213,7 @@ impl RingStream {
         self.peer_state.rings.writer().set_wake_method(WakeMethod::None);
     }
 
-    fn is_shut_down(&self) -> bool {
+    pub(super) fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Acquire)
     }
 
@@ -511,14 +522,17 @@ mod tests {
         (ring_stream(fd, ours), ring_stream(other, theirs))
     }
 
+    /// Sends one octet, and returns true if the sender rings the bell for it.
+    fn rings(client: &RingStream) -> bool {
+        let before = counters::snapshot();
+        client.send(&[7], Wait::Now).unwrap();
+        (counters::snapshot() - before).syscalls == 1
+    }
+
     #[test]
     fn peer_rings_only_while_no_thread_polls() {
         let (client, server) = connected();
-        let rings = || {
-            let before = counters::snapshot();
-            client.send(&[7], Wait::Now).unwrap();
-            (counters::snapshot() - before).syscalls == 1
-        };
+        let rings = || rings(&client);
         let read = || assert_eq!(server.recv(&mut [0; 2], Wait::Now).unwrap(), 1);
         assert!(rings());
         read();
@@ -534,6 +548,41 @@ mod tests {
         read();
         assert!(!server.poll() && !rings());
         assert!(server.stop_polling(), "bytes came before the request");
+    }
+
+    #[test]
+    fn one_thread_polls_at_a_time() {
+        let (_client, server) = connected();
+        for end in [|server: &RingStream| drop(server.stop_polling()), RingStream::end_polling] {
+            assert!(server.begin_polling() && !server.begin_polling());
+            end(&server);
+        }
+        assert!(server.begin_polling());
+    }
+
+    #[test]
+    fn a_request_for_the_bell_counts_only_if_the_peer_rings() {
+        let (client, server) = connected();
+        let requests = || server.bell_requests.load(Ordering::Relaxed);
+        let read = || assert_eq!(server.recv(&mut [0; 2], Wait::Now).unwrap(), 1);
+        assert!(rings(&client));
+        read();
+        let counted = requests();
+        let system_calls = counters::snapshot().syscalls;
+        for _ in 0..3 * MAX_BELL_REQUESTS {
+            assert!(!server.poll() && !rings(&client) && server.poll());
+            read();
+            server.poll();
+            server.stop_polling();
+        }
+        assert_eq!(requests(), counted);
+        assert_eq!(counters::snapshot().syscalls, system_calls, "the reader and its peer make no system call");
+        for more in 1..=3 {
+            assert!(rings(&client));
+            server.poll();
+            read();
+            assert_eq!(requests(), counted + more);
+        }
     }
 
     #[test]

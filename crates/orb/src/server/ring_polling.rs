@@ -1,14 +1,17 @@
 //! Polling of connections in shared memory by a thread that runs the lane's loop.
 //!
 //! The thread polls the connection that it served last and a few connections that the lane served
-//! recently. Their peers then write without a system call, and an arrival wakes no other thread.
-//! Before the thread runs a message or handles an event, these connections request wake-ups again,
-//! so that their requests reach other threads of the lane.
+//! recently. Their peers then write without a system call, and an arrival wakes no other thread. One
+//! thread polls a connection at a time.
+//!
+//! Invariant: before the thread reads a message, runs it, or handles an event or a task, the other
+//! connections request wake-ups again, and the thread has returned its permit to poll. So a long
+//! message or upcall delays no other connection.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_net::{Monotonic, PolledInput, SpinWait};
@@ -19,11 +22,12 @@ use super::architecture::Architecture;
 use super::connection::{Connection, ReadCause};
 use super::handler::RequestHandler;
 use super::lane::{Lane, handle_of, token_of};
-use super::message::Message;
 use super::worker::Worker;
 
 /// Number of connections in shared memory that a thread polls besides the one that it served last.
 const MAX_OTHERS: usize = 7;
+/// Number of waits without a message of a connection after which threads no longer poll it.
+const MAX_IDLE_WAITS: u32 = 256;
 const ROUNDS_PER_LOOK: u32 = 64;
 /// Number of rounds without the processor's pause instruction, which would delay a request that
 /// arrives soon.
@@ -36,60 +40,76 @@ const MAX_TURNS: u32 = 16;
 const NONE: u64 = u64::MAX;
 
 type Guard<'l> = SlabGuard<'l, Arc<Connection>>;
+type Others<'l> = [Option<Guard<'l>>; MAX_OTHERS];
 
 /// The connections in shared memory whose messages threads of the lane have run last.
 #[derive(Debug)]
 pub(super) struct RecentRings {
-    tokens: [AtomicU64; MAX_OTHERS + 1],
+    rings: [RecentRing; MAX_OTHERS + 1],
     next: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct RecentRing {
+    token: AtomicU64,
+    /// Number of waits in which a thread has polled the connection since its last message.
+    idle_waits: AtomicU32,
 }
 
 impl Default for RecentRings {
     fn default() -> Self {
-        RecentRings { tokens: [const { AtomicU64::new(NONE) }; MAX_OTHERS + 1], next: AtomicUsize::new(0) }
+        let ring = |_| RecentRing { token: AtomicU64::new(NONE), idle_waits: AtomicU32::new(0) };
+        RecentRings { rings: std::array::from_fn(ring), next: AtomicUsize::new(0) }
     }
 }
 
+// Relaxed: a token publishes no other data, and a lost or doubled one only affects polling.
 impl RecentRings {
-    // Relaxed: a token publishes no other data, and a lost or doubled one only affects polling.
     fn note(&self, token: u64) {
-        if !self.tokens.iter().any(|noted| noted.load(Ordering::Relaxed) == token) {
-            let place = self.next.fetch_add(1, Ordering::Relaxed) % self.tokens.len();
-            self.tokens[place].store(token, Ordering::Relaxed);
-        }
+        let noted = self.rings.iter().find(|ring| ring.token.load(Ordering::Relaxed) == token);
+        let ring = noted.unwrap_or_else(|| &self.rings[self.next.fetch_add(1, Ordering::Relaxed) % self.rings.len()]);
+        ring.token.store(token, Ordering::Relaxed);
+        ring.idle_waits.store(0, Ordering::Relaxed);
     }
 
     fn forget(&self, token: u64) {
-        for noted in self.tokens.iter().filter(|noted| noted.load(Ordering::Relaxed) == token) {
-            noted.store(NONE, Ordering::Relaxed);
+        for ring in self.rings.iter().filter(|ring| ring.token.load(Ordering::Relaxed) == token) {
+            ring.token.store(NONE, Ordering::Relaxed);
         }
     }
 
-    fn others(&self, token: u64) -> impl Iterator<Item = u64> {
-        let noted = self.tokens.iter().map(|noted| noted.load(Ordering::Relaxed));
-        noted.filter(move |noted| *noted != NONE && *noted != token)
+    /// Returns the connections besides `served` that a thread polls in its next wait. Forgets those
+    /// that have been idle.
+    fn others(&self, served: u64) -> impl Iterator<Item = u64> {
+        self.rings.iter().filter_map(move |ring| {
+            let token = ring.token.load(Ordering::Relaxed);
+            if token == NONE || token == served {
+                return None;
+            }
+            let waits = ring.idle_waits.load(Ordering::Relaxed);
+            if waits >= MAX_IDLE_WAITS {
+                ring.token.store(NONE, Ordering::Relaxed);
+                return None;
+            }
+            ring.idle_waits.store(waits + 1, Ordering::Relaxed);
+            Some(token)
+        })
     }
 }
 
 enum Found {
-    /// A message, which has been read. `place` is `None` if the connection that was served last
-    /// sent it, otherwise the connection's index in [`Others`]. `more` is true if the next message
-    /// may have arrived.
-    Message {
-        place: Option<usize>,
-        more: bool,
-    },
+    /// Bytes have arrived: with `None` on the connection that was served last, otherwise on the
+    /// connection with this index in [`Others`].
+    Arrival(Option<usize>),
     Event(EpollEvent),
     Task,
     Nothing,
 }
 
-type Others<'l> = [Option<Guard<'l>>; MAX_OTHERS];
-
 impl<S: Architecture<S>> Lane<S> {
     /// Polls the connection `served` and recent connections in shared memory, and runs messages
     /// that arrive. Returns `Break` with an event that the caller must handle, or with `None` if
-    /// messages were run or a task is ready. Returns `Continue` if the thread is to sleep.
+    /// messages were read or a task is ready. Returns `Continue` if the thread is to sleep.
     #[inline(never)]
     pub(super) fn poll_rings<H: RequestHandler>(
         &self,
@@ -98,92 +118,101 @@ impl<S: Architecture<S>> Lane<S> {
         served: (u32, u32),
     ) -> io::Result<ControlFlow<Option<EpollEvent>>> {
         let mut served = served;
-        let mut ran = false;
+        let mut has_read = false;
         let mut turns = 0;
         let mut turn_end: Option<Monotonic> = None;
         loop {
-            let Some(first) = self.connections.get(served.0, served.1) else {
-                self.recent_rings.forget(token_of(served));
-                return Ok(ended(ran));
-            };
-            let spin = if first.is_read_paused() { None } else { first.stream.begin_spin() };
-            let Some(spin) = spin else {
-                if ran {
-                    self.stop_polling(&first);
-                }
-                return Ok(ended(ran));
+            let Some(first) = self.claim_served(served) else { return Ok(ended(has_read)) };
+            let Some(spin) = first.stream.begin_spin() else {
+                end_polling(&first);
+                return Ok(ended(has_read));
             };
             let begins_turn = turn_end.is_none_or(|end| spin.begun() >= end);
             if begins_turn {
                 turn_end = Some(spin.begun() + TURN);
                 turns += 1;
             }
-            self.recent_rings.note(token_of(served));
-            let mut others = self.other_rings(served);
-            let mut detached = None;
-            let found = self.poll_rings_once(handler, worker, (&first, &others), spin, begins_turn, &mut detached);
+            let mut others = self.claim_others(served);
+            let found = self.poll_rings_once((&first, &others), spin, begins_turn);
             let mut first = Some(first);
-            let connection = match &found {
-                Ok(Found::Message { place: None, .. }) => first.take(),
-                Ok(Found::Message { place: Some(place), .. }) => others[*place].take(),
+            let arrived = match &found {
+                Ok(Found::Arrival(None)) => first.take(),
+                Ok(Found::Arrival(Some(index))) => others[*index].take(),
                 _ => None,
             };
-            for idle in first.iter().chain(others.iter().flatten()) {
-                self.stop_polling(idle);
+            for connection in first.iter().chain(others.iter().flatten()) {
+                self.stop_polling(connection);
             }
             drop((first, others));
-            let (connection, more) = match (found?, connection) {
-                (Found::Message { more, .. }, Some(connection)) => (connection, more),
-                (Found::Event(event), _) => return Ok(ControlFlow::Break(Some(event))),
-                (Found::Nothing, _) => return Ok(ended(ran)),
-                (Found::Task | Found::Message { .. }, _) => return Ok(ControlFlow::Break(None)),
-            };
-            served = connection.handle;
-            self.run_polled(handler, worker, connection, detached, more);
-            ran = true;
-            if turns > MAX_TURNS || self.ready.has_any_or_begun() || self.is_stopping() {
-                if let Some(connection) = self.connections.get(served.0, served.1) {
-                    self.stop_polling(&connection);
-                    worker.last_reported = Some(served);
+            match (found?, arrived) {
+                (Found::Arrival(_), Some(connection)) => {
+                    served = connection.handle;
+                    if !self.read_polled(handler, worker, connection) {
+                        self.recent_rings.forget(token_of(served));
+                        return Ok(ended(has_read));
+                    }
+                    has_read = true;
                 }
+                (Found::Event(event), _) => {
+                    worker.last_reported = Some(served);
+                    return Ok(ControlFlow::Break(Some(event)));
+                }
+                (Found::Task, _) => {
+                    worker.last_reported = Some(served);
+                    return Ok(ControlFlow::Break(None));
+                }
+                (Found::Nothing | Found::Arrival(_), _) => return Ok(ended(has_read)),
+            }
+            if turns > MAX_TURNS || self.ready.has_any_or_begun() || self.is_stopping() {
+                worker.last_reported = Some(served);
                 return Ok(ControlFlow::Break(None));
             }
         }
     }
 
-    fn run_polled<H: RequestHandler>(
-        &self,
-        handler: &Arc<H>,
-        worker: &mut Worker,
-        connection: Guard<'_>,
-        detached: Option<Message>,
-        more: bool,
-    ) {
-        let handle = connection.handle;
-        let reads_on = self.run_message(handler, worker, &connection, detached, more);
-        drop(connection);
-        if reads_on {
-            self.read(handler, worker, handle, ReadCause::Buffered);
+    /// Claims the connection that the thread served last. Returns `None` if the connection has ended
+    /// or is paused, or if another thread polls it.
+    fn claim_served(&self, served: (u32, u32)) -> Option<Guard<'_>> {
+        let connection = self.connections.get(served.0, served.1);
+        match connection {
+            Some(_) => self.recent_rings.note(token_of(served)),
+            None => self.recent_rings.forget(token_of(served)),
         }
+        connection.filter(|connection| begin_polling(connection))
     }
 
-    fn poll_rings_once<H: RequestHandler>(
+    /// Claims recent connections besides `served`. A thread of fixed priority claims none, because
+    /// threads of higher priority may delay it, and with it each connection that it polls.
+    fn claim_others(&self, served: (u32, u32)) -> Others<'_> {
+        let mut others = Others::default();
+        if self.is_real_time() {
+            return others;
+        }
+        for (place, token) in others.iter_mut().zip(self.recent_rings.others(token_of(served))) {
+            let handle = handle_of(token);
+            match self.connections.get(handle.0, handle.1) {
+                Some(connection) => *place = Some(connection).filter(|connection| begin_polling(connection)),
+                None => self.recent_rings.forget(token),
+            }
+        }
+        others
+    }
+
+    /// Polls until bytes arrive, other work of the lane is found, or the time of `spin` is over.
+    /// Returns the permit to poll.
+    fn poll_rings_once(
         &self,
-        handler: &Arc<H>,
-        worker: &mut Worker,
         (first, others): (&Guard<'_>, &Others<'_>),
         spin: SpinWait<'_>,
         begins_turn: bool,
-        detached: &mut Option<Message>,
     ) -> io::Result<Found> {
         let rings = || {
-            let others = others.iter().enumerate().filter_map(|(place, other)| Some((Some(place), other.as_ref()?)));
+            let others = others.iter().enumerate().filter_map(|(index, other)| Some((Some(index), other.as_ref()?)));
             std::iter::once((None, first)).chain(others)
         };
         if begins_turn {
-            for (_, connection) in rings() {
-                has_arrived(connection);
-            }
+            // Withdraws all requests for wake-ups before it asks for events.
+            rings().for_each(|(_, connection)| _ = has_arrived(connection));
             // An event that is there before polling begins does not show if polling is useful.
             if let Some(event) = self.next_event(Some(Duration::ZERO))? {
                 return Ok(Found::Event(event));
@@ -191,19 +220,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
         let mut rounds: u32 = 0;
         loop {
-            for (place, connection) in rings() {
-                if !has_arrived(connection) {
-                    continue;
-                }
-                let more = self.receive_message(handler.context(), worker, connection, ReadCause::Readiness, detached);
-                if let Some(more) = more {
-                    spin.finish(true);
-                    return Ok(Found::Message { place, more });
-                }
-                if has_arrived(connection) {
-                    // Another thread reads, reading is paused, or the input is over.
-                    return Ok(Found::Nothing);
-                }
+            if let Some((index, _)) = rings().find(|(_, connection)| has_arrived(connection)) {
+                spin.finish(true);
+                return Ok(Found::Arrival(index));
             }
             rounds = rounds.wrapping_add(1);
             if rounds > ROUNDS_WITHOUT_PAUSE {
@@ -224,17 +243,26 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    fn other_rings(&self, served: (u32, u32)) -> Others<'_> {
-        let mut others = Others::default();
-        for (place, token) in others.iter_mut().zip(self.recent_rings.others(token_of(served))) {
-            let handle = handle_of(token);
-            match self.connections.get(handle.0, handle.1) {
-                Some(connection) if !connection.is_read_paused() => *place = Some(connection),
-                Some(_) => {}
-                None => self.recent_rings.forget(token),
-            }
+    /// Reads the bytes that have arrived on a connection that the thread has polled, and runs the
+    /// message if it is complete. Returns false if no bytes could be read.
+    fn read_polled<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, connection: Guard<'_>) -> bool {
+        let handle = connection.handle;
+        let Some(polled) = connection.stream.polled_input() else { return false };
+        let before = polled.position();
+        let mut detached = None;
+        let received =
+            self.receive_message(handler.context(), worker, &connection, ReadCause::Readiness, &mut detached);
+        polled.end_polling();
+        let Some(more) = received else {
+            // Perhaps another thread reads, reading is paused, or the input is over.
+            return polled.position() != before && may_read(&connection);
+        };
+        let reads_on = self.run_message(handler, worker, &connection, detached, more);
+        drop(connection);
+        if reads_on {
+            self.read(handler, worker, handle, ReadCause::Buffered);
         }
-        others
+        true
     }
 
     /// Makes the connection report its next arrival to the lane's threads.
@@ -245,12 +273,30 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
+/// Returns true if reading is not paused and no thread reads.
+fn may_read(connection: &Connection) -> bool {
+    !connection.is_read_paused() && !connection.read_state.is_held()
+}
+
+/// Begins to poll the connection. Returns false if another thread polls or reads it, or if reading
+/// is paused.
+fn begin_polling(connection: &Connection) -> bool {
+    may_read(connection) && connection.stream.polled_input().is_some_and(PolledInput::begin_polling)
+}
+
+/// Ends polling without a request for a wake-up, because the last request is still in force.
+fn end_polling(connection: &Connection) {
+    if let Some(polled) = connection.stream.polled_input() {
+        polled.end_polling();
+    }
+}
+
 fn has_arrived(connection: &Connection) -> bool {
     connection.stream.polled_input().is_some_and(PolledInput::poll)
 }
 
-/// Returns the result of a wait that has found no message. If the thread `ran` messages before, they
-/// may have left tasks on the lane's ready list, which the thread must look at before it sleeps.
-fn ended(ran: bool) -> ControlFlow<Option<EpollEvent>> {
-    if ran { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+/// Returns the result of a wait that has found no message. If the thread read bytes before, this may
+/// have left tasks on the lane's ready list, which the thread must look at before it sleeps.
+fn ended(has_read: bool) -> ControlFlow<Option<EpollEvent>> {
+    if has_read { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
 }

@@ -143,7 +143,10 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
+/// Notes the connection of the event. An event of no connection leaves the noted one.
 fn note_connection(worker: &mut Worker, event: EpollEvent) -> EpollEvent {
-    worker.last_reported = (event.token() & LISTENER == 0).then(|| handle_of(event.token()));
+    if event.token() & LISTENER == 0 {
+        worker.last_reported = Some(handle_of(event.token()));
+    }
     event
 }

@@ -74,6 +74,13 @@ impl<T> PendingLock<T> {
 }
 
 impl<T> PendingLock<T> {
+    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because it
+    /// may change at once.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != FREE
+    }
+
     /// Takes a kept lock. Returns `None` if the lock is not kept.
     #[inline]
     pub fn resume(&self) -> Option<PendingLockGuard<'_, T>> {
@@ -147,13 +154,16 @@ mod tests {
     #[test]
     fn holder_finds_the_pending_flag() {
         let lock = PendingLock::new(0);
+        assert!(!lock.is_held());
         let mut first = lock.try_enter().unwrap();
         first.with(|value| *value += 1);
         assert!(lock.try_enter().is_none());
         assert!(lock.try_enter().is_none());
         let mut first = first.leave().unwrap_err();
         assert_eq!(first.with(|value| *value), 1);
+        assert!(lock.is_held());
         first.leave().unwrap();
+        assert!(!lock.is_held());
         drop(lock.try_enter().unwrap());
         assert!(lock.try_enter().is_some());
     }

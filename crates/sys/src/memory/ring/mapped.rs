@@ -327,6 +327,19 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
+    /// Withdraws a request for a wake-up. Returns true if the peer will not ring the bell for it,
+    /// false if there was no request for the bell or if the peer has taken it.
+    #[inline]
+    pub fn withdraw_bell(&self) -> bool {
+        protocol::withdraw_bell(self.0.word(ControlWord::Reader))
+    }
+
+    /// Returns the number of bytes that this side has read, modulo 2^32.
+    #[inline]
+    pub fn position(&self) -> u32 {
+        self.0.direction.position.own()
+    }
+
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
     /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
     /// must have set [`WakeMethod::Futex`].

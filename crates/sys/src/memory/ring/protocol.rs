@@ -197,6 +197,13 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
+/// Clears a wake word whose requests any thread of its side may withdraw. Returns true if it
+/// requested the bell and the peer has not taken the request.
+#[inline]
+pub(super) fn withdraw_bell(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) != AWAKE && word.swap(AWAKE, Ordering::Relaxed) == BELL
+}
+
 /// Sets a flag, which is never cleared, and returns the wake request of the side that owns the wake
 /// word `other`.
 #[cold]
@@ -475,6 +482,44 @@ mod models {
             other.join().unwrap();
         };
         explore_within(2, model);
+    }
+
+    /// Polls as a thread does that serves several connections: withdraws a request for the bell,
+    /// looks, requests the bell, and looks again. Returns true if it has seen the byte. Counts
+    /// requests that are in force or that the peer has taken.
+    fn poll_once(model: &Model, reader: &RingPosition, requests: &Private) -> bool {
+        let word = model.word(ControlWord::Reader);
+        if withdraw_bell(word) {
+            requests.fetch_sub(1, Ordering::Relaxed);
+        }
+        let is_seen = reader.has_arrived(model);
+        requests.fetch_add(1, Ordering::Relaxed);
+        set_wake_word(word, BELL);
+        reader.has_arrived(model) || is_seen
+    }
+
+    #[test]
+    fn two_threads_that_poll_lose_no_arrival_and_count_each_bell() {
+        explore(|| {
+            let model = Model::new();
+            let reader = std::sync::Arc::new(RingPosition::new(1));
+            let requests = std::sync::Arc::new(Private::new(1));
+            set_wake_word(model.word(ControlWord::Reader), BELL);
+            let writer = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || model.write(&RingPosition::new(1), 1, BELL))
+            };
+            let second = {
+                let (model, reader, requests) = (Arc::clone(&model), reader.clone(), requests.clone());
+                thread::spawn(move || poll_once(&model, &reader, &requests))
+            };
+            let first = poll_once(&model, &reader, &requests);
+            let second = second.join().unwrap();
+            writer.join().unwrap();
+            let bells = model.kernel.lock().unwrap()[0];
+            assert!(first || second || bells > 0, "no thread sees the byte, and no bell was rung");
+            assert!(bells <= requests.load(Ordering::Relaxed), "a bell was rung for a request that is not counted");
+        });
     }
 
     /// A thread polls and withdraws requests for the bell, of which a second thread of the reader's
