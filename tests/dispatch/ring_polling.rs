@@ -2,6 +2,7 @@
 //! or run a request, and requests reach other threads meanwhile.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -67,7 +68,7 @@ thread_local! {
 
 /// The use of the interface for polling by the threads of a server.
 struct Log {
-    faults: Mutex<Vec<&'static str>>,
+    faults: Mutex<BTreeSet<&'static str>>,
     polls: AtomicU64,
     /// Greatest number of streams that one thread has polled at the same time.
     most: AtomicUsize,
@@ -78,7 +79,7 @@ struct Log {
 impl Log {
     fn new(has_one_thread: bool) -> Arc<Self> {
         Arc::new(Log {
-            faults: Mutex::new("faults", LockScope::Orb, Vec::new()),
+            faults: Mutex::new("faults", LockScope::Orb, BTreeSet::new()),
             polls: AtomicU64::new(0),
             most: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -105,12 +106,12 @@ impl Log {
 
     fn require(&self, holds: bool, fault: &'static str) {
         if !holds {
-            self.faults.lock().push(fault);
+            self.faults.lock().insert(fault);
         }
     }
 
     fn assert_no_faults(&self) {
-        assert_eq!(*self.faults.lock(), [""; 0]);
+        assert_eq!(*self.faults.lock(), BTreeSet::new());
     }
 }
 
@@ -324,7 +325,7 @@ fn thread_polls_again_after_a_task() {
         let held_poa = server.orb.root_poa().create_poa("held", None, PoaPolicies::default()).unwrap();
         let polls_at_task = Arc::new(AtomicU64::new(0));
         let (at_task, polled) = (Arc::clone(&polls_at_task), Arc::clone(&log));
-        let servant = plain(move |_| at_task.store(polled.polls(), Ordering::SeqCst));
+        let servant = plain(move |_| at_task.store(polled.polls() + 1, Ordering::SeqCst));
         let held = held_poa.activate(&servant).unwrap().to_string();
         run_on(false);
         let orb = client().max_connections_per_server(1).build().unwrap();
@@ -353,8 +354,12 @@ fn thread_polls_again_after_a_task() {
             }
             is_polling && await_polls(polls_at_task.load(Ordering::SeqCst) + 1000)
         };
-        while !is_polling_again() {
+        // Now and then the thread may find the task at another point than while it polls, so one round
+        // would prove nothing.
+        let mut rounds_in_a_row = 0;
+        while rounds_in_a_row < 10 {
             assert!(begun.elapsed() < PATIENCE, "the thread does not poll after the task");
+            rounds_in_a_row = if is_polling_again() { rounds_in_a_row + 1 } else { 0 };
         }
     });
 }
