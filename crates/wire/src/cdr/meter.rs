@@ -107,7 +107,7 @@ impl<'a> MemoryMeter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // Afterwards the reservations cover `spent`, and up to 64 KiB more need no reservation.
+        // Afterwards the reservations cover `spent`, and at least 64 KiB more need none.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;

@@ -1,7 +1,7 @@
 //! The path to the part of a value where reading or writing failed: member names and element
 //! indices.
 //!
-//! Each function that returns the error adds one step, so the innermost step comes first.
+//! Functions add their steps while they return the error, so the innermost step comes first.
 
 use std::fmt::{self, Write as _};
 

@@ -37,13 +37,13 @@ impl PlannedFragment {
 }
 
 impl FragmentPlan {
-    /// The smallest threshold in bytes. In fragments of this size, headers are a quarter of the
-    /// bytes.
+    /// The smallest threshold in bytes. Headers take at most a quarter of a fragment of this size.
     pub const MIN_THRESHOLD: usize = 64;
 
-    /// Plans the fragments of the message with this header and request id. No fragment exceeds
-    /// `threshold` bytes, which the plan raises to [`MIN_THRESHOLD`](Self::MIN_THRESHOLD) and
-    /// rounds down to a multiple of 8.
+    /// Plans the fragments of the message with this header and request id. `threshold` is the
+    /// maximum size of a fragment in bytes; the plan raises it to at least
+    /// [`MIN_THRESHOLD`](Self::MIN_THRESHOLD) and rounds it down to a multiple of 8. A message that
+    /// is not cut may be larger.
     #[must_use]
     pub fn new(header: &Header, request_id: u32, threshold: usize) -> Self {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};

@@ -17,7 +17,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    // The vectors begin with capacity for one element, because most types have a single part.
+    // The first `push` to a vector without capacity would reserve more than one element.
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;

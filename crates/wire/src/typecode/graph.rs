@@ -6,7 +6,7 @@ use super::description::{self, StaticTypeCode};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
-/// An immutable set of types that refer to each other, possibly in cycles. Each type occurs once.
+/// An immutable set of types that refer to each other, possibly in cycles.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(super) nodes: Vec<Node>,

@@ -220,7 +220,7 @@ impl TypeCode {
         own.is_substitutable_for(expected) || compare::equivalent(own, expected)
     }
 
-    /// Returns the type behind all aliases.
+    /// Returns the type behind all aliases; the type null for a chain of 128 or more aliases.
     #[must_use]
     pub fn unaliased(&self) -> TypeCode {
         match self.kind() {

@@ -105,8 +105,7 @@ impl<'m> Decoder<'m> {
             self.rest = rest;
             return Ok((*octets, self));
         }
-        // The unread bytes of this fragment can only be padding, because no sender cuts a
-        // primitive.
+        // No sender cuts a primitive, so bytes that end within the padding are skipped with it.
         while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.message_position() + self.rest.len();
             if end >= self.fragments.message.len() {

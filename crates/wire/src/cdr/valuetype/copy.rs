@@ -198,8 +198,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// An id that was text stays text even where an indirection is possible, so that the head keeps
-    /// its size.
+    /// Writes the id: as text if it was text, otherwise as an indirection if the id was written
+    /// before.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

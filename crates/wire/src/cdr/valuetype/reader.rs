@@ -13,8 +13,8 @@ use crate::typecode::TypeCode;
 /// Estimated bookkeeping memory in bytes for each value of a message.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
-/// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
-/// message's size.
+/// Maximum number of bytes that [`Decoder::reread_value`] reads again in total for a message, in
+/// multiples of the message's size.
 const MAX_REREADS: usize = 16;
 
 /// The state that the values (IDL `valuetype`) of one message share while they are read.
@@ -219,8 +219,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// An indirection to an earlier value, which may contain the indirection: the value's number
-    /// and the position of its tag.
+    /// An indirection to a value that began earlier in the message, possibly to a value that
+    /// contains the indirection: the value's number, and the position of its tag.
     Indirection(u32, usize),
     /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
@@ -278,7 +278,7 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // A value begins between chunks.
+            // A value may begin between two chunks.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
