@@ -201,7 +201,7 @@ impl Preprocessor<'_> {
         };
         let identity = self.identity(path);
         self.known.insert(identity.clone(), main);
-        // There is about one token for every six characters.
+        // An estimate: one token for every six bytes.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), identity, main);

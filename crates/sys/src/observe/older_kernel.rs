@@ -103,7 +103,8 @@ pub const USED_FEATURES: [KernelFeature; 8] = [
 ];
 
 /// Makes the kernel refuse those [`USED_FEATURES`] that `release` does not have, for the calling
-/// thread, and for threads and programs that it starts after the call. It cannot be undone.
+/// thread, and for threads and programs that it starts after the call. The refusal cannot be
+/// undone.
 ///
 /// # Errors
 /// If the kernel has no seccomp filters, or this module does not know the architecture.

@@ -48,7 +48,7 @@ pub struct Record {
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records that the calling thread passes a point, if recording is on. The macro [`probe!`] calls
-/// it.
+/// this function.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
     // Relaxed: the flag publishes no other data.

@@ -3,9 +3,9 @@
 //! [`RcuCell::load`] never waits for writers or other readers, and allocates nothing after a
 //! thread's first load.
 //!
-//! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
-//! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So while the cell exists,
-//! dropping a guard on a real-time thread runs no destructor of a version.
+//! Invariant: *readers never free*. A replaced version stays until no reader uses it; then
+//! [`RcuCell::store`], [`update`](RcuCell::update) or [`reclaim`](RcuCell::reclaim) frees it. So
+//! while the cell exists, dropping a guard on a real-time thread runs no destructor of a version.
 //!
 //! The implementation is the `arc-swap` crate.
 

@@ -322,8 +322,8 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns the number of users that the entry has now; 0 if it does not exist. The number
-    /// includes callers whose `get` is about to fail. A user that is not counted sees all state
-    /// that the caller changed before the call.
+    /// includes callers whose `get` is about to fail. A later user, which is not counted, sees all
+    /// state that the caller changed before the call.
     pub fn user_count(&self, index: u32, generation: u32) -> u32 {
         let Some(slot) = self.slot(index) else { return 0 };
         // Acquire: pairs with `release`; release: with the acquire of a later `get`.
@@ -515,7 +515,8 @@ impl<T> GenerationalSlab<T> {
     }
 }
 
-/// A page of a zeroed segment takes no memory before its first use.
+/// Makes a segment of zeroed slots. In a large segment, a page takes no memory before its first
+/// use.
 #[cfg(not(loom))]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     // SAFETY: a word of zero is valid. The union has an integer member, so any bytes are valid, and

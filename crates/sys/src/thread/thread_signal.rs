@@ -31,7 +31,7 @@ pub struct SignalSender {
 }
 
 impl SignalReceiver {
-    /// Blocks the signal for the calling thread.
+    /// Creates a receiver for the calling thread, and blocks the signal for this thread.
     ///
     /// # Errors
     /// If the kernel refuses to block the signal.

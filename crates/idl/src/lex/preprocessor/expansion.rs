@@ -269,8 +269,8 @@ impl Preprocessor<'_> {
         self.expand_all(tokens, false).unwrap_or_default()
     }
 
-    /// Expands the macros in the tokens. In a condition, also replaces `defined`, even if a macro made
-    /// it.
+    /// Expands the macros in the tokens. In a condition, also replaces `defined`, even if a macro
+    /// made it.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.max_argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);

@@ -195,7 +195,8 @@ impl Map {
     /// Removes an entry. Returns true if the entry existed.
     ///
     /// # Errors
-    /// `InvalidInput` if the key has a wrong size or the map's entries cannot be removed.
+    /// `InvalidInput` if the key has a wrong size or the map's entries cannot be removed; any other
+    /// error that the kernel returns.
     pub fn delete(&self, key: &[u8]) -> io::Result<bool> {
         if key.len() != self.key_size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -240,7 +241,7 @@ impl AsFd for Map {
 /// plugged in later.
 ///
 /// # Errors
-/// If `/sys/devices/system/cpu/possible` cannot be read.
+/// If `/sys/devices/system/cpu/possible` cannot be read, or is not a list of numbers.
 pub fn possible_processors() -> io::Result<usize> {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -177,7 +177,7 @@ pub fn connect_unix_now(address: &Address, options: &SocketOptions) -> io::Resul
 /// Returns two connected Unix sockets.
 ///
 /// # Errors
-/// The limits of the process.
+/// Any error that the kernel returns, for example at the limit on open descriptors.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;

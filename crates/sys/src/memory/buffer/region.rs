@@ -1,8 +1,7 @@
 //! Address ranges for large messages, and a cache of these ranges.
 //!
 //! A dropped region returns to the [`RegionCache`] with which it was made, unless the cache is
-//! closed or full. A cache limits the number of its regions and the sum of their committed bytes,
-//! and its functions never wait.
+//! closed or full. A cache limits the number of its regions and the sum of their committed bytes.
 //!
 //! The first bytes of a cached region contain its description. The thread that takes the address
 //! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:

@@ -65,11 +65,12 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. The server must open its end with the same sizes and an equal `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. The server must open its
+    /// end with the same sizes and an equal `wait`.
     ///
     /// # Errors
-    /// `InvalidInput` if the sizes are too large. Another error if the process is out of descriptors, memory or
-    /// addresses.
+    /// `InvalidInput` if the sizes are too large. Another error if the process is out of
+    /// descriptors, memory or addresses.
     pub fn create_client_end(
         request_bytes: usize,
         reply_bytes: usize,
@@ -83,8 +84,9 @@ impl BareRing {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and `reply_bytes`. `InvalidInput` if the
-    /// sizes are too large. Another error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and
+    /// `reply_bytes`. `InvalidInput` if the sizes are too large. Another error if the process is
+    /// out of addresses.
     pub fn open(fd: BorrowedFd<'_>, request_bytes: usize, reply_bytes: usize, wait: BareRingWait) -> io::Result<Self> {
         let length = memory(request_bytes, reply_bytes)?;
         mapping::check(fd, length)?;
