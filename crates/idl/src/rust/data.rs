@@ -373,7 +373,8 @@ impl Generator<'_> {
         self.constant_value(value, false)
     }
 
-    /// Returns the labels as patterns. Three or more consecutive numbers or characters become a range.
+    /// Returns the labels as patterns. Three or more consecutive numbers or characters become a
+    /// range.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),
@@ -523,8 +524,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last one,
-/// each as a line, and returns the last.
+/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last
+/// one, each as a line, and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {
