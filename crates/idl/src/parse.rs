@@ -274,7 +274,6 @@ impl Parser<'_> {
         self.word(what, false)
     }
 
-    /// Takes a name, without its escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -75,7 +75,6 @@ struct ScopeId(usize);
 #[derive(Debug, Default)]
 struct NameScope {
     outer: Option<ScopeId>,
-    /// The definition that owns the scope; `None` for the file.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
@@ -439,7 +438,6 @@ impl DeclarationResolver<'_> {
         let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;
         loop {
-            // A use in a nested scope does not introduce the name in a module.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, DefinitionKind::Module(_)),
                 None => true,

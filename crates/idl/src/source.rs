@@ -47,7 +47,6 @@ pub struct SourceFile {
     marks: Vec<LineMark>,
 }
 
-/// The effect of a `#line` directive on the lines after it.
 #[derive(Debug)]
 struct LineMark {
     from: usize,

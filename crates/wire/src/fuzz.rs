@@ -14,7 +14,6 @@ use crate::ior::{
 use crate::limits::Limits;
 use crate::rt;
 
-/// Small limits, so that short inputs reach them.
 static LIMITS: Limits = Limits {
     max_message_size: 4096,
     max_string_length: 512,

@@ -146,7 +146,6 @@ impl Generator<'_> {
             .map(|arm| UnionVariant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
-                // The variant contains the discriminator if the arm does not determine its value.
                 carries: arm.default || arm.labels.len() != 1,
             })
             .collect();
@@ -423,7 +422,6 @@ impl Generator<'_> {
         };
         let text = match (&resolved, value) {
             (Type::Fixed(_, behind), ConstantValue::Fixed(digits, scale)) => {
-                // The resolver has checked that the value fits.
                 let raised = digits * 10_i128.pow(u32::from(*behind).saturating_sub(*scale));
                 format!("{}::constant({raised})", self.runtime("Fixed"))
             }

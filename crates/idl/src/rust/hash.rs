@@ -25,7 +25,6 @@ impl PerfectHash {
     }
 
     fn with_seed(names: &[&str], seed: u64) -> Option<Self> {
-        // About four names in each bucket keep the displacements small.
         let buckets = (names.len() / 4).max(1).next_power_of_two();
         let hashes: Vec<u64> = names.iter().map(|name| hash(seed, name.as_bytes())).collect();
         let mut members = vec![Vec::new(); buckets];

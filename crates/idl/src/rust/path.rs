@@ -25,7 +25,6 @@ impl Part {
     }
 }
 
-/// The pieces of `At::member(value, name, coder)` around the value.
 struct Wrap {
     at: String,
     before: String,

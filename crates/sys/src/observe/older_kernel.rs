@@ -24,7 +24,6 @@ pub struct KernelFeature {
     /// The argument that selects the feature: its index, the mask of the relevant bits, and their
     /// value. `None` if the feature is the whole system call.
     argument: Option<(u32, u32, u32)>,
-    /// The error number of kernels without the feature.
     error: libc::c_int,
     /// Uses the feature once. The error number `error`, or `ENOSYS`, shows that the kernel lacks
     /// it.

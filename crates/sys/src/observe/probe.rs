@@ -158,7 +158,6 @@ fn record_enabled(name: &'static &'static str, id: u64) {
 
 /// The latest records of the threads that have used the ring. One thread at a time writes.
 struct RecordRing {
-    /// Number of records whose writing has begun.
     announced: AtomicU64,
     /// Number of complete records.
     written: AtomicU64,

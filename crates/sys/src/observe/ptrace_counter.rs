@@ -88,7 +88,6 @@ enum TraceState {
     Ended,
 }
 
-/// Maximum number of instructions that one thread runs before the other threads have a turn.
 const STEPS_PER_TURN: usize = 2000;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

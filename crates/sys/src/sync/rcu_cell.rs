@@ -18,7 +18,6 @@ use crate::lock::{LockScope, Mutex};
 /// A cell whose value is read without a lock.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
-    /// Replaced versions that readers may be using.
     retired: Mutex<Vec<Arc<T>>>,
 }
 
@@ -135,7 +134,6 @@ mod cell {
     }
 }
 
-/// A cell for models: a release store and an acquire load of a pointer.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;

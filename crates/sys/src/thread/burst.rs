@@ -28,7 +28,6 @@ pub const NO_BURST: u64 = u64::MAX;
 pub struct BurstCoordinator {
     /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
-    /// Subject of a requested burst that has no supervisor.
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
     burst_over: Condvar,

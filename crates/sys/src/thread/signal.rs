@@ -16,10 +16,8 @@ use crate::eventfd::EventFd;
 use crate::syscall;
 use crate::{poll, process};
 
-/// Number of the descriptor of [`Termination`], for the signal handler.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Id of the process that created the descriptor.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The termination requests to this process.
@@ -140,7 +138,6 @@ mod tests {
         // SAFETY: a handler for the signal is in place.
         let lived = process::run_in_child(|| unsafe { libc::raise(libc::SIGTERM) } == 0);
         assert!(!lived.unwrap_or(false));
-        // A child that calls `termination` gets its own request.
         let told = process::run_in_child(|| {
             let own = super::termination().unwrap();
             let before = own.is_requested();

@@ -134,7 +134,6 @@ mod tests {
             assert!(receiver.wait(Duration::from_secs(20)).unwrap());
         }
         thread.join().unwrap();
-        // A signal without a waiting thread has no effect on the process.
         let sender = receiver.sender();
         drop(receiver);
         sender.send().unwrap();

@@ -12,7 +12,6 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use fragments::FragmentMap;
 
-/// Estimate of the bytes that an allocator adds to each block.
 const BLOCK_OVERHEAD: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
@@ -36,7 +35,6 @@ pub struct Decoder<'m> {
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was charged so far; 0 if the decoder has a meter.
     charged: usize,
     depth: u32,
     endian: Endian,

@@ -225,7 +225,6 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Returns [`CdrError::Truncated`], out of line, to keep the reading functions small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

@@ -7,7 +7,6 @@ use super::CdrError;
 
 /// Memory in bytes that a message may take in addition to the memory that its meter has reserved.
 const FREE_BYTES: usize = 64 * 1024;
-/// Reservations for allocations are multiples of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.

@@ -5,7 +5,6 @@
 
 use std::fmt::{self, Write as _};
 
-/// Maximum number of steps in a path. A longer path loses steps in its middle.
 const MAX_STEPS: usize = 32;
 const MAX_INNERMOST: usize = 16;
 const MAX_TEXT: usize = 1024;

@@ -15,7 +15,6 @@ pub struct FragmentPlan {
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
     max_size: usize,
-    /// Offset in the message up to which the iterator has returned fragments.
     planned: usize,
 }
 
@@ -78,7 +77,6 @@ impl Iterator for FragmentPlan {
         let size = end - start + usize::from(head_len) - Header::LEN;
         let mut header = self.header;
         header.more_fragments = end < total;
-        // A fragment is no larger than the message, whose size fits.
         header.size = u32::try_from(size).unwrap_or(u32::MAX);
         if !first {
             header.kind = MessageKind::Fragment;

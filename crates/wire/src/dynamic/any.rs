@@ -25,7 +25,6 @@ pub struct AnyValue {
     /// The encoded value. The bytes of its message since the last multiple of 8 come first, so that
     /// the alignment is kept.
     octets: Octets,
-    /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
     endian: Endian,
     version: Version,

@@ -465,7 +465,6 @@ fn number_size(kind: Kind) -> Option<usize> {
     }
 }
 
-/// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
 /// Returns the layout of a number, or of a structure or an array of numbers; `None` for other types
@@ -474,7 +473,6 @@ fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();
     match view.kind() {
-        // A type that contains itself has more parts than the maximum.
         _ if *parts > MAX_BULK_PARTS => None,
         Kind::Struct if view.member_count() > 0 => view
             .members()

@@ -29,7 +29,6 @@ use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
 pub use kind::Kind;
 
-/// The marker of an indirection, in place of a kind.
 pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 
 /// A type as a value.

@@ -192,7 +192,6 @@ impl Drop for CacheInner {
 /// access.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
-    /// Size in bytes of the address range, a power of two.
     mapped: usize,
     /// Number of bytes from the start of the range to the last byte written since it was mapped.
     touched: usize,

@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the message slots from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
 /// Size in bytes of the area with the control words of one direction: the count of messages, the
 /// flag of a sleeping receiver, and the flag of a closed sender.

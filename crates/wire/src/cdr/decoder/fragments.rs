@@ -7,7 +7,6 @@ use crate::giop::Header;
 
 #[derive(Clone, Copy)]
 pub(super) struct FragmentMap<'m> {
-    /// The whole message if it has fragments, else empty.
     pub(super) message: &'m [u8],
     pub(super) starts: &'m [usize],
 }

@@ -176,7 +176,6 @@ impl<'m> Decoder<'m> {
             else {
                 continue;
             };
-            // The target of an indirection must be in the new message.
             let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
             let back =
                 i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;

@@ -10,7 +10,6 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Estimated bookkeeping memory in bytes for each value of a message.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
 /// Maximum number of bytes that [`Decoder::reread_value`] reads again in total for a message, in
@@ -48,7 +47,6 @@ struct ReadValues {
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
     chunk_levels: Vec<u32>,
-    /// The number of values that contain the current position.
     depth: u32,
     reread_bytes: usize,
     /// The closure is boxed, so that programs without values do not link the code that drops
@@ -278,7 +276,6 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // A value may begin between two chunks.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;

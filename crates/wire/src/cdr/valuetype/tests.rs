@@ -13,7 +13,6 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Converts hexadecimal digits, and text in quotes, to octets.
 fn octets(text: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     for (at, part) in text.split('\'').enumerate() {
