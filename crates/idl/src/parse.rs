@@ -196,8 +196,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. After a failure, skips to the next `;`, so that the parsed
-    /// declaration is kept.
+    /// Takes the `;` after a declaration. After a failure, skips to the next `;`, so that the
+    /// parsed declaration is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();

@@ -55,8 +55,8 @@ impl RustNames {
         names
     }
 
-    /// Assigns the names of one module's items. Names from IDL are assigned first, so that generated
-    /// names differ from them.
+    /// Assigns the names of one module's items. Names from IDL are assigned first, so that
+    /// generated names differ from them.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {

@@ -184,8 +184,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if values have no parts on the heap, so they can be copied, and be borrowed from
-    /// the arena.
+    /// Returns true if values have no parts on the heap, so they can be copied, and be borrowed
+    /// from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),

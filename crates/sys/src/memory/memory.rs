@@ -1,4 +1,5 @@
-//! Locking of memory and prefaulting of stacks, against page faults of real-time threads.
+//! Memory of the process: locking and prefaulting against page faults of real-time threads,
+//! prefetching, and trimming of the heap.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -76,7 +76,7 @@ pub fn is_enabled() -> bool {
 }
 
 /// Returns the records of all threads since [`enable`] in the order of time, without the records
-/// that later records have overwritten.
+/// that later records have overwritten. Sleeps if [`enable`] was less than 10 ms ago.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -199,7 +199,8 @@ impl RecordRing {
         slot.name.store(std::ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
         slot.thread.store(thread, Ordering::Relaxed);
         slot.id.store(id, Ordering::Relaxed);
-        // Release: pairs with the acquire load in `read` (rule `record`): a counted record is complete.
+        // Release: pairs with the acquire load in `read` (rule `record`): a counted record is
+        // complete.
         self.written.store(number + 1, Ordering::Release);
     }
 

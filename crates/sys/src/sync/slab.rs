@@ -186,7 +186,7 @@ impl<T> GenerationalSlab<T> {
         // Acquire: pairs with `publish` (rule `publish`), and with `user_count` and `has_users`.
         let before = slot.word.fetch_add(1, Ordering::Acquire);
         // If generation and flags are as expected, the exclusive or is the count of users.
-        // Otherwise it exceeds every possible count.
+        // Otherwise it is at least `MAX_GUARDS`.
         if before ^ word(generation, LIVE) < MAX_GUARDS {
             return Some(SlabGuard { table: self, slot, index, generation });
         }

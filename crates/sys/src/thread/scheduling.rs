@@ -237,8 +237,8 @@ pub struct ThreadInfo {
     pub cores: CpuSet,
 }
 
-/// Lists every thread of this process, in no particular order. Threads that end during the call may
-/// be missing.
+/// Lists every thread of this process, in no particular order. Threads that begin or end during the
+/// call may be missing.
 ///
 /// # Errors
 /// If `/proc` does not exist.
@@ -355,8 +355,8 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     Ok(())
 }
 
-/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread starts
-/// are in the ordinary class (`SCHED_RESET_ON_FORK`).
+/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread
+/// starts are in the ordinary class (`SCHED_RESET_ON_FORK`).
 ///
 /// Without `CAP_SYS_NICE` the kernel then refuses [`set_scheduling`] for the thread, but not this
 /// function.

@@ -25,7 +25,7 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 pub struct Termination(EventFd);
 
 /// Returns the termination requests to this process. From the first call on, SIGINT, SIGTERM and
-/// SIGHUP are such requests. A signal that the process ignores from its start, for example under
+/// SIGHUP are such requests. A signal that the process ignores at the first call, for example under
 /// `nohup`, stays ignored.
 ///
 /// # Errors

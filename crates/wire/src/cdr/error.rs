@@ -35,9 +35,10 @@ pub enum CdrError {
     WideInGiop10Request,
     /// A server's GIOP 1.0 message has wide data, which that version lacks.
     WideInGiop10Reply,
-    /// No transmission code set is known for wide data that is to be sent or was received.
+    /// No transmission code set is known for wide data that a server is to send or that was
+    /// received.
     NoWideCodeSet,
-    /// Wide data is to be sent to an object whose reference names no code set for wide data.
+    /// A client is to send wide data, but the object's reference gives no code set for it.
     NoWideCodeSetInReference,
     /// The length of a wchar or wstring is impossible in its code set.
     BadWideLength,

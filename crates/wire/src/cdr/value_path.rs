@@ -19,7 +19,7 @@ pub enum PathStep {
 }
 
 /// The path to a value that could not be read or written: `request.items[3].name`. A path of more
-/// than 32 steps shows ` ... ` instead of its middle, and the text ends after 1 KiB.
+/// than 32 steps shows ` ... ` instead of its middle, and the text is cut at 1 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePath {
     steps: Vec<PathStep>,

@@ -164,8 +164,8 @@ impl CacheInner {
             // present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs with
-                // `close` (rule `closed`).
+                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs
+                // with `close` (rule `closed`).
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
