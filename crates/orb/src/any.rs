@@ -103,7 +103,7 @@ impl Any {
         self.value.is_truncated()
     }
 
-    /// Returns true if [`extract`](Any::extract) can return a `T`.
+    /// Returns true if `T` represents the type of the value.
     #[must_use]
     pub fn is<T: Typed>(&self) -> bool {
         T::matches_type(self.type_code())
@@ -205,8 +205,8 @@ pub trait Typed: Sized {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type represents `type_code`. By default, these are the types that
-    /// are [equivalent](TypeCode::equivalent) to [`Typed::type_code`].
+    /// Returns true if the Rust type represents `type_code`. By default, it represents each type
+    /// that is [equivalent](TypeCode::equivalent) to [`Typed::type_code`].
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
@@ -229,7 +229,7 @@ pub trait Typed: Sized {
         values.iter().try_for_each(|value| value.write(e, type_code))
     }
 
-    /// Reads `len` values of `type_code`. The caller has checked `len` against the remaining bytes.
+    /// Reads `len` values of `type_code`.
     #[doc(hidden)]
     fn read_many(len: usize, d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<Self>, CdrError> {
         d.read_nested(|d| {
@@ -491,7 +491,7 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// An `Option<ObjectRef>` represents every interface.
+/// An `Option<ObjectRef>` represents each type of the kind `ObjRef`.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

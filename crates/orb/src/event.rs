@@ -448,17 +448,17 @@ pub struct EventCounts {
     pub draining_connections_evicted: u64,
     /// Connections that were refused ([`Event::ConnectionRefused`]).
     pub connections_refused: u64,
-    /// Panics of servants ([`Event::ServantPanicked`]).
+    /// Panics of servants, servant managers and adapter activators ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
     /// Requests that arrived at one lane and were handed over to another lane.
     pub requests_handed_over: u64,
-    /// Threads whose priority or cores the kernel refused.
+    /// Refusals of a thread's priority or cores by the kernel ([`Event::ThreadSchedulingRefused`]).
     pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
     /// Requests whose deadline passed before their upcall began.
     pub deadlines_passed: u64,
-    /// Operations that used more processor time than they declare.
+    /// Runs of operations that used more processor time than the operation declares.
     pub execution_time_overruns: u64,
 }
 
@@ -670,8 +670,8 @@ impl Events {
         }
     }
 
-    /// Reports the event. Without a callback, also prints a line on standard error, because the
-    /// error is in the program.
+    /// Reports that the manager was never activated. Without a callback, also prints a line on
+    /// standard error, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {

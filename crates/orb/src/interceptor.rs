@@ -159,7 +159,7 @@ pub enum RequestOutcome<'r> {
     /// In the client: a oneway request was sent.
     Sent,
     /// In the client: the attempt ended without a reply, for example because the deadline passed or
-    /// the connection ended. The ORB may try again before the deadline.
+    /// the connection ended. The ORB may make another attempt.
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.
@@ -198,17 +198,13 @@ impl<'m> RequestServiceContexts<'m> {
     }
 }
 
-/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
-/// programs without interceptors.
+/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code of
+/// interceptors from programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
     fn next_number(&self) -> u64;
 
-    /// Calls the interceptors in order, until one of them raises an exception.
-    ///
-    /// # Errors
-    /// The first exception that an interceptor raises.
     fn send_request(
         &self,
         request: &RequestInfo<'_>,
@@ -217,10 +213,6 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 
-    /// Calls the interceptors in order, until one of them raises an exception.
-    ///
-    /// # Errors
-    /// The first exception that an interceptor raises.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -233,14 +225,13 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
-    /// Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 
 impl InterceptorChain {
     /// Calls `before` for the interceptors in order, unless an interceptor makes the call. If one
-    /// raises an exception, calls `after` for the interceptors before it. A panic of an interceptor
-    /// becomes the exception UNKNOWN.
+    /// raises an exception, calls `after` for the interceptors before it, in reverse order. A panic
+    /// of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,

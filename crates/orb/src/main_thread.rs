@@ -88,8 +88,9 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits until `look` returns a value or `deadline` has passed. Meanwhile the main thread runs
-    /// queued deactivations, because the awaited event may depend on them.
+    /// Waits until `look` returns a value or `deadline` has passed. If the calling thread is the
+    /// main thread, it runs queued deactivations meanwhile, because the awaited event may depend on
+    /// them.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {

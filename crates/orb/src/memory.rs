@@ -59,7 +59,8 @@ impl ByteBudget {
         if to < from {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        // Every byte that is subtracted was added before.
+        // A negative difference wraps. The sum is right, because every byte that is subtracted was
+        // added before.
         self.held.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     }
 }

@@ -217,8 +217,8 @@ impl SavedScheduling {
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
-    /// Raises the calling thread to the scheduling `least`, unless its priority is at least as
-    /// high.
+    /// Raises the calling thread to the scheduling `least` until the drop, unless its priority is
+    /// at least as high.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
@@ -301,11 +301,12 @@ pub fn served_by() -> ServedBy {
     }
 }
 
-/// The kind of thread that runs a servant. A servant that blocks needs it: a blocked thread of a connection delays the
-/// requests of one client, a blocked thread of a pool those of all.
+/// The kind of thread that runs a servant. A servant that blocks can ask for it: a blocked thread
+/// of a connection delays the requests of one client, and a blocked thread of a pool may delay the
+/// requests of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallThread {
-    /// A thread of the application: the call is collocated, or there is none.
+    /// The request came through no connection: the call is collocated, or there is none.
     Application,
     /// A thread that serves one connection only.
     Connection,

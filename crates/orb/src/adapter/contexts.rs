@@ -99,7 +99,8 @@ impl SeenContexts {
     }
 }
 
-/// If a request has several service contexts of one kind, the server uses the first.
+/// Reads the service contexts of a request, and records the code sets on the connection. If there
+/// are several contexts of one kind, the first one counts.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,

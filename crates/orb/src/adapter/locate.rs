@@ -15,7 +15,8 @@ use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
 
-/// Parks the request if its object cannot be found yet, for example because a POA manager holds requests.
+/// Answers a LocateRequest. Parks it if its object cannot be found yet, for example because a POA
+/// manager holds requests.
 #[cold]
 pub(super) fn locate(
     adapter: &Arc<ObjectAdapter>,
