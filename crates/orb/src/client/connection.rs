@@ -163,8 +163,9 @@ impl ClientConnection {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways if the oldest has waited for the time `delay`. If bytes remain in the buffer, returns
-    /// the time at which to call this function again.
+    /// Sends the buffered oneways if the oldest has waited for the time `delay`. If bytes remain in
+    /// the buffer of a connection that has not failed, returns the time at which to call this
+    /// function again.
     ///
     /// # Errors
     /// The peer's address and the number of lost bytes, if the connection fails.
@@ -362,7 +363,8 @@ impl ClientConnection {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // The caller must report that a part was sent, even if `send_all` sends no byte.
+                // A part of the message was sent before this call of `send_all`, which may send no
+                // byte.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }

@@ -313,7 +313,8 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder, unless a caller has checked the sending half out. That caller sends it.
+    /// Sends the remainder, unless a caller has checked the sending half out. This caller sends the
+    /// remainder, or makes epoll report room to write.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {

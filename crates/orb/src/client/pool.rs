@@ -135,8 +135,8 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting. With
-    /// several connections, the oneway could overtake one of another thread.
+    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting.
+    /// With several connections, the oneway could overtake a oneway of another thread.
     pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
         let accepts = accepts_request(0, false);
         let mut only = None;
@@ -401,8 +401,8 @@ impl ConnectionPool {
         Err(AcquireError::ConnectFailed(failure))
     }
 
-    /// Returns the service class of the connections' packets, with the highest priority of the
-    /// pool's callers.
+    /// Returns the service class of the connections' packets, and the highest fixed priority of the
+    /// pool's callers as the kernel counts it.
     fn io_properties(&self, orb: &OrbContext) -> IoProperties {
         let native = self.band.scheduling(&orb.config().rt).ok().flatten();
         let priority = native.map(Scheduling::priority);

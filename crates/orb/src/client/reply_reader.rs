@@ -172,7 +172,7 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Tokens of the connections that may have input that epoll need not report again.
+        // Tokens of the connections that may have more input, which epoll may not report again.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);

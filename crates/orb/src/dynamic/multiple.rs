@@ -112,7 +112,8 @@ impl PendingResponses {
         self.waiting.len() + self.ready.len()
     }
 
-    /// Returns true if `next` would not wait (`poll_next_response`).
+    /// Returns true if a response is ready or no response is outstanding. `next` then does not wait
+    /// (`poll_next_response`).
     #[must_use]
     pub fn is_next_ready(&self) -> bool {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())

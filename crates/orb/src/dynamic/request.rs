@@ -267,7 +267,8 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Returns false if the response has arrived, so that `bell` is not signalled.
+    /// Signals `bell` when the response arrives. Returns false, and does not signal it, if the
+    /// response has arrived before.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.notify_when_ready(bell)
     }
