@@ -23,13 +23,14 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// What a reference knows of its object. Copies of the reference share it, unless they have other
-/// real-time policies or another spin policy.
+/// The knowledge of a reference about its object. Copies of the reference share it, unless they
+/// have other real-time policies or another spin policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
     original: OnceLock<Arc<TargetProfiles>>,
-    /// The target of a LOCATION_FORWARD; `None` after this target has failed.
+    /// The target of a LOCATION_FORWARD; `None` without a forward, and after this target has
+    /// failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
     /// Loading this flag costs less than loading `forwarded`. Stored `Release` by
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
@@ -56,8 +57,8 @@ const UNBOUND: u8 = 0x80;
 /// Value of `bound_index` if a profile with a higher index or of a different target answered last.
 const OTHER_TARGET: u8 = 0x7f;
 
-/// The usable profiles of an IOR. Those with the protocol that the ClientProtocol policies prefer
-/// come first.
+/// The usable profiles of an IOR. The profiles with the protocol that the ClientProtocol policies
+/// prefer come first.
 #[derive(Debug)]
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,

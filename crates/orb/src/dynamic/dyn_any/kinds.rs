@@ -292,7 +292,8 @@ impl DynAny {
     /// Makes the default member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union without a default member.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, and for a union without a default
+    /// member.
     pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         self.type_code().unaliased().default_index().ok_or(DynAnyError::TypeMismatch)?;
@@ -302,8 +303,8 @@ impl DynAny {
     /// Makes no member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union with a default member, or with a label for every
-    /// value of the discriminator.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, for a union with a default
+    /// member, and for a union with a label for every value of the discriminator.
     pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         if self.type_code().unaliased().default_index().is_some() {
@@ -324,6 +325,10 @@ impl DynAny {
     }
 
     /// Returns true if a union has no active member.
+    ///
+    /// # Errors
+    ///
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         Ok(self.component_count() < 2)
