@@ -135,7 +135,8 @@ impl LaneVisit {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
         if let Some(native) = native {
-            // The borrowing lane has set this scheduling, so the call records it.
+            // The borrowing lane has set this scheduling, so the kernel permits it, and the call
+            // records it.
             let _ = set_scheduling(native);
         }
         visit

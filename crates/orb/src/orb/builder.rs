@@ -496,7 +496,7 @@ fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, Orb
     listen_address::parse(address, transports).ok_or_else(|| OrbError::InvalidAddress(address.to_owned()))
 }
 
-/// The number is not zero, and peers cannot guess it.
+/// Returns a number that is not zero, and that peers cannot guess.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }

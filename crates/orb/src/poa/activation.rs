@@ -263,7 +263,8 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// Only a thread that runs a request of the POA may activate objects during the POA's destruction.
+    /// Fails once the destruction of the POA has begun; on a thread that runs a request of the POA,
+    /// only once the POA is dead.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }

@@ -90,7 +90,8 @@ where
     }
 }
 
-/// Returns `None` if the caller must make the call as an encoded request.
+/// Calls the servant directly. Returns `None` if the caller must make the call as an encoded
+/// request.
 #[inline]
 pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
@@ -109,7 +110,8 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     }
 }
 
-/// Returns true if the call has a result, false if it must be made as an encoded request.
+/// Tries a direct call. Returns true if the call has a result, false if it must be made as an
+/// encoded request.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
     if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
@@ -145,7 +147,8 @@ impl CollocatedTarget {
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
-    /// Returns true if the call has a result, false if it must be encoded, and `None` if the key must be looked up.
+    /// Calls the object in this slot. Returns true if the call has a result, false if it must be
+    /// encoded, and `None` if the key must be looked up.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
         if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {

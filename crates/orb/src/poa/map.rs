@@ -122,7 +122,8 @@ impl PoaCore {
         Some(PinnedObject { active, _left: left })
     }
 
-    /// The caller must hold no lock, because the release of the object may run code of the application.
+    /// Calls `look` with the servant of an active object. The caller must hold no lock, because the
+    /// release of the object may run code of the application.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -165,7 +166,8 @@ impl PoaCore {
         PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// The caller must hold no lock, because the release of the object may run code of the application.
+    /// Returns the activation of a servant in a POA with UNIQUE_ID. The caller must hold no lock,
+    /// because the release of the object may run code of the application.
     pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
@@ -221,7 +223,8 @@ impl PoaCore {
         }
     }
 
-    /// Waits while another thread changes the id. Returns `None` if the calling thread would wait for itself.
+    /// Reserves the id, and waits while another thread changes it. Returns `None` if the calling
+    /// thread would wait for itself.
     pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
@@ -300,8 +303,8 @@ impl PoaCore {
         }
     }
 
-    /// The caller has reserved the id and checked that it is not active. `running` is true if a running request
-    /// activates the object.
+    /// Inserts an object into the table of keys. The caller has reserved the id and checked that it
+    /// is not active. `running` is true if a running request activates the object.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -336,7 +339,7 @@ impl PoaCore {
         }
     }
 
-    /// The object's slot becomes its id.
+    /// Inserts an object into the POA's slab, and returns its slot as its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -359,7 +362,7 @@ impl PoaCore {
         }
     }
 
-    /// The servant of the object is dropped when its running requests have finished.
+    /// Deactivates an object. Its servant is dropped when its running requests have finished.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)
@@ -431,13 +434,15 @@ impl PoaCore {
         }
     }
 
-    /// Runs code of the application, so the caller must hold no lock.
+    /// Etherealizes a deactivated object, or lets the main thread do so. Runs code of the
+    /// application, so the caller must hold no lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The main thread alone may drop the last reference to the servant.
+            // The main thread drops the last reference to the servant, unless its queue has
+            // stopped.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {
@@ -456,8 +461,8 @@ impl PoaCore {
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // Under UNIQUE_ID the servant's activation is released after its etherealization, so that it cannot be
-        // activated before.
+        // Under UNIQUE_ID the servant's activation is released after its etherealization, so that
+        // the servant cannot be activated before.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =

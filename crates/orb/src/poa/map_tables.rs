@@ -19,7 +19,8 @@ pub(super) struct MapTables {
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// The generation is omitted to keep the type small, so readers check that the slot has this servant.
+/// The activations of a servant. The generation of a slot is omitted to keep the type small, so
+/// readers check that the slot has this servant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
     Entering,

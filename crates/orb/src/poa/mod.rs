@@ -1,9 +1,9 @@
-//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request (CORBA 3.0.3, chapter
-//! 11).
+//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request
+//! (CORBA 3.0.3, chapter 11).
 //!
 //! # Invariants
-//! * A thread holds no lock of this module while it runs code of the application, or while it releases a slab entry,
-//!   which may run such code.
+//! * A thread holds no mutex of this module while it runs code of the application, or while it
+//!   releases a slab entry, which may run such code.
 
 mod activation;
 mod children;

@@ -148,7 +148,7 @@ impl LocatorServant {
     }
 }
 
-/// If the callback panics, the panic is reported, and the result is `None`.
+/// Runs a callback. If the callback panics, the panic is reported, and the result is `None`.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

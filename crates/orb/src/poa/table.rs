@@ -132,8 +132,8 @@ impl PoaTable {
         let _ = self.root.set(root);
     }
 
-    /// Passes the result to `act`, because it borrows from the guards that pin the POA and the
-    /// object.
+    /// Looks up the servant of a request, and passes the result to `act`, because the result
+    /// borrows from the guards that pin the POA and the object.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -323,7 +323,8 @@ impl PoaTable {
         }
     }
 
-    /// If POAs on the path do not exist, calls the adapter activators for them, beginning at the root.
+    /// Returns the persistent POA with the path `path`. If POAs on the path do not exist, calls the
+    /// adapter activators for them, beginning at the root.
     fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
         if let Some(poa) = self.poa_by_path(path) {
             return if poa.phase() == PoaPhase::Alive {
@@ -493,7 +494,8 @@ impl PoaTable {
         of((plain.object_key)(self, &plain.target)?)
     }
 
-    /// Returns `None` for an object of another ORB, and for a plain key, which may be bound to itself.
+    /// Returns the key of an object of this ORB. Returns `None` for an object of another ORB, and
+    /// for a plain key, which may be bound to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -591,8 +593,8 @@ impl PoaTable {
         }
     }
 
-    /// `own` is the object key of a substitute, which must not have a substitute itself, so that no look-up runs in a
-    /// circle; `None` for a plain key.
+    /// Binds `key` to `reference`. `own` is the object key of a substitute, which must not have a
+    /// substitute itself, so that no look-up runs in a circle; `None` for a plain key.
     fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {
@@ -650,7 +652,7 @@ impl PoaTable {
         }
     }
 
-    /// The caller has checked that the key is not in the table.
+    /// Inserts an entry. The caller has checked that the key is not in the table.
     pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
         let mut writer = self.writer.lock();
         let (slot, generation) = self.entries.insert(entry).map_err(|_| too_many_objects())?;
@@ -658,7 +660,7 @@ impl PoaTable {
         Ok(SlotId { slot, generation })
     }
 
-    /// The caller drops the entry, without holding a lock.
+    /// Removes an entry. The caller drops a returned entry without holding a lock.
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();
