@@ -225,6 +225,7 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
+    /// Number of the last request or attempt. Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 

@@ -78,8 +78,8 @@ pub enum StreamLoad {
         /// Latest time in nanoseconds after the start of a period at which the period's packets
         /// must be processed.
         deadline: Nanos,
-        /// Expiry of the unused budget. A deferrable budget of one period may be used at its end,
-        /// immediately before that of the next.
+        /// Expiry of the unused budget. A stream with a deferrable budget may use the budget of one
+        /// period at the end of this period, immediately before the budget of the next period.
         service: BudgetServerKind,
     },
     /// A maximum rate of packets that are processed in the receive context. This processing

@@ -188,8 +188,9 @@ pub struct CorePoolConfig {
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
     /// Default: 64.
     pub max_threads: u32,
-    /// Number of threads that accept connections, and that serve requests without a task in the
-    /// ordinary class. Default: 4.
+    /// Number of threads that accept connections, and that serve requests without a task. They are
+    /// in the ordinary class, except while a [`best_effort_share`](field@Self::best_effort_share)
+    /// lets them run above all tasks. Default: 4.
     pub best_effort_threads: u32,
     /// The share of each core that requests without a task get. With a share, the
     /// [`best_effort_threads`](field@Self::best_effort_threads), at least one for each core, are
@@ -292,7 +293,8 @@ pub struct CorePoolCounts {
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,
-    /// Threads whose task got a different core or priority while they served it.
+    /// Changes of a thread's core or priority, because the task that it served got another core or
+    /// priority.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,

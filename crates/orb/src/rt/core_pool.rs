@@ -27,8 +27,8 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads, MOST_DEADLINE_PRIORITY};
 use crate::thread_context::ThreadpoolId;
 
-/// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
-/// other requests in the ordinary class.
+/// A core pool: threads on each core that serve the connections of tasks, and threads that serve
+/// all other requests.
 ///
 /// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task
 /// if the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a
@@ -38,8 +38,8 @@ use crate::thread_context::ThreadpoolId;
 /// of another task on this connection are handed over to another free thread for tasks, if there is
 /// one, and requests without a task to the threads without a task.
 ///
-/// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys the
-/// pool.
+/// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys
+/// the pool.
 #[derive(Clone, Debug)]
 pub struct CorePool {
     id: ThreadpoolId,
@@ -157,14 +157,14 @@ impl CorePool {
     }
 
     /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
-    /// core, and `demoted` tasks have no core. The caller must hold no lock that the ORB's observer
-    /// may need.
+    /// core, and `demoted` tasks have no core. The caller must hold no lock that the ORB's event
+    /// callback may need.
     pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
         self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
     }
 
     /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks
-    /// again. The caller must hold no lock that the ORB's observer may need.
+    /// again. The caller must hold no lock that the ORB's event callback may need.
     pub fn report_returned_core(&self, core: usize, restored: usize) {
         self.report(&|pool| Event::CoreReturned { pool, core, restored });
     }

@@ -44,7 +44,8 @@ pub(super) fn ensure_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // Without a fixed priority for this thread, lanes have none that could be lowered.
+    // If the kernel refuses this thread a fixed priority, it refuses one to lanes as well, and no
+    // priority of a lane needs to be lowered.
     orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }

@@ -52,7 +52,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a lane, of a pool without lanes, and of each kind in a core pool.
+/// Maximum number of threads of a lane, of a pool without lanes, and of each kind in a core pool;
+/// also the maximum number of a core pool's endpoints for tasks.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {

@@ -10,7 +10,7 @@ use crate::exception::SystemException;
 use crate::orb_context::OrbContext;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
-/// A negative priority means that the thread has none.
+/// A thread's priority in one ORB; negative if the thread has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrbPriority {
     stamp: u64,
@@ -84,7 +84,7 @@ pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// Dropping the value restores the CORBA priority and the scheduling that the thread had before the upcall.
+/// The CORBA priority and the scheduling of the thread before an upcall. The drop restores them.
 pub(crate) struct UpcallPriority {
     priority: OrbPriority,
     scheduling: SavedScheduling,

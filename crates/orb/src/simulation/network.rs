@@ -98,7 +98,8 @@ pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 const TRACE: usize = 400;
 
 impl State {
-    /// If several events have one time, the event with the lowest `priority` happens first.
+    /// Adds an event to the agenda. If several events have one time, the event with the lowest
+    /// `priority` happens first.
     pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));
@@ -132,7 +133,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// The end `by` notices the cut at once, the other end later: in half of the cases the bytes in transit are lost.
+    /// Cuts a link. The end `by` notices the cut at once, the other end later: in half of the cases
+    /// the bytes in transit are lost.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;

@@ -300,7 +300,8 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// Forwards `c3` to the object `c2`, and `loop` to the object `loop`, of the next server.
+/// Supplies the servant of `c0`. Forwards `c3`, for example, to the object `c2` of the next server,
+/// and a name without a number to its object `loop`.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

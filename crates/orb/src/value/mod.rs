@@ -221,7 +221,8 @@ impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
             RegionLink::Inside(region) => match region.upgrade() {
-                // The clone may become part of another value of the region, so it does not own the region.
+                // While the region is open, the clone may become part of another value of the
+                // region, so it does not own the region.
                 Some(region) if !region.is_open() => RegionLink::Owner(region),
                 _ => RegionLink::Inside(Weak::clone(region)),
             },
