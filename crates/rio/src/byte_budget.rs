@@ -1,7 +1,7 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
-//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. Its
-//! end is read without the budget.
+//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. The
+//! end of a connection is read without the budget.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -66,9 +66,9 @@ pub struct RioConfig {
     pub default_core: u32,
     /// If true, the transport gives the interface transmit classes and receive threads with a
     /// priority ([`FeatureLevel::KernelPriorities`]), also below the level
-    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings, which the next one
-    /// or `corelane rio clean` restores. Default: `false`. It has the effect of true if
-    /// [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
+    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings; the next process,
+    /// or `corelane rio clean`, restores the earlier ones. Default: `false`. It has the effect of
+    /// true if [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
     pub kernel_priorities: bool,
     /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
     /// stream, with transmit classes. `None` means no limit. Default: `None`.

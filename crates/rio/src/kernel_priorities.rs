@@ -37,7 +37,7 @@ pub(crate) struct PrioritizedStream {
 pub(crate) struct KernelPriorities {
     name: String,
     index: u32,
-    /// The reason is that of a missing `/sys`, without which the interface has no receive threads.
+    /// The error is the reason why sysfs cannot be used. The interface then has no receive threads.
     settings: Result<InterfaceSettings, String>,
     netlink: Netlink,
     journal: File,
@@ -48,7 +48,8 @@ pub(crate) struct KernelPriorities {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The instances with threads, with the class that they have; `None` without receive threads.
+    /// The instances with threads, and the scheduling of these threads; `None` without receive
+    /// threads.
     receive: Option<(Vec<ReceiveInstance>, Scheduling)>,
     /// The reason why receive threads have the ordinary class.
     lack: Option<String>,
@@ -141,7 +142,7 @@ impl KernelPriorities {
     }
 
     /// Gives each stream its class, and the receive threads the priority of the most urgent stream.
-    /// Has no effect on what is in place.
+    /// Changes nothing that is already as it should be.
     pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
         let mut state = self.state.lock();
         let State { receive, lack, classes, ceiling } = &mut *state;

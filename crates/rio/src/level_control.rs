@@ -53,8 +53,8 @@ struct State {
 }
 
 impl State {
-    /// The steps of [`FeatureLevel::KernelPriorities`] can be skipped. Without both features, the
-    /// level counts as the next lower one.
+    /// Returns the level in use. The steps of [`FeatureLevel::KernelPriorities`] can be skipped.
+    /// Without both features, the level counts as the next lower one.
     fn level(&self) -> FeatureLevel {
         let level = self.controller.level();
         let has_priorities = self.priorities.as_ref().is_some_and(|priorities| priorities.features() != (false, false));
@@ -173,7 +173,8 @@ impl LevelControl {
         self.run_due();
         if self.config.interface.is_some() && self.requested > FeatureLevel::SocketOptions {
             let control = Arc::clone(self);
-            // A thread of high priority may begin the ORB.
+            // The thread that begins the ORB may have a high priority, which this thread must not
+            // inherit.
             let builder = ThreadBuilder::new().name("rio/level").scheduling(Scheduling::Other);
             // If the thread cannot start, the level does not follow changes of the machine.
             let thread = builder.spawn(move || control.run(number)).ok();
@@ -307,8 +308,8 @@ impl LevelControl {
         }
     }
 
-    /// # Errors
-    /// The reason why the feature is missing, which is empty if it is not requested.
+    /// Does a step of [`FeatureLevel::KernelPriorities`]. The error is the reason why the feature
+    /// is missing; it is empty if the feature is not requested.
     fn do_priorities_step(&self, step: FeatureStep) -> Result<(), String> {
         let (true, Some(name)) = (self.config.has_kernel_priorities(), &self.config.interface) else {
             return Err(String::new());

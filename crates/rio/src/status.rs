@@ -329,7 +329,8 @@ impl StatusServer {
                 }
             }
         };
-        // A thread of high priority may start the transport.
+        // The thread that starts the transport may have a high priority, which this thread must not
+        // inherit.
         let builder = ThreadBuilder::new().name("rio/status").scheduling(Scheduling::Other);
         Ok(Self { stop, thread: Some(builder.spawn(run)?) })
     }
@@ -384,7 +385,8 @@ mod tests {
         }
     }
 
-    /// A namespace of its own keeps the sockets away from other tests.
+    /// Runs `body` in a network namespace of its own, which keeps the sockets away from other
+    /// tests.
     fn in_a_namespace_within_a_minute(body: impl FnOnce() + Send + 'static) {
         if let Some(name) = process::missing_namespace_capability() {
             return println!("not run: the process lacks {name}");

@@ -173,7 +173,7 @@ impl RioTransport {
     fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
-        // Streams that were opened at a lower level.
+        // Adds the streams that were opened at a lower level to the tables.
         let attach = move |steering: &Arc<InterfaceSteering>| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
         };
