@@ -578,7 +578,8 @@ impl Listener for RioListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let inner = self.inner.accept()?;
         match &self.stream {
-            // The error concerns one connection, not the listener.
+            // An error concerns one connection, not the listener, so its kind becomes
+            // `ConnectionAborted`.
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
                 // listener has set it again within the system's limit.

@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(after(PERIOD, rule), (0, Release { number: 1, at: FIRST + PERIOD }));
             assert_eq!(after(PERIOD - 1, rule), (0, Release { number: 1, at: FIRST + PERIOD }));
         }
-        // A job that ends before its own release, for example after a change of the clock.
+        // A job may end before its own release, for example after a change of the clock.
         let mut sequence = ReleaseSequence::new(FIRST, PERIOD);
         assert_eq!((sequence.missed(0), sequence.complete(0, OverrunRule::SkipMissed)), (0, 0));
     }

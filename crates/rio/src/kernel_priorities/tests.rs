@@ -265,7 +265,7 @@ fn settings_of_a_killed_process_are_restored() {
         assert_eq!(restore_interface("rio0", folder).unwrap(), ["transmit classes", "receive threads"]);
         assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));
         assert_eq!(restore_interface("rio0", folder).unwrap(), [""; 0]);
-        // The next start takes over, and restores the settings before the killed process.
+        // The next start takes over, and restores the settings from before the killed process.
         leave(folder);
         drop(KernelPriorities::take("rio0", folder).unwrap());
         assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));
