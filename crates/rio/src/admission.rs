@@ -327,7 +327,8 @@ impl Admission {
         self.admitted.iter().chain([request])
     }
 
-    /// Returns the tasks on the core of `request`.
+    /// Returns the tasks on the core of `request`: the streams, with `request`, and the dispatch
+    /// tasks.
     fn tasks(&self, request: &StreamRequest) -> Vec<CoreTask> {
         let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
         let dispatch = dispatch.iter().enumerate().map(|(place, (priority, timing))| CoreTask {
@@ -407,7 +408,6 @@ impl Admission {
 /// Priority of [`StreamLoad::Capped`].
 const RECEIVE_CONTEXT: u16 = u16::MAX;
 
-/// A task of a core in the analysis.
 struct CoreTask {
     priority: u16,
     task: AdmissionTask,

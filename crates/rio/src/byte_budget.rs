@@ -25,7 +25,6 @@ pub(crate) trait Throttled: Send + Sync {
     fn report_unread_bytes(&self);
 }
 
-/// Result of [`ByteBudget::reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reservation {
     Granted { bytes: usize, period: u64 },

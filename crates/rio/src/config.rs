@@ -236,7 +236,7 @@ impl RioConfig {
         self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
     }
 
-    /// Returns true if the transport gives the interface kernel priorities.
+    /// Returns true if the configuration asks for kernel priorities and names the interface.
     pub(crate) fn has_kernel_priorities(&self) -> bool {
         let is_requested = self.kernel_priorities && self.level == FeatureLevel::StreamSteering;
         self.interface.is_some() && (is_requested || self.level == FeatureLevel::KernelPriorities)

@@ -40,7 +40,7 @@ impl InterfaceSettings {
         Ok(Self { folder: folder.to_owned(), _root: None })
     }
 
-    /// Returns the folder of an interface, which exists as long as `self`.
+    /// Returns the path of the interface's folder, which can be used while `self` exists.
     pub(crate) fn of(&self, interface: &str) -> PathBuf {
         self.folder.join(interface)
     }

@@ -51,7 +51,7 @@ struct State {
     /// The instances with threads, and the scheduling of these threads; `None` without receive
     /// threads.
     receive: Option<(Vec<ReceiveInstance>, Scheduling)>,
-    /// The reason why receive threads have the ordinary class.
+    /// The first error of the last attempt to schedule the receive threads.
     lack: Option<String>,
     /// The priority of each stream's class; `None` without transmit classes.
     classes: Option<BTreeMap<u32, u8>>,
@@ -190,12 +190,14 @@ impl KernelPriorities {
         &self.path
     }
 
-    /// Returns the reason why the receive threads have the ordinary class.
+    /// Returns the first error of the last attempt to schedule the receive threads; `None` if each
+    /// thread got its scheduling.
     pub(crate) fn lack(&self) -> Option<String> {
         self.state.lock().lack.clone()
     }
 
-    /// Returns true if the interface has receive threads, and if it has transmit classes.
+    /// The first result is true if the interface has receive threads, the second if it has transmit
+    /// classes.
     pub(crate) fn features(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.receive.is_some(), state.classes.is_some())

@@ -44,7 +44,6 @@ struct State {
     orbs: usize,
     /// Number of the thread `rio/level` that may run. A thread with a different number ends.
     thread_number: u64,
-    /// The thread with this number.
     thread: Option<JoinHandle<()>>,
     /// The level after the last action.
     reported: FeatureLevel,
@@ -115,21 +114,22 @@ impl LevelControl {
         self.state.lock().level()
     }
 
-    /// Returns the reason why the level is not higher, and the error if the reason is a failed
-    /// step.
+    /// Returns the reason why the level is not higher. The second result is the error of a step that
+    /// failed, if there is one.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
         if limit == LevelLimit::Configured && state.level() < self.requested {
-            // The classes or threads were lost.
+            // The interface has lost its classes or threads.
             return (limit, state.priorities_lack.clone());
         }
         (limit, state.failure.clone().filter(|_| is_failure))
     }
 
-    /// Returns the reasons why the interface has no receive threads, no transmit classes, or
-    /// receive threads of the ordinary class. `None` if it has them, or if they are not requested.
+    /// Returns the error with which receive threads did not get their scheduling or, without one,
+    /// the reasons why the interface has no receive threads or no transmit classes. `None` if
+    /// nothing is missing, or if kernel priorities are not requested.
     pub(crate) fn priorities_lack(&self) -> Option<String> {
         let state = self.state.lock();
         let of_threads = state.priorities.as_ref().and_then(|priorities| priorities.lack());

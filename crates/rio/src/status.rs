@@ -277,7 +277,6 @@ fn may_read(user: u32) -> bool {
     process::effective_user_id() == 0 || is_trusted(user)
 }
 
-/// Text of an answer.
 pub(crate) struct StatusText(String);
 
 impl StatusText {

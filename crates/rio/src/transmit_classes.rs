@@ -37,7 +37,7 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
-/// Size of `struct tcmsg`.
+/// Size of `struct tcmsg` in bytes.
 const TCMSG: usize = 20;
 
 /// Owner of the queueing discipline at the root of an interface.

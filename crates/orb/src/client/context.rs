@@ -52,8 +52,8 @@ pub(crate) struct ClientContext {
     oneway_batches: PendingBatches,
     /// The lock has priority inheritance, because callers of all priorities and the maintenance thread take it.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// Connection pools each of which one reference and its copies use alone
-    /// (PrivateConnectionPolicy).
+    /// The pools of references with PrivateConnectionPolicy. Only one reference and its copies use
+    /// an entry.
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
     /// The type of the adapter is erased, because the client layer must not name it.

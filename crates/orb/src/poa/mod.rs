@@ -116,7 +116,6 @@ mod slow_path {
 enum PoaPhase {
     Alive,
     Destroying,
-    /// Objects are being deactivated.
     Deactivating,
     Closing,
     Dead,

@@ -29,7 +29,8 @@ fn threaded() -> String {
     fs::read_to_string(settings.of("rio0").join("threaded")).unwrap().trim().to_owned()
 }
 
-/// Runs `body` in a namespace, with a folder for journals.
+/// Runs `body` with a folder for journals, in a network namespace with the link `rio0`. If the
+/// process lacks a capability, prints its name and does not run `body`.
 fn with_link(has_napi: bool, body: impl FnOnce(&Path) + Send) {
     let missing = process::missing_namespace_capability()
         .or_else(|| crate::level_control::capabilities().missing_for(FeatureLevel::KernelPriorities));

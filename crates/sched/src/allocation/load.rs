@@ -426,12 +426,14 @@ mod tests {
 
     #[test]
     fn each_discipline_has_its_test() {
-        // Utilization 1, harmonic periods: exact tests accept the set, the bound does not.
+        // The set has utilization 1 and harmonic periods. Exact tests accept it, and the bound does
+        // not.
         let harmonic = [task(1, 5, 10), task(2, 10, 20)];
         assert!(fits(&load(Discipline::FixedPriority, &harmonic)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &harmonic)));
         assert!(!fits(&load(Discipline::LiuLayland, &harmonic)));
-        // Utilization 0.97, no harmonic periods: only earliest deadline first accepts the set.
+        // The set has utilization 0.97 and no harmonic periods. Only earliest deadline first
+        // accepts it.
         let uneven = [task(1, 5, 10), task(2, 7, 15)];
         assert!(!fits(&load(Discipline::FixedPriority, &uneven)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &uneven)));
