@@ -104,7 +104,7 @@ pub struct StreamRequest {
     /// [`MIN_PACKET_BYTES`] counts as [`MIN_PACKET_BYTES`].
     pub max_packet: u32,
     /// Maximum time in nanoseconds for which work of lower priority, such as a softirq, keeps the
-    /// stream's thread from running.
+    /// stream's thread from running. Ignored for [`StreamLoad::Capped`].
     pub blocking: Nanos,
     /// Maximum memory of the stream in bytes
     /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).

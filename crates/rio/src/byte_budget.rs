@@ -51,7 +51,7 @@ pub(crate) struct ByteBudget {
 impl ByteBudget {
     /// Starts the first period, and a thread that begins the turns of each later period. `thread`
     /// is the name, the scheduling and the preferred cores of the thread. Without it, turns begin
-    /// in the calls of the connections.
+    /// only in the calls of the connections.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.

@@ -30,8 +30,8 @@ pub type LevelChangeHandler = Arc<dyn Fn(&LevelChange) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RioConfig {
-    /// The network interface whose frames are sorted by stream. With `None` the transport stays
-    /// below [`FeatureLevel::StreamSteering`]. Default: `None`.
+    /// The network interface whose frames are sorted by stream. Without an interface, the transport
+    /// does not rise above [`FeatureLevel::SocketOptions`]. Default: `None`.
     pub interface: Option<String>,
     /// The highest feature level that the transport uses. Default:
     /// [`FeatureLevel::StreamSteering`].
@@ -52,8 +52,8 @@ pub struct RioConfig {
     /// writable (`TCP_NOTSENT_LOWAT`). Default: 16,384.
     pub max_unsent: u32,
     /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs
-    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect at [`FeatureLevel::PlainTcp`]. `None`
-    /// means no limit. Default: `None`.
+    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if [`level`](field@Self::level) is
+    /// [`FeatureLevel::PlainTcp`]. `None` means no limit. Default: `None`.
     pub best_effort_pacing: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,

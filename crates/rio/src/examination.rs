@@ -213,16 +213,17 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
-/// Examines the kernel's receive packet steering, which takes the packets of a stream from the
-/// stream's kernel thread, and gives them to the receive context of another core
-/// (Documentation/networking/scaling.rst).
+/// Returns an error if the kernel's receive packet steering is on for the interface. It takes the
+/// packets of a stream from the stream's kernel thread, and gives them to the receive context of
+/// another core (Documentation/networking/scaling.rst).
 fn packet_steering(name: &str) -> Result<String, String> {
     interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
     let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
     packet_steering_finding(&settings.of(name))
 }
 
-/// Reads the settings of receive packet steering. `folder` is the folder of the interface in sysfs.
+/// Returns an error if receive packet steering is on in a queue, or if the queues cannot be listed.
+/// `folder` is the folder of the interface in sysfs.
 fn packet_steering_finding(folder: &Path) -> Result<String, String> {
     let read = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());
     let unreadable = |error: io::Error| format!("{} is not readable: {error}", folder.display());

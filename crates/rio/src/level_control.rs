@@ -36,9 +36,10 @@ struct State {
     controller: FeatureController,
     /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
-    /// The priorities of the interface, while their steps are done.
+    /// The priorities of the interface; `None` unless the step [`FeatureStep::Journal`] is in
+    /// place.
     priorities: Option<Arc<KernelPriorities>>,
-    /// The reason why a kernel priority is missing.
+    /// The errors of the steps of kernel priorities since the settings were last taken.
     priorities_lack: Option<String>,
     failure: Option<String>,
     orbs: usize,
@@ -136,12 +137,14 @@ impl LevelControl {
         of_threads.or_else(|| state.priorities_lack.clone())
     }
 
-    /// Returns the journal of the interface, while this process has the priorities.
+    /// Returns the path of the interface's journal while this process has the priorities, else
+    /// `None`.
     pub(crate) fn journal(&self) -> Option<PathBuf> {
         self.priorities().map(|priorities| priorities.journal().to_owned())
     }
 
-    /// Gives a new stream its transmit class, and the receive threads its priority.
+    /// Gives the open streams their transmit classes, and the receive threads the priority of the
+    /// most urgent stream. Has no effect while the interface has no kernel priorities.
     pub(crate) fn follow_streams(&self) {
         // A list from before another thread's turn would remove the class of a newer stream.
         let _following = self.following.lock();
@@ -159,7 +162,8 @@ impl LevelControl {
     }
 
     /// Counts an ORB. The first ORB raises the level as far as the machine and the configuration
-    /// permit and, if steering is configured, starts the thread that probes the machine.
+    /// permit. If an interface and a level above [`FeatureLevel::SocketOptions`] are configured, it
+    /// also starts the thread that probes the machine.
     pub(crate) fn attach_orb(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.orbs += 1;
@@ -289,7 +293,7 @@ impl LevelControl {
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses => {
                 match self.do_priorities_step(step) {
                     Ok(()) => Ok(()),
-                    // A higher level does not need the priorities.
+                    // The requested level can be reached without this step.
                     Err(_) if !self.needs_priorities(step) => return ActionResult::Skipped,
                     Err(reason) => Err(reason),
                 }
@@ -366,7 +370,6 @@ impl LevelControl {
     }
 
     fn probe(&self) -> ProbeResult {
-        // The interface was removed and made again.
         let is_replaced = self.priorities().is_some_and(|priorities| !priorities.is_current());
         let state = |name: &str| if is_replaced { InterfaceState::Absent } else { interface_state(name) };
         let is_ours = self.steering().is_some_and(|steering| steering.is_attached());

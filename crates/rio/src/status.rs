@@ -249,7 +249,8 @@ fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usi
     }
 }
 
-/// Parses an answer. In the result, `process` is `None` and `user` is 0.
+/// Parses an answer. In the result, `process` is `None` and `user` is 0. Returns `None` if the text
+/// has another form.
 fn parse(text: &str) -> Option<TransportReport> {
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
@@ -301,7 +302,7 @@ pub(crate) struct StatusServer {
 }
 
 impl StatusServer {
-    /// Starts a thread that calls `text` for each answer.
+    /// Opens the socket, and starts a thread that calls `text` for each answer.
     pub(crate) fn start(text: impl Fn() -> StatusText + Send + 'static) -> io::Result<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);

@@ -221,7 +221,7 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
-        // The buffer has four bytes for each byte of the budget.
+        // The receive buffer has four bytes for each byte of the budget.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 

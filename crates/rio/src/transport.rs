@@ -224,7 +224,7 @@ impl RioTransport {
         self.config.memory_bound(class)
     }
 
-    /// Returns the state of each stream.
+    /// Returns the state of each open stream.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamStatus> {
         statuses(&self.streams)
@@ -289,8 +289,11 @@ impl RioTransport {
         Ok(stream)
     }
 
-    /// Returns the place of a stream among the admitted ones, or the refusal if admission is
-    /// advisory.
+    /// Admits a stream. Returns its place, or the refusal if admission is advisory; neither without
+    /// admission.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if admission is not advisory and refuses the stream.
     fn admit(&self, number: u32, io: &IoProperties) -> io::Result<(Option<AdmittedStream>, Option<StreamNotAdmitted>)> {
         let Some(admitted) = &self.admitted else { return Ok((None, None)) };
         match admitted.admit(number, io, &self.config) {
@@ -484,8 +487,9 @@ impl StreamState {
 }
 
 impl StreamState {
-    /// Sets the `SO_PRIORITY` of a connection to the transmit class of the stream, which exists if
-    /// the interface has kernel priorities. Other queues take the class as [`STREAM_PRIORITY`].
+    /// Sets the `SO_PRIORITY` of a connection: to the transmit class of the stream if the interface
+    /// may have classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues without
+    /// classes take a transmit class as [`STREAM_PRIORITY`].
     pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
             return Ok(());
