@@ -50,8 +50,8 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// Creates the order of `count` candidates, at most [`MAX_TRIED`]. Those whose bits are set in
-    /// `backing_off` come last, even `first`.
+    /// Creates the order of `count` candidates, at most [`MAX_TRIED`]. Candidates whose bits are
+    /// set in `backing_off` come last, even `first`.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }

@@ -96,14 +96,16 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this is
-    /// its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
-    /// object. Otherwise, if the calling thread runs a request on the servant, the method returns the id of the
-    /// request's object; in a POA with USE_DEFAULT_SERVANT it does so only for the default servant.
+    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
+    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
+    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
+    /// request on the servant, the method returns the id of the request's object; in a POA with
+    /// USE_DEFAULT_SERVANT it does so only for the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with UNIQUE_ID or
-    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
+    /// UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`]; the errors of
+    /// [`activate_object`](Self::activate_object) if the method activates the servant.
     pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let default = core.policies.request_processing == RequestProcessing::DefaultServant;
@@ -118,13 +120,15 @@ impl Poa {
         }
     }
 
-    /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this
-    /// is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
-    /// object. Otherwise, in every POA, it is the object of the request that the calling thread runs on the servant.
+    /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA
+    /// with UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
+    /// method activates the servant for a new object. Otherwise, in every POA, it is the object of
+    /// the request that the calling thread runs on the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN with UNIQUE_ID or
-    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN
+    /// with UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`]; the errors of
+    /// [`activate_object`](Self::activate_object) if the method activates the servant.
     pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         core.check_not_dead()?;

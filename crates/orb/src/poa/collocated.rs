@@ -288,8 +288,8 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic servant, or a call
-/// that must wait.
+/// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic
+/// servant, or a call that must wait. Follows forwards, also to other ORBs.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,

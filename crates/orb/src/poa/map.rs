@@ -1,8 +1,9 @@
-//! The active object map, whose entries are in two tables. If the POA is transient and made the id at the activation,
-//! the object is in the POA's slab, and its slot is its id. All other active objects are in the ORB's table of keys.
+//! The active object map, whose entries are in two tables. If the POA is transient and made the id
+//! at the activation, the object is in the POA's slab, and its slot is its id. All other active
+//! objects are in the ORB's table of keys.
 //!
-//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. During this time no other
-//! insertion or removal of the object begins.
+//! An id is *busy* while its object is inserted into the table of keys, removed, incarnated or
+//! etherealized. During this time no other insertion or removal of the object begins.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -122,8 +123,9 @@ impl PoaCore {
         Some(PinnedObject { active, _left: left })
     }
 
-    /// Calls `look` with the servant of an active object. The caller must hold no lock, because the
-    /// release of the object may run code of the application.
+    /// Calls `look` with the servant of an active object; returns `None` if the object is not
+    /// active. The caller must hold no lock, because the release of the object may run code of the
+    /// application.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -213,8 +215,8 @@ impl PoaCore {
         }
     }
 
-    /// Returns true in an upcall on the object, and in any upcall of a POA that serializes its
-    /// requests.
+    /// Returns true in an upcall on the object and, if the POA serializes its requests, in every
+    /// upcall of the POA.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -362,7 +364,8 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates an object. Its servant is dropped when its running requests have finished.
+    /// Deactivates an object. When its running requests have finished, the POA etherealizes it and
+    /// drops its reference to the servant.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)

@@ -49,11 +49,11 @@ impl ServantManagerError {
     }
 }
 
-/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN and
-/// USE_SERVANT_MANAGER.
+/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN
+/// and USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again only after the old
-/// servant was etherealized.
+/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again
+/// only after the object's deactivation has ended.
 pub trait ServantActivator: Send + Sync + 'static {
     /// Returns a servant for the object `id`, with which the POA activates the object. In a POA with UNIQUE_ID, if the
     /// servant is already active, the client gets OBJ_ADAPTER 5.
@@ -148,7 +148,8 @@ impl LocatorServant {
     }
 }
 
-/// Runs a callback. If the callback panics, the panic is reported, and the result is `None`.
+/// Runs a callback. If the callback panics, the result is `None`, and the panic is reported unless
+/// the ORB has ended.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

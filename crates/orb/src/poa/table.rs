@@ -1,7 +1,8 @@
-//! The look-up of the servant for an object key, in constant time and without a lock.
+//! The look-up of the servant for an object key.
 //!
-//! The fast path for an active object takes two array accesses for a system id of a transient POA, and a hash look-up
-//! for other ids. The slow path is the specification's algorithm.
+//! The fast path for an active object takes no lock. It makes two array accesses for a system id of
+//! a transient POA, and a hash look-up for other ids. The slow path is the specification's
+//! algorithm.
 
 use std::sync::{Arc, OnceLock};
 
@@ -474,9 +475,10 @@ impl PoaTable {
         None
     }
 
-    /// A request for an object of this ORB is served, a request for another object is forwarded. Forwards within this
-    /// ORB are avoided because some clients, for example omniORB's, repeat a request without end if the target of its
-    /// forward no longer exists.
+    /// Looks up a plain key. A request for an object of this ORB is served, and a request for an
+    /// object of another ORB is forwarded. Forwards within this ORB are avoided because some
+    /// clients, for example omniORB's, repeat a request without end if the target of its forward no
+    /// longer exists.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {

@@ -130,7 +130,7 @@ impl Poa {
         alive.map(|core| Poa { core: Arc::clone(core) }).collect()
     }
 
-    /// Returns the adapter activator, which creates missing children.
+    /// Returns the adapter activator, which creates missing children; `None` if none is set.
     #[must_use]
     pub fn activator(&self) -> Option<Arc<dyn AdapterActivator>> {
         self.core.children.lock().activator.clone()

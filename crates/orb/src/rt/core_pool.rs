@@ -222,9 +222,9 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()
     }
 
-    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core or
-    /// a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
-    /// `None` otherwise.
+    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
+    /// or a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
+    /// `None` otherwise, and after the end of the pool.
     #[must_use]
     pub fn advisory_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()

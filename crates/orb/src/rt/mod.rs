@@ -154,14 +154,15 @@ impl RtOrb {
     }
 
     /// Creates a core pool, whose threads serve the connections of tasks on the tasks' cores. The
-    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name a
-    /// task.
+    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name
+    /// a task.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid address, for a number of threads that is 0 or above the maximum, and
-    /// for the number of a core that the kernel cannot have; NO_RESOURCES if the kernel refuses
-    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If the kernel refuses
-    /// cores or priorities, the pool works without them
+    /// BAD_PARAM for an invalid address or [share for best
+    /// effort](field@CorePoolConfig::best_effort_share), for a number of threads or endpoints that
+    /// is out of range, and for the number of a core that the kernel cannot have; NO_RESOURCES if
+    /// the kernel refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If
+    /// the kernel refuses cores or priorities, the pool works without them
     /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
     #[cfg(feature = "core-pool")]
     pub fn create_core_pool(

@@ -140,8 +140,8 @@ impl RtPoa {
     }
 
     /// Returns true if a lane of the pool is within `band`, and if one of the POA's bands contains
-    /// `band`. A pool without lanes, or a POA without bands, permits every band. Returns `None` if
-    /// the POA has no priority model.
+    /// `band`. A pool without lanes meets the first condition, and a POA without bands meets the
+    /// second. Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();

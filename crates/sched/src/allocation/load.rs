@@ -208,10 +208,10 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if the tasks and `added` meet their deadlines at fixed priorities. Applies the
-    /// hyperbolic bound, then for each task Bini's bound and, if it fails, the exact response time,
-    /// and then searches for another order. If there are more tasks than levels, searches for
-    /// shared levels instead.
+    /// Returns true if the tasks and `added` are known to meet their deadlines at fixed priorities.
+    /// Applies the hyperbolic bound, then for each task Bini's bound and, if it fails, the exact
+    /// response time, and then searches for another order. If there are more tasks than levels,
+    /// searches for shared levels instead.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -265,7 +265,7 @@ impl CoreLoad {
     }
 
     /// Returns the worst-case response time of an added task that is known to fit; `None` under
-    /// earliest deadline first.
+    /// earliest deadline first, or if no bound is found.
     pub(super) fn response_with(&self, task: &Task, added: &Charged) -> Option<Nanos> {
         match self.discipline {
             Discipline::EarliestDeadlineFirst => return None,
@@ -312,7 +312,8 @@ impl CoreLoad {
         levels.iter().all(|level| *level < self.max_levels).then_some(levels)
     }
 
-    /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails.
+    /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails;
+    /// `None` if the order succeeds, or the algorithm finds none.
     fn searched(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if !needs_search(timings) || self.meets_in_order(None, steps) {
             return None;
