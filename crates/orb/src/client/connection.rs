@@ -35,7 +35,7 @@ pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 pub(crate) struct ClientConnection {
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// A connection that is made later has a higher id.
+    /// If an attempt to connect begins later, its connection has a higher id.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
@@ -574,10 +574,10 @@ impl ClientConnection {
         }
     }
 
-    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large
-    /// part of the reply has arrived, frees it and marks the connection as broken instead of
-    /// sending. If more than [`MAX_ABANDONED`] replies are abandoned, the connection counts as
-    /// broken.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel` if the
+    /// transport takes it at once. If a large part of the reply has arrived, frees it and marks the
+    /// connection as broken instead of sending. If more than [`MAX_ABANDONED`] replies are
+    /// abandoned, the connection counts as broken.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;

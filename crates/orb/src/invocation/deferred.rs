@@ -95,7 +95,8 @@ impl DeferredCall {
         }
     }
 
-    /// Returns true if the server's reply has arrived, or if it is known that no reply will arrive.
+    /// Returns true if the server's reply has arrived or been collected, or if it is known that no
+    /// reply will arrive.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {

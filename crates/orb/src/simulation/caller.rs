@@ -152,7 +152,8 @@ pub(super) struct Caller<'w> {
     plans: &'w [CallPlan],
     next: usize,
     call: Option<SimulatedCall<'w, 'w>>,
-    /// Number of times that the call has blocked. An event for an earlier block is ignored.
+    /// Number of times that the caller's calls have blocked. An event for an earlier block is
+    /// ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,

@@ -188,7 +188,8 @@ impl DynAny {
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
-    /// a length above the bound of the sequence.
+    /// a length above the bound of the sequence; [`DynAnyError::System`] if the element type has no
+    /// initial value.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Sequence])?;
         let resolved = self.type_code().unaliased();
@@ -265,7 +266,8 @@ impl DynAny {
     /// becomes active with its initial value. If it selects no member, no member is active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a discriminator of another type.
+    /// [`DynAnyError::TypeMismatch`] for a discriminator of another type; [`DynAnyError::System`]
+    /// if the selected member has no initial value.
     pub fn set_discriminator(&mut self, discriminator: &DynAny) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         let before = chosen(&resolved, self.label()?);
