@@ -67,7 +67,7 @@ impl Context {
         Ok(self)
     }
 
-    /// Returns the value of a property.
+    /// Returns the value of a property, or `None` if there is no such property.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.get(name).map(String::as_str)

@@ -87,7 +87,8 @@ impl OperationTable {
         }
     }
 
-    /// Returns the index of the operation called `name`, which has no NUL at its end.
+    /// Returns the index of the operation called `name`, which has no NUL at its end, or `None` if
+    /// there is no such operation.
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {

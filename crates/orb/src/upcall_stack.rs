@@ -209,7 +209,9 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
-/// Calls `read` with the object id of the innermost upcall. Allocates nothing if the id fits into its frame.
+/// Calls `read` with the object id of the innermost upcall. Returns `None` outside upcalls, and if
+/// the innermost upcall is a callback without an object. Allocates nothing if the id fits into its
+/// frame.
 pub(crate) fn with_innermost_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let (frame, depth) = innermost()?;
     match frame.id.get(..usize::from(frame.length)) {

@@ -25,8 +25,11 @@ pub(crate) struct OverrunMonitor {
     charged: ChargedOperation,
 }
 
-/// Starts the thread that lowers priorities at the end of budgets, if [`OverrunAction::LowerPriority`] is configured
-/// and threads have fixed priorities.
+/// Starts the thread that lowers priorities at the end of budgets, if
+/// [`OverrunAction::LowerPriority`] is configured and threads have fixed priorities.
+///
+/// # Errors
+/// If the kernel refuses to start a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {

@@ -96,8 +96,11 @@ impl UpcallPriority {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// Gives the thread the CORBA priority `priority`, but at most `most`. Then lowers the scheduling of a thread that
-    /// runs above `most`, even if `priority` is `None`.
+    /// Gives the thread the CORBA priority `priority`, but at most `most`. Then lowers the
+    /// scheduling of a thread that runs above `most`, even if `priority` is `None`.
+    ///
+    /// # Errors
+    /// If `priority` has no native scheduling, or if the kernel refuses it.
     #[inline]
     pub(crate) fn apply(
         &self,

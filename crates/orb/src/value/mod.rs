@@ -117,7 +117,8 @@ impl<T: ?Sized> ValueRef<T> {
         self.info().is_some_and(|info| info.is_a(repository_id))
     }
 
-    /// Returns a handle of the type `U` to the value, if the value has this type.
+    /// Returns a handle of the type `U` to the value, or `None` if the value does not have this
+    /// type.
     #[must_use]
     pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<ValueRef<U>> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
