@@ -16,8 +16,8 @@ use crate::written_any::{self, WrittenContext};
 
 /// A value of any IDL type, together with its TypeCode (IDL `any`; CORBA 3.0.3, section 4.11).
 ///
-/// A received value stays encoded until the program extracts it, so a program can pass on values of types that it does
-/// not know.
+/// A received value stays encoded until the program extracts it, so a program can pass on values of
+/// types that it does not know.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -194,7 +194,8 @@ impl Cdr for Any {
 
 /// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Generated code implements it for structures, unions, enumerations, exceptions and typed references.
+/// Generated code implements it for structures, unions, enumerations, exceptions and typed
+/// references.
 pub trait Typed: Sized {
     /// Returns the default IDL type of the Rust type: a string or sequence has no bound, and text
     /// is `string` or `char`.

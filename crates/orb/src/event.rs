@@ -57,14 +57,14 @@ pub enum Event {
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since the last complete message, rounded down to seconds. If none has arrived, the exact time since the
-        /// connection was accepted.
+        /// Time since the last complete message, rounded down to seconds. If none has arrived, the
+        /// exact time since the connection was accepted.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
         evicted: bool,
     },
-    /// A draining connection was closed early, to make room for a new connection, because the pool was full or the
-    /// process had no descriptors left.
+    /// A draining connection was closed early, to make room for a new connection, because the pool
+    /// was full or the process had no descriptors left.
     DrainingConnectionEvicted {
         /// The peer.
         peer: Peer,
@@ -131,9 +131,11 @@ pub enum Event {
         /// True if the manager has been in a state other than holding before.
         was_active: bool,
     },
-    /// Other machines can reach a lane, directly or through a pool that passes requests on to lanes.
+    /// Other machines can reach a lane, directly or through a pool that passes requests on to
+    /// lanes.
     ReachableLane {
-        /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread names: `rt/p1000`.
+        /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread
+        /// names: `rt/p1000`.
         pool: String,
         /// The endpoint of the lane that other machines can reach.
         endpoint: Endpoint,
@@ -623,7 +625,8 @@ impl Events {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a server.
+    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a
+    /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
         if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -675,7 +678,8 @@ impl Events {
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // The code of `Display` is not used here, so that the linker can drop it from programs without events.
+            // The code of `Display` is not used here, so that the linker can drop it from programs
+            // without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });

@@ -1,5 +1,5 @@
-//! Interceptors: application code that the ORB calls at four points of each request (similar to Portable Interceptors,
-//! CORBA 3.0.3, chapter 21).
+//! Interceptors: application code that the ORB calls at four points of each request (similar to
+//! Portable Interceptors, CORBA 3.0.3, chapter 21).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,19 +15,22 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 /// Application code that an ORB calls before and after each request.
 /// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor) sets it.
 ///
-/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a request, on the
-/// calling thread. For each `send_request` that returned `Ok` it calls [`receive_reply`](Self::receive_reply) once
-/// after the attempt, unless the program panics while it writes the arguments.
+/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a
+/// request, on the calling thread. For each `send_request` that returned `Ok` it calls
+/// [`receive_reply`](Self::receive_reply) once after the attempt, unless the program panics while
+/// it writes the arguments.
 ///
-/// In the server, the ORB calls [`receive_request`](Self::receive_request) and [`send_reply`](Self::send_reply) once
-/// for each request that it can read, on the thread that serves the request. It also calls them for requests that the
-/// ORB refuses, but not for requests that an overloaded server rejects unread.
+/// In the server, the ORB calls [`receive_request`](Self::receive_request) and
+/// [`send_reply`](Self::send_reply) once for each request that it can read, on the thread that
+/// serves the request. It also calls them for requests that the ORB refuses, but not for requests
+/// that an overloaded server rejects unread.
 ///
 /// Before a request, several interceptors run in the order in which they were set, until one raises
 /// an exception. After it, they run in the reverse order. Calls that an interceptor makes are not
 /// intercepted.
 ///
-/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not intercepted.
+/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
+/// intercepted.
 pub trait Interceptor: Send + Sync + 'static {
     /// Runs in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.

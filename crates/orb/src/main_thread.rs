@@ -1,8 +1,8 @@
-//! The queue of the main thread: requests and deactivations that only the main thread may run, and the end of
-//! [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only the main thread may run, and
+//! the end of [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is at first the thread that made the ORB. A thread that calls `run` or `perform_work` becomes the
-//! main thread, unless another thread is in `run`.
+//! The main thread is at first the thread that made the ORB. A thread that calls `run` or
+//! `perform_work` becomes the main thread, unless another thread is in `run`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -95,7 +95,8 @@ impl MainQueue {
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
-                // `look` may take long, and a caller that arrives before the deadline must run at least one job.
+                // `look` may take long, and a caller that arrives before the deadline must run at
+                // least one job.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
@@ -153,7 +154,8 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end activations.
+    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end
+    /// activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;

@@ -127,8 +127,8 @@ pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, com
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
 }
 
-/// Adds the needed amount of memory to an exception that the memory account of `meter` caused. Returns false if the
-/// exception has another cause.
+/// Adds the needed amount of memory to an exception that the memory account of `meter` caused.
+/// Returns false if the exception has another cause.
 #[cold]
 pub(crate) fn explain_refusal(
     exception: &mut SystemException,

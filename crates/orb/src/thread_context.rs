@@ -64,7 +64,8 @@ thread_local! {
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than schedulings.
+    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than
+    /// schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, arrived_at: (0, 0) }) };
@@ -207,7 +208,8 @@ impl SavedScheduling {
 
     #[cold]
     fn restore_slow(self) {
-        // `current_scheduling` has queried the kernel before the first change of an unknown scheduling.
+        // `current_scheduling` has queried the kernel before the first change of an unknown
+        // scheduling.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
             // The kernel permitted this scheduling before.
             let _ = set_scheduling(then);
@@ -267,8 +269,8 @@ pub struct ServedBy {
     pub threadpool: Option<ThreadpoolId>,
     /// Index of the lane in its pool.
     pub lane: usize,
-    /// CORBA priority of the lane, or the default priority of the pool. `None` for a pool of the ORB's builder, and for
-    /// a thread of the application.
+    /// CORBA priority of the lane, or the default priority of the pool. `None` for a pool of the
+    /// ORB's builder, and for a thread of the application.
     pub priority: Option<i16>,
     /// Name of the thread.
     pub thread: String,

@@ -76,8 +76,8 @@ pub struct RioConfig {
     /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
     /// `None`.
     pub receive_core: Option<usize>,
-    /// Folder of the journals of kernel priorities. The user of the process must own it, and no other
-    /// user may write into it. Default: `/run/corelane-rio`.
+    /// Folder of the journals of kernel priorities. The user of the process must own it, and no
+    /// other user may write into it. Default: `/run/corelane-rio`.
     pub journal_folder: PathBuf,
     /// Admission of streams. `None` means that each stream is opened. Default: `None`.
     pub admission: Option<StreamAdmission>,

@@ -115,8 +115,8 @@ impl LevelControl {
         self.state.lock().level()
     }
 
-    /// Returns the reason why the level is not higher. The second result is the error of a step that
-    /// failed, if there is one.
+    /// Returns the reason why the level is not higher. The second result is the error of a step
+    /// that failed, if there is one.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());

@@ -34,10 +34,10 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class [`IoClass::Priority`] or
-/// [`IoClass::Guaranteed`] is a stream for each of its addresses. A client's connections with equal
-/// class, priority and cores are one stream. Connections of the class [`IoClass::BestEffort`]
-/// belong to no stream.
+/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
+/// [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its addresses. A
+/// client's connections with equal class, priority and cores are one stream. Connections of the
+/// class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -110,8 +110,8 @@ pub struct StreamStatus {
     /// Number of connections that the transport refused because the stream had its maximum of
     /// connections.
     pub refused_connections: u32,
-    /// Counts of the frames of this stream. `None` if the steering program does not sort the frames, or if its counters cannot
-    /// be read.
+    /// Counts of the frames of this stream. `None` if the steering program does not sort the
+    /// frames, or if its counters cannot be read.
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
     pub lack: Option<String>,
@@ -284,7 +284,8 @@ impl RioTransport {
         streams.push(Arc::downgrade(&stream));
         drop(streams);
         self.levels.follow_streams();
-        // If the tables are made after this look-up, the level control finds the stream in the list.
+        // If the tables are made after this look-up, the level control finds the stream in the
+        // list.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
     }

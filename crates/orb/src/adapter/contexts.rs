@@ -134,7 +134,8 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
-    // If the client chose code sets that this ORB does not support, the default code sets stay in use.
+    // If the client chose code sets that this ORB does not support, the default code sets stay in
+    // use.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideByteOrder::Standard) {
         connection.set_code_sets(code_sets);
     }

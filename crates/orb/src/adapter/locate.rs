@@ -44,7 +44,8 @@ pub(super) fn locate(
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
         LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
-        // A LocateReply of GIOP 1.0 or 1.1 cannot carry an exception, so it reports an unknown object.
+        // A LocateReply of GIOP 1.0 or 1.1 cannot carry an exception, so it reports an unknown
+        // object.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);

@@ -295,8 +295,8 @@ fn report_unreadable(
     }
 }
 
-/// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for none. `waited` is
-/// the time since the request was read.
+/// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for
+/// none. `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,

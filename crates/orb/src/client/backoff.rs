@@ -17,7 +17,8 @@ const MAX_ENDPOINTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct EndpointBackoff {
-    /// The lock has priority inheritance, because callers of all priorities take it before they connect.
+    /// The lock has priority inheritance, because callers of all priorities take it before they
+    /// connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
     /// Number of entries. Stored `Relaxed` by the holder of the lock, loaded `Relaxed` by any
     /// thread.

@@ -1,5 +1,5 @@
-//! The reader threads, which read replies on multiplexed connections. Each connection band has one thread, which starts
-//! with the band's first multiplexed connection.
+//! The reader threads, which read replies on multiplexed connections. Each connection band has one
+//! thread, which starts with the band's first multiplexed connection.
 
 use std::fmt;
 use std::io;

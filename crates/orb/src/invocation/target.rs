@@ -74,7 +74,8 @@ pub(crate) struct UsableProfile {
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without TAG_CODE_SETS.
+    /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without
+    /// TAG_CODE_SETS.
     pub(crate) code_sets: Option<CodeSets>,
     pub(crate) default_code_sets: CodeSets,
     pub(crate) index: u32,
@@ -122,7 +123,8 @@ impl Binding {
     /// Binds the reference to `profile` if none of its calls has been answered before.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
-        // Every calling thread reads the index, and a store would invalidate its cache line on the other cores.
+        // Every calling thread reads the index, and a store would invalidate its cache line on the
+        // other cores.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
@@ -208,8 +210,8 @@ impl Binding {
     }
 }
 
-/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a persistent or plain key is at
-/// an address of this ORB.
+/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a
+/// persistent or plain key is at an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

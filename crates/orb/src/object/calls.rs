@@ -94,8 +94,8 @@ impl ObjectRef {
         let had_moved = self.binding().is_forwarded();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
-            // The object does not exist at the target of an earlier forward, so the call is repeated at the addresses
-            // in the reference.
+            // The object does not exist at the target of an earlier forward, so the call is
+            // repeated at the addresses in the reference.
             self.binding().set_forwarded(None);
             answer = ask();
         }

@@ -1,5 +1,5 @@
-//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and `corbaname:` (OMG Naming
-//! Service 1.3, section 2.5).
+//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and
+//! `corbaname:` (OMG Naming Service 1.3, section 2.5).
 
 use std::collections::HashMap;
 use std::sync::Arc;

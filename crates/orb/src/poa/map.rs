@@ -26,7 +26,8 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// An object that a request pins. The POA's destruction waits for the pin, so the request need not pin the POA.
+/// An object that a request pins. The POA's destruction waits for the pin, so the request need not
+/// pin the POA.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
     _left: UnpinCheck<'p>,
@@ -267,8 +268,8 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails with UNIQUE_ID if the
-    /// servant has an activation.
+    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails
+    /// with UNIQUE_ID if the servant has an activation.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -326,7 +327,8 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // The object is counted before its insertion: a thread that found it uncounted could consider the POA empty.
+        // The object is counted before its insertion: a thread that found it uncounted could
+        // consider the POA empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -384,7 +386,8 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // The thread that removes the object may have finished, so this reference may be the last.
+            // The thread that removes the object may have finished, so this reference may be the
+            // last.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
@@ -526,7 +529,8 @@ mod tests {
         }
     }
 
-    /// Another thread may replace or remove an active object between its look-up and the reservation of its id.
+    /// Another thread may replace or remove an active object between its look-up and the
+    /// reservation of its id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();

@@ -26,7 +26,8 @@ pub(super) enum Activations {
     Entering,
     Own(u32),
     Keyed(u32),
-    /// The number of activations under MULTIPLE_ID, from which `etherealize` gets `remaining_activations`.
+    /// The number of activations under MULTIPLE_ID, from which `etherealize` gets
+    /// `remaining_activations`.
     Count(u32),
 }
 

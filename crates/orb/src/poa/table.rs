@@ -71,7 +71,8 @@ pub(crate) enum KeyEntry {
 pub(crate) struct PlainKey {
     key: Box<[u8]>,
     target: ObjectRef,
-    /// A call through a pointer lets the linker drop the function from programs that bind no plain keys.
+    /// A call through a pointer lets the linker drop the function from programs that bind no plain
+    /// keys.
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
@@ -148,8 +149,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority that the thread must take for the request; `None` if the thread keeps its priority. The
-    /// error is the reason for which the request cannot run on this thread.
+    /// Returns the priority that the thread must take for the request; `None` if the thread keeps
+    /// its priority. The error is the reason for which the request cannot run on this thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -285,8 +286,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another thread ends the fast
-            // path after this check, it finds this thread among the users.
+            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another
+            // thread ends the fast path after this check, it finds this thread among the users.
             && running.has_fast_path()
         {
             let mut at = None;
@@ -582,8 +583,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the reference to which a plain key of this ORB is bound; `None` if `reference` has no
-    /// such key.
+    /// Returns the reference to which a plain key of this ORB is bound; `None` if `reference` has
+    /// no such key.
     #[cfg(feature = "core-pool")]
     fn bound_target(&self, reference: &ObjectRef) -> Option<ObjectRef> {
         let client = reference.client();

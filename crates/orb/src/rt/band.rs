@@ -12,7 +12,8 @@ use crate::exception::SystemException;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 
-/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native priority, or 0.
+/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native
+/// priority, or 0.
 const RANGE_FLAG: u32 = 1 << 31;
 
 impl ConnectionBand {

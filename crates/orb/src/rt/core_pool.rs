@@ -64,17 +64,17 @@ impl CorePool {
     /// effect after the end of the pool.
     ///
     /// # Errors
-    /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
-    /// for a priority above 97 of another task if the pool has a
-    /// [share for best effort](field@CorePoolConfig::best_effort_share), and for the number of a core
-    /// that the kernel cannot have. The tasks then stay as they are.
+    /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a
+    /// deadline, for a priority above 97 of another task if the pool has a [share for best
+    /// effort](field@CorePoolConfig::best_effort_share), and for the number of a core that the
+    /// kernel cannot have. The tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
         self.set_tasks_and_demoted(tasks, &[])
     }
 
-    /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements of
-    /// the `demoted` tasks, which have no core at present. Their requests run as requests without a
-    /// task: they are best effort, and no jobs.
+    /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements
+    /// of the `demoted` tasks, which have no core at present. Their requests run as requests
+    /// without a task: they are best effort, and no jobs.
     ///
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
@@ -102,10 +102,10 @@ impl CorePool {
         Ok(())
     }
 
-    /// Limits tasks to one operation each. Requests for other operations are best effort, and no jobs.
-    /// A task that is not in `operations` has no limit. Replaces the earlier limits; call this method
-    /// before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after the end of the
-    /// pool.
+    /// Limits tasks to one operation each. Requests for other operations are best effort, and no
+    /// jobs. A task that is not in `operations` has no limit. Replaces the earlier limits; call
+    /// this method before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after
+    /// the end of the pool.
     pub fn set_operations(&self, operations: &[(u64, &str)]) {
         self.with_threads(|threads| threads.set_operations(operations));
     }
@@ -189,8 +189,8 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
     }
 
-    /// Returns the use of the [share for best effort](field@CorePoolConfig::best_effort_share) of each
-    /// core. The list is empty for a pool without a share, and after the end of the pool.
+    /// Returns the use of the [share for best effort](field@CorePoolConfig::best_effort_share) of
+    /// each core. The list is empty for a pool without a share, and after the end of the pool.
     #[must_use]
     pub fn best_effort_uses(&self) -> Vec<BestEffortUse> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.best_effort_uses())).unwrap_or_default()

@@ -1,9 +1,10 @@
-//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their policies.
+//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
+//! policies.
 //!
 //! # Invariants
-//! * In a pool with lanes, the priority of a request does not change the priority of its thread, but a rule for expired
-//!   deadlines or used-up budgets may lower it. In a pool without lanes, the thread has the request's priority during
-//!   the upcall.
+//! * In a pool with lanes, the priority of a request does not change the priority of its thread,
+//!   but a rule for expired deadlines or used-up budgets may lower it. In a pool without lanes, the
+//!   thread has the request's priority during the upcall.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
@@ -70,9 +71,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees this machine gives to this process, and returns a report on each guarantee.
-/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes the building of an ORB fail if the
-/// machine does not give a guarantee.
+/// Checks which real-time guarantees this machine gives to this process, and returns a report on
+/// each guarantee. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes
+/// the building of an ORB fail if the machine does not give a guarantee.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }

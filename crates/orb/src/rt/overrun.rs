@@ -1,7 +1,8 @@
-//! Detection of operations that use more processor time than their IDL declares (annotation `@wcet`).
+//! Detection of operations that use more processor time than their IDL declares (annotation
+//! `@wcet`).
 //!
-//! The used time is the processor time of the thread, without other requests that the thread runs while the operation
-//! waits.
+//! The used time is the processor time of the thread, without other requests that the thread runs
+//! while the operation waits.
 
 use std::io;
 use std::time::Duration;
@@ -76,8 +77,8 @@ impl OverrunMonitor {
     /// Ends the operation, and reports an overrun.
     ///
     /// # Errors
-    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured and the operation
-    /// succeeded.
+    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured
+    /// and the operation succeeded.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
         let used = self.charged.used();
         if used > self.declared { self.handle_overrun(used, call, result) } else { result }
@@ -126,7 +127,8 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression test: a nested operation without a budget stopped the budget of the enclosing operation.
+    /// Regression test: a nested operation without a budget stopped the budget of the enclosing
+    /// operation.
     #[test]
     fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;

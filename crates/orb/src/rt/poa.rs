@@ -32,8 +32,8 @@ pub(crate) struct RtPoa {
     /// `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
     object_priorities: ObjectPriorities,
-    /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from programs that create no
-    /// POA.
+    /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from
+    /// programs that create no POA.
     make_reference: MakeReference,
     place_request: PlaceRequest,
 }
@@ -107,8 +107,8 @@ impl RtPoa {
     /// them.
     ///
     /// # Errors
-    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if the kernel refuses a
-    /// property.
+    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if
+    /// the kernel refuses a property.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -171,8 +171,8 @@ impl RtPoa {
     /// Assigns a priority to an object.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of the POA have
-    /// priorities.
+    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of
+    /// the POA have priorities.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),

@@ -56,8 +56,8 @@ fn save_for_other_orb(now: OrbPriority) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
     Set(Priority),
-    /// The CORBA priority of the thread's fixed native priority, because no priority was set. A call has this priority
-    /// if a lane or band of its object suits it, else none.
+    /// The CORBA priority of the thread's fixed native priority, because no priority was set. A
+    /// call has this priority if a lane or band of its object suits it, else none.
     Implied(Priority),
     Unset,
 }

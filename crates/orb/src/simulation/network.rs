@@ -1,4 +1,5 @@
-//! The simulated network, which delays and splits bytes and loses connections, and the agenda of the simulation.
+//! The simulated network, which delays and splits bytes and loses connections, and the agenda of
+//! the simulation.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -383,7 +384,8 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // No other code runs during a write, so a write that would wait for room times out at once.
+            // No other code runs during a write, so a write that would wait for room times out at
+            // once.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }

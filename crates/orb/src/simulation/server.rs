@@ -255,8 +255,8 @@ impl<'l> ServerRun<'l> {
     }
 }
 
-/// Replies with NEEDS_ADDRESSING_MODE. Returns false for messages other than a two-way request of GIOP 1.2 to an object
-/// key.
+/// Replies with NEEDS_ADDRESSING_MODE. Returns false for messages other than a two-way request of
+/// GIOP 1.2 to an object key.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {

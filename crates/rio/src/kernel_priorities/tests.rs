@@ -115,7 +115,8 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
     });
 }
 
-/// Fails if the discipline of another owner is replaced, or if the level does not say why it is low.
+/// Fails if the discipline of another owner is replaced, or if the level does not say why it is
+/// low.
 #[test]
 fn foreign_discipline_is_kept_and_named() {
     with_link(true, |folder| {

@@ -378,8 +378,8 @@ fn offered_window_scale(stream: &dyn Stream) -> u32 {
     scales.split([',', ' ']).nth(1).unwrap().parse().unwrap()
 }
 
-/// Fails if the buffer gets its size after the connection has begun: the window then keeps the scale
-/// of a smaller buffer.
+/// Fails if the buffer gets its size after the connection has begun: the window then keeps the
+/// scale of a smaller buffer.
 #[test]
 fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
     if !crate::level_control::capabilities().net_admin {

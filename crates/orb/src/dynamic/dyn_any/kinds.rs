@@ -97,12 +97,12 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Sets the value of a `fixed` (`DynFixed::set_value`), and returns false if the type cannot represent all digits
-    /// after the point.
+    /// Sets the value of a `fixed` (`DynFixed::set_value`), and returns false if the type cannot
+    /// represent all digits after the point.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for more digits before
-    /// the point than the type has.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// more digits before the point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
         let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
@@ -207,7 +207,8 @@ impl DynAny {
         }
         let part = table.get_mut(top)?;
         part.content = PartContent::Parts(places);
-        // The specification requires: if no element was current, the first new element becomes current.
+        // The specification requires: if no element was current, the first new element becomes
+        // current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
