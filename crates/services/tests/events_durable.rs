@@ -1,4 +1,5 @@
-//! Durable channels through the ORB: acknowledgements, numbers, named consumers, restarts, and slow and full disks.
+//! Durable channels through the ORB: acknowledgements, numbers, named consumers, restarts, and slow
+//! and full disks.
 
 mod events_scene;
 

@@ -91,7 +91,8 @@ fn crossing(event_type: EventType, source: i32, ttl: i32) -> Event {
     event
 }
 
-/// Lets a gateway in the ORB of `from` lead to the channel of `to`, by a reference as another process has it.
+/// Lets a gateway in the ORB of `from` lead to the channel of `to`, by a reference as another
+/// process has it.
 fn gateway(from: &Site, to: &Site, settings: GatewayBuilder) -> Gateway {
     let there: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
         from.orb.string_to_reference(&to.channel.reference().to_string()).unwrap();

@@ -587,7 +587,8 @@ fn relaxed_commits_survive_a_failed_sync() {
         let last = store.commit(relaxed, &[RecordChange::Put(b"c", b"2")], Durability::Relaxed).unwrap();
         disk.fail_after(Some(0));
         assert!(store.sync().is_err());
-        // The second attempt fails at different operations of the checkpoint that repeats the commits.
+        // The second attempt fails at different operations of the checkpoint that repeats the
+        // commits.
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
@@ -658,8 +659,8 @@ fn reading_waits_for_no_sync() {
     let disk = Disk::default();
     let store = Arc::new(FileStore::with_backends(disk.files(), KIND).unwrap());
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
-    // The second value needs a checkpoint. The third is in a relaxed commit with a later sync. Each database that
-    // grows is synced.
+    // The second value needs a checkpoint. The third is in a relaxed commit with a later sync. Each
+    // database that grows is synced.
     for (number, file, size) in [(0, disk::LOG, 10), (1, disk::DATABASE, 3 << 20), (2, disk::LOG, 10)] {
         let before = read(&*store);
         disk.hold_syncs(file);

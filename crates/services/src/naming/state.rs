@@ -63,7 +63,8 @@ impl<'b> From<&'b BindingTarget> for BoundTarget<'b> {
     }
 }
 
-/// The target of a stored binding. References are octets as in [`EncodedReference`], at any address.
+/// The target of a stored binding. References are octets as in [`EncodedReference`], at any
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BoundTarget<'s> {
     Object(&'s [u8]),

@@ -1,5 +1,5 @@
-//! A simulated disk, which can lose data that was not synced, run out of room, fail to read, and stop at a
-//! sync.
+//! A simulated disk, which can lose data that was not synced, run out of room, fail to read, and
+//! stop at a sync.
 
 use std::io;
 use std::ops::Bound;

@@ -63,8 +63,8 @@ fn replace_often(store: &dyn Store, mut revision: Revision) -> Revision {
     revision
 }
 
-/// The log has entries of two generations when its process is killed. Then the power fails while the next process opens
-/// the store.
+/// The log has entries of two generations when its process is killed. Then the power fails while
+/// the next process opens the store.
 #[test]
 fn opening_that_a_power_failure_ends_can_be_repeated() {
     let (disk, mut revision, mut expected) = closed_store(SMALL);
@@ -153,7 +153,8 @@ fn reader_of_an_earlier_opening_sees_no_later_records() {
     assert!(later.1.values().all(|value| *value == [7; LARGE]));
 }
 
-/// The reader begins after a failed read, while a thread makes a checkpoint of the database that the read has failed.
+/// The reader begins after a failed read, while a thread makes a checkpoint of the database that
+/// the read has failed.
 #[test]
 fn reader_beside_a_failed_checkpoint_sees_no_later_records() {
     let (disk, mut revision, mut expected) = closed_store(LARGE);

@@ -1,5 +1,5 @@
-//! Power failures under a durable event channel: the disk loses some of the writes after the last sync. The last write
-//! may be incomplete.
+//! Power failures under a durable event channel: the disk loses some of the writes after the last
+//! sync. The last write may be incomplete.
 
 use corelane::{Any, Orb};
 use corelane_services::events::corelane_events::DurableChannelRef;
@@ -27,8 +27,8 @@ fn found(channel: &DurableChannelRef) -> Vec<(u64, u64)> {
 /// Number of power failures, large enough for some between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// Each acknowledged event must remain, with its number, and so must the deletion of old events. The event in progress
-/// must be complete or absent.
+/// Each acknowledged event must remain, with its number, and so must the deletion of old events.
+/// The event in progress must be complete or absent.
 #[test]
 fn acknowledged_events_survive_power_failures_in_order() {
     let disk = Disk::default();
