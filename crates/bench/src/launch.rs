@@ -1,5 +1,5 @@
-//! Starts the servers and clients of benchmarks. Each is this program in a hidden mode
-//! ([`HIDDEN_MODE`]), in a process of its own.
+//! Starts the servers and clients of benchmarks. Each of them is this program in a hidden mode
+//! ([`HIDDEN_MODE`]), in a separate process.
 
 use std::process::Command;
 use std::time::Duration;
@@ -126,7 +126,7 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts a channel, which answers any input line with the number of its queued sets.
+/// Starts a channel. It answers any input line with the number of its queued sets.
 pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,
@@ -184,8 +184,7 @@ pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
 
-/// Starts this program in a network namespace of its own, with the namespace's interfaces below
-/// /sys.
+/// Starts this program in a new network namespace, whose interfaces it sees below /sys.
 pub(crate) fn start_in_namespace(name: &str, words: &[&str], placement: &Placement) -> Result<RunningProgram, Failure> {
     // A mounted sysfs shows the interfaces of the network namespace in which it was mounted.
     const SCRIPT: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
