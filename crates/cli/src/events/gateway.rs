@@ -24,7 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// each interval and at the end.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // One thread keeps the order of the events. It never waits: the events go to a buffer.
+    // One thread keeps the order of the events. This thread does not wait for a channel, because
+    // the events go to a buffer.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),

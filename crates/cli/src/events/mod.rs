@@ -298,7 +298,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
 }
 
 /// # Errors
-/// If an argument is missing, or if two arguments exclude each other.
+/// If an argument is missing, or if two arguments exclude each other. The error is a message for
+/// the user.
 fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Result<(), String> {
     match action {
         EventsCommand::Tail

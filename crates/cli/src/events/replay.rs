@@ -23,8 +23,8 @@ use crate::text::{json_line, printable};
 
 /// Number of events that the command reads at a time.
 const MAX_READ: u32 = 1_024;
-/// Time for which the server waits for the next event, and shortest time from an empty answer to the next question, in
-/// milliseconds.
+/// Time in milliseconds for which the server waits for the next event. After an empty answer, the
+/// next question is not asked before this time has passed.
 const WAIT_MS: u32 = 200;
 
 /// Prints events until the last one, or, with `--follow`, until a termination signal; until `--count` events are

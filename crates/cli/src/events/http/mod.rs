@@ -80,7 +80,6 @@ impl Places {
     }
 }
 
-/// A taken place.
 struct Place(Arc<Places>);
 
 impl Drop for Place {
