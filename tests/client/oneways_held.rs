@@ -18,7 +18,7 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// The call is made by another ORB, so that it does not flush the batch.
+/// Calls from another ORB, so that the call does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()

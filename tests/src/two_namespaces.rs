@@ -28,7 +28,7 @@ pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
 }
 
-/// Creates a pool with a lane for each priority. The higher one has the service class `io`.
+/// Creates a pool with a lane for each priority. The higher lane has the service class `io`.
 pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
     // Without a ceiling, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).ceiling(Some(i16::MAX)).io(io);
@@ -62,7 +62,7 @@ pub(crate) fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits at most 30 seconds.
+/// Waits until `reached` returns true. Panics after 30 seconds.
 pub(crate) fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(30);
     while !reached() {
