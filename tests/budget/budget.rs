@@ -297,7 +297,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
         of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1))
     };
     let mut cost = measure();
-    // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and another read.
+    // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and
+    // another read.
     for _ in 1..TRIES {
         if !(3001..4000).contains(&cost[SYSTEM_CALLS]) {
             break;

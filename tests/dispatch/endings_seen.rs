@@ -1,4 +1,5 @@
-//! Connections whose end arrives together with their last bytes, and connections that always have further bytes.
+//! Connections whose end arrives together with their last bytes, and connections that always have
+//! further bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,5 +1,5 @@
-//! A ring of three event channels, each in a network namespace, whose links are cut at random. Each channel has a gateway
-//! to each of the two others. Every event must reach every consumer once.
+//! A ring of three event channels, each in a network namespace, whose links are cut at random. Each
+//! channel has a gateway to each of the two others. Every event must reach every consumer once.
 //!
 //! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (12 by default),
 //! because each site cuts a link so many times.

@@ -296,7 +296,8 @@ fn value(supplier: u64, attempt: u64) -> Any {
     Any::new(&vec![supplier, attempt]).expect("a value")
 }
 
-/// Reads the events after `last`. Each supplier's attempts must be in order. Returns the last number.
+/// Reads the events after `last`. Each supplier's attempts must be in order. Returns the last
+/// number.
 fn check(
     channel: &DurableChannelRef,
     mut last: u64,

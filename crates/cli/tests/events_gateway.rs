@@ -1,4 +1,5 @@
-//! `corelane events gateway`: two servers and a gateway as processes, also over `kill -9` of the gateway.
+//! `corelane events gateway`: two servers and a gateway as processes, also over `kill -9` of the
+//! gateway.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};

@@ -289,8 +289,8 @@ fn clean_examines_an_interface_that_another_user_claims() {
     assert_eq!((&report["found"], &report["unread"]), (&json!("lo has no program"), &json!(0)));
 }
 
-/// Fails if `clean` says that a process has a program at a level without programs, or does not count
-/// a socket that gives no report.
+/// Fails if `clean` says that a process has a program at a level without programs, or does not
+/// count a socket that gives no report.
 #[test]
 #[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_says_if_a_process_has_no_program() {

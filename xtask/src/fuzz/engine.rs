@@ -63,8 +63,8 @@ pub(crate) struct Ran {
     pub(crate) died: bool,
 }
 
-/// If cargo has called this program as a compiler wrapper, becomes the compiler with the options for
-/// instrumentation, and returns only if that fails. Otherwise returns `None`.
+/// If cargo has called this program as a compiler wrapper, becomes the compiler with the options
+/// for instrumentation, and returns only if that fails. Otherwise returns `None`.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(COMPILING)?;
     let mut words = std::env::args_os().skip(1);

@@ -23,8 +23,8 @@ use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{excerpt, printable};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
-/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
-/// or for a further event (`EventStoreLimits`).
+/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them
+/// wait for the store, or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
 /// Time for which requests wait for the disk when the server ends, and time for which the server
 /// then waits for the disk.

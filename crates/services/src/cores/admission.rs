@@ -290,7 +290,8 @@ fn thread_has_ended() -> StoreError {
 
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
-    /// This maximum number of requests wait for the store.
+    /// The request does not wait for the store, because this number of requests, the maximum,
+    /// already wait.
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,

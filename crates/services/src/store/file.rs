@@ -162,7 +162,7 @@ fn next_revision(revision: Revision) -> Revision {
 /// The changes of a view that a new snapshot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotChanges {
-    /// A checkpoint was in doubt.
+    /// It is unknown which of the changes the snapshot has.
     Unknown,
     Written,
     All,

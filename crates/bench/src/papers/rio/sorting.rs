@@ -21,7 +21,8 @@ use crate::value::SingleValue;
 /// belong to the last stream of a table. To load a table takes a grace period of the kernel for
 /// each stream, so there are few tables.
 const STREAMS: [u16; 3] = [1, 32, 1_024];
-/// Numbers of connections in the tables of the most streams; other tables have the first number.
+/// Numbers of connections in the tables for 1,024 streams. Tables for fewer streams have the first
+/// number.
 const CONNECTIONS: [u32; 3] = [1_000, 10_000, 100_000];
 const ROUNDS: usize = 5;
 /// Limit of open descriptors, enough for the maps of 1,024 streams.

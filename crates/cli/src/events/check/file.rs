@@ -1,5 +1,6 @@
 //! Channel files: the types, sources, lanes, publications and subscriptions of an event channel in
-//! TOML. Publications and subscriptions with an `rt_info` are the entries of the channel's schedule.
+//! TOML. Publications and subscriptions with an `rt_info` are the entries of the channel's
+//! schedule.
 
 use std::time::Duration;
 
