@@ -64,7 +64,7 @@ impl Variant {
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2; ISO 8859-1 in narrow characters and strings, and as Corelane's native code set.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
-    /// GIOP 1.2; ISO 8859-1 in narrow strings, which is not Corelane's native code set.
+    /// GIOP 1.2, with ISO 8859-1 in narrow strings. Corelane's native code set is another one.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
     /// GIOP 1.2, with GlassFish's default limit of the message size.

@@ -171,7 +171,7 @@ fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u
 fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
     /// Number of calls on the old connection, and of new connections, during the flood.
     const CALLS: u64 = 50;
-    /// Larger than the queue of a listener.
+    /// Minimum number of requests of the flood, larger than the queue of a listener.
     const LEAST_REQUESTS: u64 = 10_000;
     let _alone = ALONE.lock();
     if is_refused() {

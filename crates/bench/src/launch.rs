@@ -58,7 +58,8 @@ pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<Run
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// The server answers any input line with the references of its objects.
+/// Starts a server with a lane and an object for each priority. The server answers any input line
+/// with the references of its objects.
 pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
     transport: BaselineTransport,
@@ -69,7 +70,8 @@ pub(crate) fn start_server_with_lanes(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// The server answers any input line with the references of its objects.
+/// Starts a server with an object for each priority, and with a lane and a band for each native
+/// level. The server answers any input line with the references of its objects.
 pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
@@ -158,7 +160,8 @@ pub(crate) fn start_event_consumers(
     start("Corelane's consumers", &["event-consumers", address, service, &count, arrivals, &delay], placement)
 }
 
-/// The relay sends each message to `connections` connections of a [sink](start_sink).
+/// Starts a relay, which sends each message that it gets to all `connections` connections of a
+/// [sink](start_sink).
 pub(crate) fn start_relay(
     transport: BaselineTransport,
     target: &str,
@@ -170,7 +173,7 @@ pub(crate) fn start_relay(
     start("the floor's relay", &words, placement)
 }
 
-/// The sink reports when each of its connections has got a message.
+/// Starts a sink, which reports the last of each `connections` messages.
 pub(crate) fn start_sink(
     transport: BaselineTransport,
     connections: usize,

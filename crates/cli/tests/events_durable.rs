@@ -52,7 +52,7 @@ impl Server {
         Server { process, url: url.trim_end().to_owned() }
     }
 
-    /// The server's address with this plain key.
+    /// Returns the URL of the server's object with this plain key.
     fn at(&self, key: &str) -> String {
         let (address, _) = self.url.rsplit_once('/').expect("a key");
         format!("{address}/{key}")

@@ -19,7 +19,8 @@ use self::events_scene::*;
 const EVENTS: u64 = 300;
 const HEALTHY: usize = 5;
 
-/// A channel that disconnects a consumer after the first call without an answer.
+/// Returns a builder of a channel that disconnects a consumer after the first call that gets no
+/// answer in four seconds.
 fn impatient(max_sets: usize) -> EventChannelBuilder {
     let send_timeout = Duration::from_secs(4);
     let misses = MissPolicy { send_timeout, max_misses: 1, suspension: Duration::ZERO, max_suspensions: 0 };

@@ -25,8 +25,8 @@ use self::events_scene::*;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The entries 101 (every 10 ms) and 102 (every hour, 64 bytes) of publications, and 201 and 202
-/// (12 ms) of consumers.
+/// Returns a schedule. Its publications are the entries 101 (every 10 ms) and 102 (every hour, 64
+/// bytes), and its subscriptions the entries 201 and 202 (12 ms).
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
         .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS))

@@ -26,8 +26,8 @@ impl StoreFile {
         Self::lock_range(backend, path, None)
     }
 
-    /// Like [`lock`](Self::lock), for a backend of `locked`, a duplicate of the file that the
-    /// caller has locked.
+    /// Locks the whole backend like [`lock`](Self::lock). `locked` is a duplicate of the backend's
+    /// file, which the caller has locked as a whole.
     pub(super) fn lock_range(
         backend: Box<dyn StorageBackend>,
         path: Option<&Path>,

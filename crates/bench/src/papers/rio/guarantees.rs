@@ -232,7 +232,8 @@ pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// A stream whose bytes arrive in the milliseconds 3 and 4 of each period.
+    /// Returns the bytes of each millisecond of a stream that receives `bytes` bytes per period, in
+    /// the milliseconds 3 and 4.
     fn arriving(bytes: u64, milliseconds: usize) -> Vec<u64> {
         (0..milliseconds).map(|at| if matches!(at % PERIOD_MS, 3 | 4) { bytes / 2 } else { 0 }).collect()
     }

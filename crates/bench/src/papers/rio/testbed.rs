@@ -342,6 +342,8 @@ impl SteeredTurn {
         Ok(Self(Some((stream, before))))
     }
 
+    /// Checks the frames of the turn.
+    ///
     /// # Errors
     /// Frames of the turn missed the thread of their stream, or fewer than `least` frames were
     /// queued for it, so that the times are not those of steering.
