@@ -13,7 +13,7 @@ use crate::value::SingleValue;
 enum CoreArrangement {
     OneCore,
     BothCores,
-    /// For goals of either arrangement; no run has it.
+    /// Any arrangement. Goals may have this value, but no run has it.
     Either,
 }
 

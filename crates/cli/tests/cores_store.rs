@@ -179,7 +179,7 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
 fn references_over_tcp_keep_the_task_ports() {
     let folder = Folder::new("ports");
     let store = folder.text("books.db");
-    // Below the ports that the kernel gives to clients.
+    // The ports are below those that the kernel gives to clients.
     let first = 12_000 + std::process::id() % 15_000;
     let options = ["--store", &store, "--task-ports", &first.to_string()];
     let mut server = Server::start_with("tcp:127.0.0.1:0", &options);

@@ -128,7 +128,7 @@ fn clean_finds_nothing_to_remove() {
     assert!(report["found"].as_str().is_some_and(|found| found.contains("lo ")), "{report}");
 }
 
-/// The usual user id of `nobody`, which has no privileges.
+/// A user id that has no privileges on most systems.
 const OTHER_USER: u32 = 65_534;
 
 /// Starts this program as [`OTHER_USER`], with a transport of an ORB, or with a socket whose report

@@ -74,8 +74,8 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 pub(crate) enum WaitStrategy {
     Blocking,
     SpinThenSleep,
-    /// For shared memory. The reader copies a part of a message while the writer copies the next
-    /// part.
+    /// Only over shared memory. The reader copies a part of a message while the writer copies the
+    /// next part.
     Pipelined,
     Stream(StreamSpin),
     /// This number of threads wait for edge-triggered events of one epoll descriptor.

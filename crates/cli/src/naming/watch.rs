@@ -264,7 +264,7 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // For example, the context has been destroyed.
+            // The context may have been destroyed, for example.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }

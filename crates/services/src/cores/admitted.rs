@@ -67,7 +67,7 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 
 struct Lease {
     tasks: TasksRef,
-    /// For renewals: `canceller` cancels calls of this reference.
+    /// The reference for renewals. `canceller` cancels its calls.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,

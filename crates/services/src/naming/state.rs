@@ -168,7 +168,8 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// In bytes of names. One binding is included even if its name is larger.
+    /// Maximum sum of the sizes of the names, in bytes. One binding is included even if its name is
+    /// larger.
     pub(super) max_size: usize,
 }
 

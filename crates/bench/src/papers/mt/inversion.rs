@@ -49,7 +49,8 @@ const LOADS: [BackgroundLoad; 5] = [
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// For a pair with shared connections, the index of the pair with a connection for each call.
+    /// The index of the pair with a connection for each call, with which this pair is compared.
+    /// `None` if it is compared with no such pair.
     each: Option<usize>,
     most: Option<f64>,
     seen: [Observations; LOADS.len()],

@@ -40,7 +40,7 @@ pub(super) struct ServerUnderTest {
 
 enum ClientSource {
     Orb(Orb, Vec<String>, Connections),
-    /// For each client a reference, and the CORBA priority of its thread.
+    /// The references and the CORBA priorities of the threads of the clients.
     Banded(Orb, Vec<String>, Vec<i16>),
     Floor(String, MessageSizes),
 }

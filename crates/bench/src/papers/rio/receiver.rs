@@ -34,7 +34,7 @@ use crate::Failure;
 use crate::service::serve_lines;
 
 pub(super) const BULK: &str = "bulk";
-/// In the answer to `listen`, the name before the reason why streams cannot be steered.
+/// The name that precedes the reason why streams cannot be steered, in an answer to `listen`.
 pub(super) const REFUSED: &str = "refused";
 
 const CHUNK: usize = 64 * 1024;

@@ -50,8 +50,8 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
             let place = places.take();
             match listener.accept() {
                 Ok((stream, _)) => start(stream, bound, &monitor, place),
-                // For example, the process has too many open files. Connections that end release
-                // some.
+                // The process may have too many open files, for example. Connections that end
+                // release some.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
