@@ -170,8 +170,9 @@ fn values_are_pushed_and_pulled_through_the_standard_event_service() {
     assert_eq!(puller.pull().unwrap(), value("one"));
     assert_eq!(puller.try_pull().unwrap(), (value("two"), true));
     assert!(matches!(puller.pull(), Err(PullError::System(exception)) if exception.kind() == Kind::Transient));
-    // The type of the first event is the type for its repository id, which the consumer of the type
-    // 16 does not want. The second event has no value, so consumers of values get the whole event.
+    // The type of the first event follows from its repository id and is not 16, so the consumer of
+    // type 16 does not get the event. The second event has no value, so consumers of values get the
+    // whole event.
     supplier.push(&Any::new(&event(B, 0).data).unwrap()).unwrap();
     let rtec = connect_supplier(&scene.other, &scene.remote(), &[], &far);
     rtec.push(&[event(B, 3)]).unwrap();

@@ -271,7 +271,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A process that another thread starts has such a duplicate until it runs its program.
+    /// A process that another thread starts has a duplicate of the descriptor until it runs its
+    /// program.
     #[test]
     fn drop_unlocks_the_file_although_a_duplicate_of_its_descriptor_is_open() {
         let path = std::env::temp_dir().join(format!("corelane-duplicate-{}", std::process::id()));
