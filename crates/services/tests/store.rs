@@ -690,7 +690,8 @@ fn reading_waits_for_no_sync() {
     }
 }
 
-/// Commits `count` values of 10,000 octets, of which some are synced.
+/// Makes `count` commits, of which every third is synced. A commit puts a value of 10,000 octets
+/// or, every seventh time, deletes a value.
 fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, count: u32) -> Result<(), StoreError> {
     for _ in 0..count {
         let number = revision.0 as u32;

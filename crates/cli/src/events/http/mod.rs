@@ -153,8 +153,8 @@ fn write_within(stream: &mut TcpStream, mut octets: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a connection. Bytes that were not read would make the kernel reset the connection, and
-/// the client could lose the answer.
+/// Ends a connection, and first reads a bounded number of further bytes. Unread bytes would make
+/// the kernel reset the connection, and the client could lose the answer.
 fn finish(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
     let deadline = Monotonic::now() + MAX_TIME;
