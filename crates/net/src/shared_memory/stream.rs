@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn one_thread_polls_at_a_time() {
         let (_client, server) = connected();
-        for end in [|server: &RingStream| drop(server.stop_polling()), RingStream::end_polling] {
+        for end in [|server: &RingStream| _ = server.stop_polling(), RingStream::end_polling] {
             assert!(server.begin_polling() && !server.begin_polling());
             end(&server);
         }
