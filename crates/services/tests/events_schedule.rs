@@ -163,6 +163,26 @@ fn surplus_is_dropped_and_counted() {
 }
 
 #[test]
+fn supplier_that_connects_again_goes_on_with_its_meter() {
+    let scene = Scene::with(channel(schedule()).supplier_reconnect(true));
+    let remote = scene.remote();
+    // The entry permits one event an hour.
+    let first = supply(&remote, &publishing(&[(A, 1)], 102)).unwrap();
+    first.push(&[event(A, 1)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 1);
+    first.disconnect_push_consumer().unwrap();
+    // The supplier declares another source, on another proxy.
+    let second = supply(&remote, &publishing(&[(A, 2)], 102)).unwrap();
+    second.push(&[event(A, 2)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 2);
+    assert_eq!(scene.channel.statistics().surplus.best_effort, 1);
+    second.connect_push_supplier(None, &publishing(&[(A, 1)], 102)).unwrap();
+    second.push(&[event(A, 1)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 3);
+    assert_eq!(scene.channel.statistics().surplus.best_effort, 2);
+}
+
+#[test]
 fn wrong_numbers_and_entries_are_refused_with_their_field() {
     let scene = Scene::with(channel(schedule()));
     // Calls in the channel's process keep the reason of an exception.

@@ -216,7 +216,7 @@ impl SharedChannel {
             Ok(activated) if !state.has_ended => activated,
             activated => {
                 state.router.remove_consumer(proxy, false);
-                state.router.remove_supplier(proxy);
+                state.router.remove_supplier(proxy, Self::now());
                 drop(state);
                 let (_, id) = activated?;
                 self.deactivate(Some(id));
@@ -321,7 +321,7 @@ impl SharedChannel {
     fn add_supplier(&self, proxy: ProxyId, supplier: SupplierConnection<Arc<Peer>>) -> Result<(), ConnectFailure> {
         let _admission = self.admit_supplier(proxy, &supplier.publications)?;
         let mut state = self.state.lock();
-        if let Some(replaced) = state.router.connect_supplier(proxy, supplier)? {
+        if let Some(replaced) = state.router.connect_supplier(proxy, supplier, Self::now())? {
             replaced.wake.notify_all();
         }
         self.tell_observers(&mut state);
@@ -344,7 +344,7 @@ impl SharedChannel {
 
     pub(super) fn disconnect_supplier(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
-        let Some(peer) = state.router.remove_supplier(proxy) else { return false };
+        let Some(peer) = state.router.remove_supplier(proxy, Self::now()) else { return false };
         let object = state.objects.remove(&proxy);
         self.tell_observers(&mut state);
         drop(state);

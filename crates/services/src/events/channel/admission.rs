@@ -60,7 +60,7 @@ impl SharedChannel {
         let load = entry.load(lane);
         let max_bytes = entry.max_bytes().map(|bytes| (bytes as usize).saturating_add(HEADER_BYTES));
         let meter = RateMeter::new(entry.period(), load.jitter, max_bytes);
-        let declared = DeclaredEvents { period: entry.period(), load, meter };
+        let declared = DeclaredEvents { entry: rt_info, period: entry.period(), load, meter };
         Ok(Publication { header, lane: None, declared: Some(Box::new(declared)) })
     }
 

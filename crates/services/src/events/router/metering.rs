@@ -15,6 +15,8 @@ use crate::events::schedule::{
 /// The declaration of a supplier for the events of one type and source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
+    /// The number of the entry in the schedule.
+    pub(in crate::events) entry: i32,
     pub(in crate::events) period: Nanos,
     pub(in crate::events) load: PublicationLoad,
     pub(in crate::events) meter: RateMeter,
@@ -52,6 +54,24 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             Metered::Surplus => {
                 self.surplus.best_effort += 1;
                 Some(least_urgent)
+            }
+        }
+    }
+
+    /// Keeps the meters of a supplier that is no longer connected.
+    pub(super) fn keep_meters(&mut self, departed: &SupplierConnection<P>, now: Nanos) {
+        for publication in &departed.publications {
+            if let Some(DeclaredEvents { entry, meter, .. }) = publication.declared.as_deref() {
+                self.departed_meters.keep(*entry, &publication.header, meter, now);
+            }
+        }
+    }
+
+    /// Lets the meters of a new supplier go on where those of earlier suppliers have ended.
+    pub(super) fn resume_meters(&mut self, supplier: &mut SupplierConnection<P>) {
+        for publication in &mut supplier.publications {
+            if let Some(DeclaredEvents { entry, meter, .. }) = publication.declared.as_deref_mut() {
+                self.departed_meters.resume(*entry, &publication.header, meter);
             }
         }
     }

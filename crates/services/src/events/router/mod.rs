@@ -34,7 +34,7 @@ use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
 use super::numbers::NumberHashing;
 use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
-use super::schedule::SurplusPolicy;
+use super::schedule::{DepartedMeters, SurplusPolicy};
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
 pub(super) use self::connection::{
@@ -112,6 +112,7 @@ pub(super) struct Router<E, P> {
     unpublished: u64,
     surplus: SurplusCounts,
     departed: DeliveryCounts,
+    departed_meters: DepartedMeters,
 }
 
 impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
@@ -129,6 +130,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             unpublished: 0,
             surplus: SurplusCounts::default(),
             departed: DeliveryCounts::default(),
+            departed_meters: DepartedMeters::default(),
         }
     }
 
@@ -217,7 +219,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
-        supplier: SupplierConnection<P>,
+        mut supplier: SupplierConnection<P>,
+        now: Nanos,
     ) -> Result<Option<P>, ConnectRefusal> {
         let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
         if before.is_some() && !self.config.is_supplier_reconnected {
@@ -228,8 +231,13 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         if supplier.is_pulled && pulled.count() >= max {
             return Err(ConnectRefusal::TooManyPulledSuppliers(max));
         }
-        let before = self.suppliers.insert(proxy, Some(supplier));
-        Ok(before.flatten().map(|before| before.peer))
+        let before = self.suppliers.insert(proxy, None).flatten();
+        if let Some(before) = &before {
+            self.keep_meters(before, now);
+        }
+        self.resume_meters(&mut supplier);
+        self.suppliers.insert(proxy, Some(supplier));
+        Ok(before.map(|before| before.peer))
     }
 
     /// Removes a consumer's proxy. Returns `None` if there is no such proxy; otherwise the peer, if
@@ -242,8 +250,12 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
 
     /// Removes a supplier's proxy. Returns `None` if there is no such proxy; otherwise the peer, if
     /// one was connected.
-    pub(super) fn remove_supplier(&mut self, proxy: ProxyId) -> Option<Option<P>> {
-        self.suppliers.remove(&proxy).map(|supplier| supplier.map(|supplier| supplier.peer))
+    pub(super) fn remove_supplier(&mut self, proxy: ProxyId, now: Nanos) -> Option<Option<P>> {
+        let removed = self.suppliers.remove(&proxy)?;
+        if let Some(supplier) = &removed {
+            self.keep_meters(supplier, now);
+        }
+        Some(removed.map(|supplier| supplier.peer))
     }
 
     /// Removes all proxies, and returns the connected peers. If `is_called_back`, each peer is

@@ -166,7 +166,7 @@ impl Simulation {
         let publications = Box::new([publication(1, Some(0)), publication(2, None)]);
         let all =
             SupplierConnection { peer: TestPeer(usize::MAX, None), publications, is_gateway: false, is_pulled: false };
-        router.connect_supplier(supplier, all).unwrap();
+        router.connect_supplier(supplier, all, 0).unwrap();
         Simulation {
             random,
             router,

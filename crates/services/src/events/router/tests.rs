@@ -44,7 +44,7 @@ impl GapScene {
         let supplier = router.add_supplier().unwrap();
         let connection =
             SupplierConnection { peer: (), publications: Box::new([]), is_gateway: false, is_pulled: false };
-        router.connect_supplier(supplier, connection).unwrap();
+        router.connect_supplier(supplier, connection, 0).unwrap();
         let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
         let proxy = router.add_consumer().unwrap();

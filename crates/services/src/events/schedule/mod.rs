@@ -15,5 +15,5 @@ pub use self::admission::{AdmissibleLoad, AdmissionRefusal, RefusedPeer, Schedul
 pub(super) use self::admission::{AdmittedConsumer, AdmittedPublication, Candidate, ChannelLoad};
 pub use self::entries::{ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy};
 pub use self::jobs::{ConsumerJob, JobTrigger, PublicationLoad, ScheduledLoad, SubscriptionLoad, UndeclaredTiming};
-pub(super) use self::meter::RateMeter;
+pub(super) use self::meter::{DepartedMeters, RateMeter};
 pub(super) use self::refusals::{RefusalListener, Refusals, ScheduleConfig};
