@@ -535,6 +535,9 @@ fn check_analyses_a_schedule_by_the_rules_of_admission() {
         ("wcet = '1ms'", "wcet = '0s'", "wcet"),
         ("wcet = '1ms'", "jitter = '3601s'", "jitter"),
         ("rt_info = 201", "rt_info = 101", "rt_info"),
+        ("rt_info = 101", "rt_info = 101\nmax_users = 0", "max_users"),
+        ("filter = 'type 16", "max_users = 257\nfilter = 'type 16", "max_users"),
+        ("type = '17'", "type = '17'\nmax_users = 2", "rt_info"),
         ("'drop'", "'queue'", "surplus"),
     ] {
         let (said, status) = with(old, new);
@@ -561,8 +564,15 @@ fn serve_meters_a_supplier_by_the_schedule_of_a_channel_file() {
     let supplier = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
     let event = Event { header: EventHeader { r#type: 16, source: 1, ..EventHeader::default() }, ..Event::default() };
     let dependency_info = DependencyInfo { rt_info: 101, ..DependencyInfo::default() };
-    let publications = vec![Publication { event: event.clone(), dependency_info }];
-    supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false }).unwrap();
+    let connect = |event_type| {
+        let mut event = event.clone();
+        event.header.r#type = event_type;
+        let publications = vec![Publication { event, dependency_info: dependency_info.clone() }];
+        supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false })
+    };
+    let refused = format!("{:?}", connect(17).expect_err("the entry is for another type"));
+    assert!(refused.contains("BAD_PARAM"), "{refused}");
+    connect(16).unwrap();
     for _ in 0..3 {
         supplier.push(std::slice::from_ref(&event)).unwrap();
     }

@@ -14,10 +14,10 @@ use corelane_services::events::rtec_event_channel_admin::{
     EventChannelRef, ProxyPushConsumerRef, ProxyPushSupplierRef, SupplierQOS,
 };
 use corelane_services::events::rtec_event_comm::{PushConsumer, PushConsumerRef};
-use corelane_services::events::schedule::{AdmissibleLoad, RefusedPeer};
+use corelane_services::events::schedule::{AdmissibleLoad, RefusedPeer, ScheduleTest};
 use corelane_services::events::{
-    ChannelSchedule, DependencySet, EventChannel, EventChannelBuilder, EventLane, EventMonitor, PublicationEntry,
-    SubscriptionEntry, SurplusPolicy,
+    ChannelSchedule, DependencySet, EventChannel, EventChannelBuilder, EventLane, EventMonitor, EventSource,
+    PublicationEntry, SubscriptionEntry, SurplusPolicy,
 };
 
 use self::events_scene::*;
@@ -26,12 +26,12 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The entries 101 (every 10 ms) and 102 (every hour, 64 bytes) of publications, and 201 and 202
-/// (12 ms) of consumers.
+/// (12 ms) of consumers. All but the last permit two users.
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
-        .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS))
-        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).size(64))
-        .subscription(SubscriptionEntry::new(201))
+        .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS).max_users(2))
+        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).size(64).max_users(2))
+        .subscription(SubscriptionEntry::new(201).max_users(2))
         .subscription(SubscriptionEntry::new(202).wcet(12 * MS))
 }
 
@@ -160,6 +160,40 @@ fn surplus_is_dropped_and_counted() {
     recorder.sets.wait_for(2);
     assert_eq!(scene.channel.statistics().total().routed, 2);
     assert_eq!(scene.channel.statistics().surplus.best_effort, 0);
+}
+
+#[test]
+fn further_user_of_an_entry_is_refused_until_one_leaves() {
+    let one_user = ChannelSchedule::new()
+        .publication(PublicationEntry::new(101, 20, HOUR).wcet(MS).event(A, EventSource(1)))
+        .subscription(SubscriptionEntry::new(201));
+    let scene = Scene::with(channel(one_user).consumer_reconnect(true));
+    let remote = scene.remote();
+    let recorder = Arc::new(Recorder::new());
+    let first = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    let consumer = consume(&scene, &remote, 201, &recorder).unwrap();
+    let says = |refused: SystemException, peer, entry| {
+        assert_eq!((refused.kind(), refused.minor()), (Kind::NoResources, minor::NOT_ADMITTED));
+        let refusal = scene.channel.refusals().pop().unwrap();
+        assert_eq!((refusal.peer, refusal.test), (peer, ScheduleTest::Users { entry, max: 1 }));
+    };
+    says(supply(&remote, &publishing(&[(A, 1)], 101)).unwrap_err(), RefusedPeer::Supplier, 101);
+    says(consume(&scene, &remote, 201, &recorder).unwrap_err(), RefusedPeer::Consumer, 201);
+    // Peers without an entry, and the user itself on its proxy, are no further users.
+    supply(&remote, &publishing(&[(A, 1)], 0)).unwrap();
+    consume(&scene, &remote, 0, &recorder).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(recorder.clone());
+    let same = PushConsumerRef::unchecked_narrow(&scene.other.root_poa().activate(&servant).unwrap());
+    let mut qos = consumer_qos(&DependencySet::new().event(A, ANY));
+    qos.dependencies[0].rt_info = 201;
+    consumer.connect_push_consumer(Some(&same), &qos).unwrap();
+    first.disconnect_push_consumer().unwrap();
+    supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    // The entry is for the source 1.
+    let wrong = supply(scene.channel.reference(), &publishing(&[(A, 2)], 101)).unwrap_err();
+    let text = format!("{wrong:?}");
+    assert!(wrong.kind() == Kind::BadParam && text.contains("publications[0].event.header.source"), "{text}");
+    assert_eq!(scene.channel.statistics().surplus.not_admitted, 2);
 }
 
 #[test]

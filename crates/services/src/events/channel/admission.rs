@@ -27,7 +27,7 @@ impl SharedChannel {
         let load = schedule
             .subscription_load(rt_infos)
             .map_err(|(at, why)| system(Kind::BadParam, format!("dependencies[{at}].rt_info: {why}")))?;
-        Ok(load.map(|load| Box::new(DeclaredHandling { filter: filter.clone(), load })))
+        Ok(load.map(|(load, used)| Box::new(DeclaredHandling { used, filter: filter.clone(), load })))
     }
 
     /// Returns a publication with these type and source, which names a lane, or an entry of the
@@ -57,10 +57,11 @@ impl SharedChannel {
         if header.source.0 == 0 {
             return Err(wrong("event.header.source", "a publication with an entry has one source".to_owned()));
         }
+        entry.check_event(&header).map_err(|(field, why)| wrong(&format!("event.header.{field}"), why))?;
         let load = entry.load(lane);
         let max_bytes = entry.max_bytes().map(|bytes| (bytes as usize).saturating_add(HEADER_BYTES));
         let meter = RateMeter::new(entry.period(), load.jitter, max_bytes);
-        let declared = DeclaredEvents { entry: rt_info, period: entry.period(), load, meter };
+        let declared = DeclaredEvents { used: entry.entry_use(), period: entry.period(), load, meter };
         Ok(Publication { header, lane: None, declared: Some(Box::new(declared)) })
     }
 
@@ -70,8 +71,8 @@ impl SharedChannel {
         publications: &[Publication],
     ) -> Result<AdmissionGuard<'_>, ConnectFailure> {
         let admitted = |publication: &Publication| {
-            let DeclaredEvents { period, load, .. } = publication.declared.as_deref()?;
-            Some(AdmittedPublication { header: publication.header, period: *period, load: *load })
+            let DeclaredEvents { used, period, load, .. } = publication.declared.as_deref()?;
+            Some(AdmittedPublication { used: *used, header: publication.header, period: *period, load: *load })
         };
         let new: Vec<AdmittedPublication> = publications.iter().filter_map(admitted).collect();
         if new.is_empty() { Ok(None) } else { self.admit(proxy, Candidate::Supplier(new)) }
@@ -82,8 +83,8 @@ impl SharedChannel {
         proxy: ProxyId,
         declared: Option<&DeclaredHandling>,
     ) -> Result<AdmissionGuard<'_>, ConnectFailure> {
-        let Some(DeclaredHandling { filter, load }) = declared else { return Ok(None) };
-        let consumer = AdmittedConsumer { proxy: proxy.0, filter: filter.clone(), load: *load };
+        let Some(DeclaredHandling { used, filter, load }) = declared else { return Ok(None) };
+        let consumer = AdmittedConsumer { proxy: proxy.0, used: used.clone(), filter: filter.clone(), load: *load };
         self.admit(proxy, Candidate::Consumer(Box::new(consumer)))
     }
 

@@ -9,14 +9,14 @@ use super::{Connection, Router};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
 use crate::events::schedule::{
-    AdmittedConsumer, AdmittedPublication, ChannelLoad, PublicationLoad, RateMeter, SubscriptionLoad, SurplusPolicy,
+    AdmittedConsumer, AdmittedPublication, ChannelLoad, EntryUse, PublicationLoad, RateMeter, SubscriptionLoad,
+    SurplusPolicy,
 };
 
 /// The declaration of a supplier for the events of one type and source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
-    /// The number of the entry in the schedule.
-    pub(in crate::events) entry: i32,
+    pub(in crate::events) used: EntryUse,
     pub(in crate::events) period: Nanos,
     pub(in crate::events) load: PublicationLoad,
     pub(in crate::events) meter: RateMeter,
@@ -25,6 +25,7 @@ pub(in crate::events) struct DeclaredEvents {
 /// The declaration of an admitted consumer.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct DeclaredHandling {
+    pub(in crate::events) used: Vec<EntryUse>,
     pub(in crate::events) filter: EventFilter,
     pub(in crate::events) load: SubscriptionLoad,
 }
@@ -61,8 +62,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     /// Keeps the meters of a supplier that is no longer connected.
     pub(super) fn keep_meters(&mut self, departed: &SupplierConnection<P>, now: Nanos) {
         for publication in &departed.publications {
-            if let Some(DeclaredEvents { entry, meter, .. }) = publication.declared.as_deref() {
-                self.departed_meters.keep(*entry, &publication.header, meter, now);
+            if let Some(DeclaredEvents { used, meter, .. }) = publication.declared.as_deref() {
+                self.departed_meters.keep(used.entry, &publication.header, meter, now);
             }
         }
     }
@@ -70,8 +71,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     /// Lets the meters of a new supplier go on where those of earlier suppliers have ended.
     pub(super) fn resume_meters(&mut self, supplier: &mut SupplierConnection<P>) {
         for publication in &mut supplier.publications {
-            if let Some(DeclaredEvents { entry, meter, .. }) = publication.declared.as_deref_mut() {
-                self.departed_meters.resume(*entry, &publication.header, meter);
+            if let Some(DeclaredEvents { used, meter, .. }) = publication.declared.as_deref_mut() {
+                self.departed_meters.resume(used.entry, &publication.header, meter);
             }
         }
     }
@@ -81,6 +82,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let suppliers = self.suppliers.iter().filter(|(proxy, _)| **proxy != except);
         let publications = suppliers.filter_map(|(_, supplier)| supplier.as_ref()).flat_map(|it| &it.publications);
         let publication = |(header, declared): (EventHeader, &DeclaredEvents)| AdmittedPublication {
+            used: declared.used,
             header,
             period: declared.period,
             load: declared.load,
@@ -89,7 +91,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let present = connections.filter(|connection| connection.proxy != except && connection.ending.is_none());
         let consumer = |connection: &Connection<E, P>| {
             let declared = connection.declared.as_ref()?;
-            Some(AdmittedConsumer { proxy: connection.proxy.0, filter: declared.filter.clone(), load: declared.load })
+            let DeclaredHandling { used, filter, load } = DeclaredHandling::clone(declared);
+            Some(AdmittedConsumer { proxy: connection.proxy.0, used, filter, load })
         };
         ChannelLoad {
             lanes,

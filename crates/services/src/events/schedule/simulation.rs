@@ -35,11 +35,12 @@ fn filter(expression: &str) -> EventFilter {
 
 fn publication(event_type: i32, source: i32, period: Nanos, wcet: Nanos, lane: usize) -> AdmittedPublication {
     let load = PublicationLoad { wcet: Some(wcet), lane, ..PublicationLoad::default() };
-    AdmittedPublication { header: EventHeader::new(EventType(event_type), EventSource(source)), period, load }
+    let header = EventHeader::new(EventType(event_type), EventSource(source));
+    AdmittedPublication { used: EntryUse { entry: 101, max_users: usize::MAX }, header, period, load }
 }
 
 fn consumer(proxy: u64, expression: &str) -> AdmittedConsumer {
-    AdmittedConsumer { proxy, filter: filter(expression), load: SubscriptionLoad::default() }
+    AdmittedConsumer { proxy, used: Vec::new(), filter: filter(expression), load: SubscriptionLoad::default() }
 }
 
 fn empty() -> ChannelLoad {
@@ -127,6 +128,31 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     let many = vec![publication(16, 1, 10 * MS, 1, 0); 300];
     let refusal = empty().admit(9, Candidate::Supplier(many)).unwrap_err();
     assert_eq!((refusal.test, refusal.consumer), (ScheduleTest::Limit { max: 256 }, None));
+}
+
+#[test]
+fn entry_has_at_most_its_maximum_of_users() {
+    let using =
+        |max_users, publication| AdmittedPublication { used: EntryUse { entry: 102, max_users }, ..publication };
+    let mut load = empty();
+    for source in 1..=2 {
+        let new = using(2, publication(16, source, 10 * MS, 1, 0));
+        supplier(&load, 1, new.clone()).unwrap();
+        load.publications.push(new);
+    }
+    let refusal = supplier(&load, 3, using(2, publication(17, 1, 10 * MS, 1, 0))).unwrap_err();
+    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 102, max: 2 }, RefusedPeer::Supplier));
+    let text = "the supplier 3 does not fit the schedule: the entry 102 has its maximum number of users, 2";
+    assert_eq!(refusal.to_string(), text);
+    supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
+    let with = |proxy| AdmittedConsumer {
+        used: vec![EntryUse { entry: 201, max_users: 1 }],
+        load: SubscriptionLoad { wcet: Some(1), ..SubscriptionLoad::default() },
+        ..consumer(proxy, "type 16")
+    };
+    load.consumers.push(with(7));
+    let refusal = subscriber(&load, with(8)).unwrap_err();
+    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 201, max: 1 }, RefusedPeer::Consumer));
 }
 
 /// Offers random publications and consumers, and returns the admitted ones.
