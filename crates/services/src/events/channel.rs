@@ -253,7 +253,8 @@ impl SharedChannel {
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let declared = self.declared_handling(is_gateway, rt_infos, &filter)?;
+        let filter = Arc::new(filter);
+        let declared = self.declared_handling(proxy, is_gateway, rt_infos, &filter)?;
         let count = self.config.lanes.len().max(1);
         let lanes = match &self.config.schedule {
             Some(_) if declared.is_some() => 0..count,

@@ -1,6 +1,7 @@
 //! The consumers of a channel: their filters, the events that their groups hold, their timeouts.
 
 use std::fmt;
+use std::sync::Arc;
 
 use corelane_sched::task::Nanos;
 
@@ -137,7 +138,7 @@ struct Slot<E> {
 
 #[derive(Debug)]
 struct Consumer<E> {
-    filter: EventFilter,
+    filter: Arc<EventFilter>,
     /// True if the index alone decides which events the consumer gets.
     is_decided_by_index: bool,
     lists: Box<[ListName]>,
@@ -180,7 +181,8 @@ impl<E: Clone> Subscriptions<E> {
     ///
     /// # Errors
     /// If the consumer would exceed a limit of [`SubscriptionLimits`].
-    pub fn add(&mut self, filter: EventFilter, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
+    pub fn add(&mut self, filter: impl Into<Arc<EventFilter>>, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
+        let filter = filter.into();
         let now = self.advance(now);
         let filter_nodes = self.filter_nodes.saturating_add(filter.nodes().len());
         if filter_nodes > self.limits.max_filter_nodes {
@@ -214,11 +216,11 @@ impl<E: Clone> Subscriptions<E> {
                 self.timers.remove(*timer);
             });
         }
-        self.occupy(id.slot, filter, now);
+        self.occupy(id.slot, Arc::new(filter), now);
         Ok(true)
     }
 
-    fn occupy(&mut self, slot: u32, filter: EventFilter, now: Nanos) -> u32 {
+    fn occupy(&mut self, slot: u32, filter: Arc<EventFilter>, now: Nanos) -> u32 {
         let lists = index::lists(&filter);
         self.index.add(&lists, slot);
         let (mut timers, mut deadlines) = (Vec::new(), Vec::new());

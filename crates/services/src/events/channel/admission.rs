@@ -1,33 +1,42 @@
 //! Admission of the peers of a channel with a schedule.
 
+use std::sync::Arc;
+
 use corelane::{Completion, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sys::lock::MutexGuard;
 
 use super::{ConnectFailure, SharedChannel, system};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
-use crate::events::router::{DeclaredEvents, DeclaredHandling, ProxyId, Publication};
+use crate::events::router::{DeclaredEvents, ProxyId, Publication};
 use crate::events::schedule::{AdmittedConsumer, AdmittedPublication, Candidate, RateMeter, Refusals, ScheduleConfig};
 use crate::events::stored::HEADER_BYTES;
 
 pub(super) type AdmissionGuard<'c> = Option<MutexGuard<'c, Refusals>>;
 
 impl SharedChannel {
-    /// Returns what a consumer declares whose dependencies name these entries; `None` for best
+    /// Returns the declaration of a consumer whose dependencies name these entries; `None` for best
     /// effort, and without a schedule. Gateways get best effort.
     pub(super) fn declared_handling(
         &self,
+        proxy: ProxyId,
         is_gateway: bool,
         rt_infos: &[i32],
-        filter: &EventFilter,
-    ) -> Result<Option<Box<DeclaredHandling>>, SystemException> {
+        filter: &Arc<EventFilter>,
+    ) -> Result<Option<Box<AdmittedConsumer>>, SystemException> {
         let Some(ScheduleConfig { schedule, .. }) = self.config.schedule.as_ref().filter(|_| !is_gateway) else {
             return Ok(None);
         };
         let load = schedule
             .subscription_load(rt_infos)
             .map_err(|(at, why)| system(Kind::BadParam, format!("dependencies[{at}].rt_info: {why}")))?;
-        Ok(load.map(|(load, used)| Box::new(DeclaredHandling { used, filter: filter.clone(), load })))
+        let consumer = load.map(|(load, used)| AdmittedConsumer {
+            proxy: proxy.0,
+            used: used.into(),
+            filter: Arc::clone(filter),
+            load,
+        });
+        Ok(consumer.map(Box::new))
     }
 
     /// Returns a publication with these type and source, which names a lane, or an entry of the
@@ -61,8 +70,8 @@ impl SharedChannel {
         let load = entry.load(lane);
         let max_bytes = entry.max_bytes().map(|bytes| (bytes as usize).saturating_add(HEADER_BYTES));
         let meter = RateMeter::new(entry.period(), load.jitter, max_bytes);
-        let declared = DeclaredEvents { used: entry.entry_use(), period: entry.period(), load, meter };
-        Ok(Publication { header, lane: None, declared: Some(Box::new(declared)) })
+        let publication = AdmittedPublication { used: entry.entry_use(), header, period: entry.period(), load };
+        Ok(Publication { header, lane: None, declared: Some(Box::new(DeclaredEvents { publication, meter })) })
     }
 
     pub(super) fn admit_supplier(
@@ -70,22 +79,18 @@ impl SharedChannel {
         proxy: ProxyId,
         publications: &[Publication],
     ) -> Result<AdmissionGuard<'_>, ConnectFailure> {
-        let admitted = |publication: &Publication| {
-            let DeclaredEvents { used, period, load, .. } = publication.declared.as_deref()?;
-            Some(AdmittedPublication { used: *used, header: publication.header, period: *period, load: *load })
-        };
-        let new: Vec<AdmittedPublication> = publications.iter().filter_map(admitted).collect();
+        let declared = publications.iter().filter_map(|publication| publication.declared.as_deref());
+        let new: Vec<AdmittedPublication> = declared.map(|declared| declared.publication.clone()).collect();
         if new.is_empty() { Ok(None) } else { self.admit(proxy, Candidate::Supplier(new)) }
     }
 
     pub(super) fn admit_consumer(
         &self,
         proxy: ProxyId,
-        declared: Option<&DeclaredHandling>,
+        declared: Option<&AdmittedConsumer>,
     ) -> Result<AdmissionGuard<'_>, ConnectFailure> {
-        let Some(DeclaredHandling { used, filter, load }) = declared else { return Ok(None) };
-        let consumer = AdmittedConsumer { proxy: proxy.0, used: used.clone(), filter: filter.clone(), load: *load };
-        self.admit(proxy, Candidate::Consumer(Box::new(consumer)))
+        let Some(consumer) = declared else { return Ok(None) };
+        self.admit(proxy, Candidate::Consumer(Box::new(consumer.clone())))
     }
 
     fn admit(&self, proxy: ProxyId, candidate: Candidate) -> Result<AdmissionGuard<'_>, ConnectFailure> {

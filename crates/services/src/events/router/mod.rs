@@ -42,7 +42,7 @@ pub(super) use self::connection::{
 };
 use self::connection::{Connection, SenderQueue};
 pub(super) use self::delivery_set::{DeliverySet, RoutedEvent};
-pub(super) use self::metering::{DeclaredEvents, DeclaredHandling};
+pub(super) use self::metering::DeclaredEvents;
 pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 

@@ -1,10 +1,13 @@
 //! Gap events: which drops they report, and when.
 
+use std::sync::Arc;
+
 use super::simulation::TestEvent;
 use super::*;
 use crate::events::designator::DependencySet;
 use crate::events::filter::{EventFilter, FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
+use crate::events::schedule::{AdmittedConsumer, SubscriptionLoad};
 use crate::events::subscriptions::Occurrence;
 
 const A: EventType = EventType(16);
@@ -48,7 +51,8 @@ impl GapScene {
         let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
         let proxy = router.add_consumer().unwrap();
-        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false, declared: None };
+        let new =
+            NewConsumer { queues: vec![(0, ())], transfer, filter: filter.into(), is_gateway: false, declared: None };
         let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
@@ -168,6 +172,31 @@ fn direct_consumer_is_told_again_after_a_failed_gap_event() {
     }
     assert_eq!(calls(&scene.push()), [Got::Gap(3), Got::Event(3)]);
     assert_eq!((calls(&scene.push()), scene.dropped()), (vec![Got::Event(4)], 3));
+}
+
+#[test]
+fn load_for_an_admission_shares_the_filters_of_the_consumers() {
+    let mut router = Router::<TestEvent, ()>::new(RouterConfig::default());
+    let set = DependencySet::new().event(A, EventSource::ANY);
+    let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+    let filter = Arc::new(filter);
+    let load = SubscriptionLoad::default();
+    let proxy = router.add_consumer().unwrap();
+    let declared = AdmittedConsumer { proxy: proxy.0, used: [].into(), filter: Arc::clone(&filter), load };
+    let new = NewConsumer {
+        queues: vec![(0, ())],
+        transfer: Transfer::Direct,
+        filter: Arc::clone(&filter),
+        is_gateway: false,
+        declared: Some(Box::new(declared)),
+    };
+    router.connect_consumer(proxy, new, 0).unwrap();
+    let other = router.add_consumer().unwrap();
+    let shared = router.admitted_load(other, vec![1], 0).consumers.remove(0).filter;
+    // The test, its copy of the load, the router's declaration, and the subscription.
+    assert!(Arc::ptr_eq(&shared, &filter));
+    assert_eq!(Arc::strong_count(&filter), 4);
+    assert!(router.admitted_load(proxy, vec![1], 0).consumers.is_empty());
 }
 
 #[test]

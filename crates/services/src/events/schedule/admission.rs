@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use corelane_sched::analysis::StepBudget;
 use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, largest};
@@ -27,7 +28,8 @@ const MAX_PUBLICATIONS: usize = 256;
 /// Maximum number of admitted consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 
-#[derive(Clone, Debug)]
+/// The declaration of a publication, whose supplier is admitted or asks for admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct AdmittedPublication {
     pub(in crate::events) used: EntryUse,
     pub(in crate::events) header: EventHeader,
@@ -35,12 +37,14 @@ pub(in crate::events) struct AdmittedPublication {
     pub(in crate::events) load: PublicationLoad,
 }
 
+/// The declaration of a consumer that is admitted or asks for admission. A clone copies no filter.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct AdmittedConsumer {
     /// The number of the consumer's proxy.
     pub(in crate::events) proxy: u64,
-    pub(in crate::events) used: Vec<EntryUse>,
-    pub(in crate::events) filter: EventFilter,
+    pub(in crate::events) used: Arc<[EntryUse]>,
+    /// Shared with the channel, which reads it for each event.
+    pub(in crate::events) filter: Arc<EventFilter>,
     pub(in crate::events) load: SubscriptionLoad,
 }
 

@@ -13,6 +13,7 @@ mod simulation;
 
 pub use self::admission::{AdmissibleLoad, AdmissionRefusal, RefusedPeer, ScheduleTest};
 pub(super) use self::admission::{AdmittedConsumer, AdmittedPublication, Candidate, ChannelLoad};
+#[cfg(test)]
 pub(super) use self::entries::EntryUse;
 pub use self::entries::{ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy};
 pub use self::jobs::{ConsumerJob, JobTrigger, PublicationLoad, ScheduledLoad, SubscriptionLoad, UndeclaredTiming};

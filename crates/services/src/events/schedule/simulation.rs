@@ -3,6 +3,7 @@
 //! say.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use corelane_sched::analysis::max_arrivals;
 use corelane_sched::random::Random;
@@ -40,7 +41,7 @@ fn publication(event_type: i32, source: i32, period: Nanos, wcet: Nanos, lane: u
 }
 
 fn consumer(proxy: u64, expression: &str) -> AdmittedConsumer {
-    AdmittedConsumer { proxy, used: Vec::new(), filter: filter(expression), load: SubscriptionLoad::default() }
+    AdmittedConsumer { proxy, used: [].into(), filter: filter(expression).into(), load: SubscriptionLoad::default() }
 }
 
 fn empty() -> ChannelLoad {
@@ -146,7 +147,7 @@ fn entry_has_at_most_its_maximum_of_users() {
     assert_eq!(refusal.to_string(), text);
     supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
     let with = |proxy| AdmittedConsumer {
-        used: vec![EntryUse { entry: 201, max_users: 1 }],
+        used: [EntryUse { entry: 201, max_users: 1 }].into(),
         load: SubscriptionLoad { wcet: Some(1), ..SubscriptionLoad::default() },
         ..consumer(proxy, "type 16")
     };
@@ -216,7 +217,7 @@ fn simulate_jobs(load: &ChannelLoad, random: &mut Random) -> usize {
 fn push_events(load: &ChannelLoad, random: &mut Random) {
     let mut subscriptions: Subscriptions<bool> = Subscriptions::new(SubscriptionLimits::default());
     let ids: HashMap<ConsumerId, usize> = (0..load.consumers.len())
-        .map(|number| (subscriptions.add(load.consumers[number].filter.clone(), 0).unwrap(), number))
+        .map(|number| (subscriptions.add(Arc::clone(&load.consumers[number].filter), 0).unwrap(), number))
         .collect();
     let mut meters: Vec<RateMeter> =
         load.publications.iter().map(|it| RateMeter::new(it.period, it.load.jitter, None)).collect();
