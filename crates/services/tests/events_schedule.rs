@@ -197,6 +197,25 @@ fn further_user_of_an_entry_is_refused_until_one_leaves() {
 }
 
 #[test]
+fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
+    let scene = Scene::with(channel(schedule()));
+    let remote = scene.remote();
+    let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
+    // Neither of them would be admitted.
+    let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
+    let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
+    assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let other = PushConsumerRef::unchecked_narrow(&scene.other.root_poa().activate(&servant).unwrap());
+    let mut qos = consumer_qos(&DependencySet::new().event(A, ANY));
+    qos.dependencies[0].rt_info = 202;
+    let refused = consumer.connect_push_consumer(Some(&other), &qos).unwrap_err();
+    assert!(matches!(refused, ConnectPushConsumerError::AlreadyConnected(_)), "{refused:?}");
+    assert_eq!((scene.channel.refusals(), scene.channel.statistics().surplus.not_admitted), (Vec::new(), 0));
+}
+
+#[test]
 fn supplier_that_connects_again_goes_on_with_its_meter() {
     let scene = Scene::with(channel(schedule()).supplier_reconnect(true));
     let remote = scene.remote();

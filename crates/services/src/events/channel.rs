@@ -108,6 +108,9 @@ pub(super) struct SharedChannel {
     /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
+    /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
+    admission: Mutex<()>,
+    /// Never held during an analysis, which can take long.
     refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
@@ -169,7 +172,8 @@ impl SharedChannel {
             timeout_added: PiCondvar::new(),
             callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
-            refusals: Mutex::new("event admission", LockScope::Orb, Refusals::default()),
+            admission: Mutex::new("event admission", LockScope::Orb, ()),
+            refusals: Mutex::new("refused admissions", LockScope::Orb, Refusals::default()),
             config,
             poa,
             durable,

@@ -9,10 +9,10 @@ use super::{ConnectFailure, SharedChannel, system};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
 use crate::events::router::{DeclaredEvents, ProxyId, Publication};
-use crate::events::schedule::{AdmittedConsumer, AdmittedPublication, Candidate, RateMeter, Refusals, ScheduleConfig};
+use crate::events::schedule::{AdmittedConsumer, AdmittedPublication, Candidate, RateMeter, ScheduleConfig};
 use crate::events::stored::HEADER_BYTES;
 
-pub(super) type AdmissionGuard<'c> = Option<MutexGuard<'c, Refusals>>;
+pub(super) type AdmissionGuard<'c> = Option<MutexGuard<'c, ()>>;
 
 impl SharedChannel {
     /// Returns the declaration of a consumer whose dependencies name these entries; `None` for best
@@ -95,17 +95,55 @@ impl SharedChannel {
 
     fn admit(&self, proxy: ProxyId, candidate: Candidate) -> Result<AdmissionGuard<'_>, ConnectFailure> {
         let Some(ScheduleConfig { schedule, listener }) = &self.config.schedule else { return Ok(None) };
-        let mut refusals = self.refusals.lock();
+        let admission = self.admission.lock();
         let lanes = self.config.lanes.rt_infos().into_vec();
-        // Peers that are disconnected meanwhile only lessen the load.
-        let load = self.state.lock().router.admitted_load(proxy, lanes, schedule.overhead_time());
-        let Err(refusal) = load.admit(proxy.0, candidate) else { return Ok(Some(refusals)) };
-        refusals.add(refusal.clone());
-        drop(refusals);
+        // Peers that are disconnected after this only lessen the load.
+        let load = {
+            let state = self.state.lock();
+            match &candidate {
+                Candidate::Supplier(_) => state.router.check_supplier(proxy)?,
+                Candidate::Consumer(_) => state.router.check_consumer(proxy).map(drop)?,
+            }
+            state.router.admitted_load(proxy, lanes, schedule.overhead_time())
+        };
+        let Err(refusal) = load.admit(proxy.0, candidate) else { return Ok(Some(admission)) };
+        drop(admission);
+        self.refusals.lock().add(refusal.clone());
         if let Some(listener) = &listener.0 {
             listener(&refusal);
         }
         let exception = SystemException::new(Kind::NoResources, minor::NOT_ADMITTED, Completion::No);
         Err(exception.because(refusal.to_string()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use corelane::Orb;
+    use corelane_sys::clock::now;
+    use corelane_sys::mpsc::Mailbox;
+    use corelane_sys::thread::ThreadBuilder;
+
+    use super::*;
+    use crate::events::{ChannelSchedule, EventChannel, EventLane};
+
+    #[test]
+    fn counts_and_refusals_do_not_wait_for_a_running_analysis() {
+        let orb = Orb::new().unwrap();
+        let lanes = [EventLane::new(20), EventLane::new(1)];
+        let channel = EventChannel::builder().lanes(lanes).schedule(ChannelSchedule::new()).serve(&orb).unwrap();
+        let (reader, read) = (channel.clone(), Arc::new(Mailbox::new(1).unwrap()));
+        let analysis = channel.shared().admission.lock();
+        let results = Arc::clone(&read);
+        let thread = ThreadBuilder::new().name("reader").spawn(move || {
+            let counts = reader.statistics().surplus.not_admitted + reader.shared().summary().surplus.not_admitted;
+            results.send((counts, reader.refusals().len())).unwrap();
+        });
+        // The time is far above that of the calls; a call that waits for the analysis never ends.
+        assert_eq!(read.receive_until(Some(now() + Duration::from_secs(60))).unwrap(), Some((0, 0)));
+        drop(analysis);
+        thread.unwrap().join().unwrap();
     }
 }

@@ -149,6 +149,21 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         Some(proxy)
     }
 
+    /// Checks that a consumer may be connected to a proxy. Returns the connection that it would
+    /// replace.
+    pub(super) fn check_consumer(&self, proxy: ProxyId) -> Result<Option<ConsumerId>, ConnectRefusal> {
+        let before = *self.consumers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
+        let is_permitted = before.is_none() || self.config.is_consumer_reconnected;
+        if is_permitted { Ok(before) } else { Err(ConnectRefusal::AlreadyConnected) }
+    }
+
+    /// Checks that a supplier may be connected to a proxy.
+    pub(super) fn check_supplier(&self, proxy: ProxyId) -> Result<(), ConnectRefusal> {
+        let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
+        let is_permitted = before.is_none() || self.config.is_supplier_reconnected;
+        if is_permitted { Ok(()) } else { Err(ConnectRefusal::AlreadyConnected) }
+    }
+
     /// Connects a consumer. Returns the id of the connection, and the consumer that it replaces.
     pub(super) fn connect_consumer(
         &mut self,
@@ -156,10 +171,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         consumer: NewConsumer<P>,
         now: Nanos,
     ) -> Result<(ConsumerId, Option<Disconnected<P>>), ConnectRefusal> {
-        let before = *self.consumers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
-        if before.is_some() && !self.config.is_consumer_reconnected {
-            return Err(ConnectRefusal::AlreadyConnected);
-        }
+        let before = self.check_consumer(proxy)?;
         let max = self.config.limits.max_senders;
         let senders = if consumer.transfer == Transfer::Queued { consumer.queues.len() } else { 0 };
         if self.senders + senders > max {
@@ -222,10 +234,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         mut supplier: SupplierConnection<P>,
         now: Nanos,
     ) -> Result<Option<P>, ConnectRefusal> {
-        let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
-        if before.is_some() && !self.config.is_supplier_reconnected {
-            return Err(ConnectRefusal::AlreadyConnected);
-        }
+        self.check_supplier(proxy)?;
         let max = self.config.limits.max_pulled_suppliers;
         let pulled = self.suppliers.values().flatten().filter(|supplier| supplier.is_pulled);
         if supplier.is_pulled && pulled.count() >= max {
