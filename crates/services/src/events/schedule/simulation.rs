@@ -15,7 +15,7 @@ use super::*;
 use crate::events::expression::EventNames;
 use crate::events::filter::{EventFilter, FilterLimits};
 use crate::events::header::{EventHeader, EventSource, EventType};
-use crate::events::subscriptions::{ConsumerId, Occurrence, SubscriptionLimits, Subscriptions};
+use crate::events::subscriptions::{ConsumerId, Occurrence, Offered, SubscriptionLimits, Subscriptions};
 
 const MS: Nanos = 1_000_000;
 
@@ -228,14 +228,18 @@ fn push_events(load: &ChannelLoad, random: &mut Random) {
         let Some(number) = (!meters.is_empty()).then(|| random.index(meters.len())) else { return };
         let is_declared = meters[number].take(1, now);
         let header = load.publications[number].header;
-        let mut deliver = |id: ConsumerId, set: &[Occurrence<bool>]| {
+        let deliver = |id: ConsumerId, set: Offered<'_, bool>| {
+            let set = match &set {
+                Offered::Only(event) => std::slice::from_ref(event),
+                Offered::Shared(set) => set,
+            };
             let events =
                 || set.iter().filter_map(|it| if let Occurrence::Event(event) = it { Some(*event) } else { None });
             if events().count() > 0 && events().all(|is_declared| is_declared) {
                 sets[ids[&id]].push(now);
             }
         };
-        subscriptions.push(&header, is_declared, now, &mut deliver).unwrap();
+        subscriptions.push_owned(&header, is_declared, now, &|new, held| *new && !*held, deliver).unwrap();
     }
     let (_, jobs) = load.jobs();
     for (number, sets) in sets.iter().enumerate() {
