@@ -213,7 +213,7 @@ struct ScheduledScene {
 
 impl ScheduledScene {
     fn new() -> Self {
-        let lane_of_type = [(A.0, 0)].into();
+        let lane_of_type = [(A.0, 0), (B.0, 0)].into();
         let surplus = Some(SurplusPolicy::BestEffort);
         let mut router = Router::new(RouterConfig { lanes: 2, lane_of_type, surplus, ..RouterConfig::default() });
         let set = DependencySet::new().conjunction(2).event(A, EventSource::ANY).event(B, EventSource::ANY);
