@@ -239,9 +239,9 @@ impl ChannelLoad {
     /// Returns an entry that has more users than it may have.
     fn crowded_entry(&self) -> Option<EntryUse> {
         let publications = self.publications.iter().map(|publication| publication.used);
-        let uses = publications.chain(self.consumers.iter().flat_map(|consumer| consumer.used.iter().copied()));
+        let mut uses = publications.chain(self.consumers.iter().flat_map(|consumer| consumer.used.iter().copied()));
         let mut users: BTreeMap<i32, usize> = BTreeMap::new();
-        uses.into_iter().find(|used| {
+        uses.find(|used| {
             let count = users.entry(used.entry).or_default();
             *count += 1;
             *count > used.max_users
