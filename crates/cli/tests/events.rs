@@ -105,6 +105,8 @@ fn wrong_words_are_refused() {
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "x", "--lane", "1"], 2, "`--schedule` takes the place of `--lane`");
+    says(&["serve", "--receive-lanes"], 2, "`--receive-lanes` needs `--lane` or `--schedule`");
+    says(&["serve", "--receive-lanes", "--lane", "1", "--store", "x"], 2, "cannot be combined with `--store`");
 }
 
 #[test]
@@ -320,6 +322,26 @@ fn resource(address: &str, path: &str) -> String {
     let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
+#[test]
+fn calls_to_channels_arrive_in_lanes() {
+    let config = std::env::temp_dir().join(format!("corelane-receive-lanes-{}.toml", std::process::id()));
+    std::fs::write(&config, "[real-time]\nscheduling = 'fair'\n").expect("the configuration");
+    let file = config.to_str().expect("UTF-8");
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--orb-config", file, "--receive-lanes"];
+    let lanes = ["--lane", "20:900", "--lane", "5:100"];
+    let mut server = Running::start(&[&words[..], &lanes].concat());
+    let (_, rtec) = (server.line(), server.line());
+    std::fs::remove_file(&config).expect("the configuration");
+    let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
+    first_line(&mut tail, &["push", &rtec, "take-off"]);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.process.id())).expect("the server's threads");
+    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    let names: Vec<String> = tasks.filter_map(name).collect();
+    for lane in ["events/p900", "events/p100"] {
+        assert!(names.iter().any(|name| name.starts_with(lane)), "{names:?}");
+    }
 }
 
 #[test]

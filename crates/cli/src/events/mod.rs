@@ -30,7 +30,7 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
                              [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
-                             [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE]
+                             [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE] [--receive-lanes]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
@@ -89,6 +89,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --count N         end after N events (top: after N tables)
   --lane N[:PRIORITY]
                     a lane, named by the rt_info N, with a CORBA priority for its threads; the most urgent lane first
+  --receive-lanes   receive calls to the channels in a lane for each priority of the lanes; a supplier's call goes to the
+                    lane of its thread's CORBA priority
   --overflow POLICY the reaction to a full queue: drop-oldest (default), drop-newest, drop-least-urgent, keep-latest
                     or disconnect
   --filter-builder NAME
@@ -149,6 +151,7 @@ pub(crate) fn command() -> Command {
         option("control", "PATH"),
         flag("destroy-by-clients"),
         flag("no-gateways-by-clients"),
+        flag("receive-lanes"),
         flag("create-by-clients"),
         option("max-channels", "N"),
         option("max-consumers", "N"),
@@ -269,6 +272,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
         has_no_gateways_by_clients: is_set("no-gateways-by-clients"),
+        has_receive_lanes: is_set("receive-lanes"),
         is_created_by_clients: is_set("create-by-clients"),
         max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
         max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
@@ -336,6 +340,14 @@ fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Resu
                 && !(arguments.lanes.is_empty() && arguments.filter_builder == FilterBuilder::default()) =>
         {
             Err("`--schedule` takes the place of `--lane` and `--filter-builder`".to_owned())
+        }
+        EventsCommand::Serve if arguments.has_receive_lanes && arguments.store.is_some() => {
+            Err("`--receive-lanes` cannot be combined with `--store`: requests that wait for the disk need threads of their own".to_owned())
+        }
+        EventsCommand::Serve
+            if arguments.has_receive_lanes && arguments.lanes.is_empty() && arguments.schedule.is_none() =>
+        {
+            Err("`--receive-lanes` needs `--lane` or `--schedule`".to_owned())
         }
         EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
             Err("`--control` takes the place of `--at`".to_owned())
