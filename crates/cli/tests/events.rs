@@ -106,6 +106,8 @@ fn wrong_words_are_refused() {
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "x", "--lane", "1"], 2, "`--schedule` takes the place of `--lane`");
+    says(&["serve", "--lane", "1", "--ceiling", "5"], 2, "`--ceiling` needs `--receive-lanes`");
+    says(&["serve", "--ceiling", "-1"], 2, "`--ceiling` needs a priority from 0 to 32767");
     says(&["serve", "--receive-lanes"], 2, "`--receive-lanes` needs `--lane` or `--schedule`");
     says(&["serve", "--receive-lanes", "--lane", "1", "--store", "x"], 2, "cannot be combined with `--store`");
 }
@@ -337,11 +339,15 @@ fn calls_to_channels_arrive_in_lanes() {
     std::fs::remove_file(&config).expect("the configuration");
     let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
     first_line(&mut tail, &["push", &rtec, "take-off"]);
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.process.id())).expect("the server's threads");
-    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
-    let names: Vec<String> = tasks.filter_map(name).collect();
-    for lane in ["events/p900", "events/p100"] {
-        assert!(names.iter().any(|name| name.starts_with(lane)), "{names:?}");
+    // The references of the channel's objects name the bands of the lanes.
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
+        orb.string_to_reference(&rtec).expect("the channel");
+    let admin = channel.for_suppliers().unwrap().unwrap().to_string();
+    let shown = Command::new(env!("CARGO_BIN_EXE_corelane")).args(["ior", &admin]).output().expect("the command");
+    let shown = String::from_utf8(shown.stdout).expect("UTF-8");
+    for band in ["0 to 899", "900 to 32767"] {
+        assert!(shown.contains(band), "{shown}");
     }
 }
 

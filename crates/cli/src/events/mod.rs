@@ -30,7 +30,8 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
                              [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
-                             [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE] [--receive-lanes]
+                             [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE]
+                             [--receive-lanes [--ceiling PRIORITY]]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
@@ -91,6 +92,8 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     a lane, named by the rt_info N, with a CORBA priority for its threads; the most urgent lane first
   --receive-lanes   receive calls to the channels in a lane for each priority of the lanes; a supplier's call goes to the
                     lane of its thread's CORBA priority
+  --ceiling PRIORITY
+                    the highest priority that calls from other machines may carry (that of the lowest lane)
   --overflow POLICY the reaction to a full queue: drop-oldest (default), drop-newest, drop-least-urgent, keep-latest
                     or disconnect
   --filter-builder NAME
@@ -152,6 +155,7 @@ pub(crate) fn command() -> Command {
         flag("destroy-by-clients"),
         flag("no-gateways-by-clients"),
         flag("receive-lanes"),
+        option("ceiling", "PRIORITY"),
         flag("create-by-clients"),
         option("max-channels", "N"),
         option("max-consumers", "N"),
@@ -273,6 +277,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         is_destroyed_by_clients: is_set("destroy-by-clients"),
         has_no_gateways_by_clients: is_set("no-gateways-by-clients"),
         has_receive_lanes: is_set("receive-lanes"),
+        ceiling: texts("ceiling").pop().map(|text| ceiling(&text)).transpose()?,
         is_created_by_clients: is_set("create-by-clients"),
         max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
         max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
@@ -344,6 +349,9 @@ fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Resu
         EventsCommand::Serve if arguments.has_receive_lanes && arguments.store.is_some() => {
             Err("`--receive-lanes` cannot be combined with `--store`: requests that wait for the disk need threads of their own".to_owned())
         }
+        EventsCommand::Serve if arguments.ceiling.is_some() && !arguments.has_receive_lanes => {
+            Err("`--ceiling` needs `--receive-lanes`".to_owned())
+        }
         EventsCommand::Serve
             if arguments.has_receive_lanes && arguments.lanes.is_empty() && arguments.schedule.is_none() =>
         {
@@ -367,6 +375,11 @@ fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Resu
 fn first_number(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`--from` needs the number of an event, from 1, not `{}`", excerpt(text)))
+}
+
+fn ceiling(text: &str) -> Result<i16, String> {
+    let priority = text.parse().ok().filter(|priority| *priority >= 0);
+    priority.ok_or_else(|| format!("`--ceiling` needs a priority from 0 to {}, not `{}`", i16::MAX, excerpt(text)))
 }
 
 fn ttl(text: &str) -> Result<i32, String> {

@@ -159,7 +159,7 @@ fn channel_builder(
         None => (builder.filter_builder(arguments.filter_builder), arguments.lanes.clone()),
     };
     let builder = match arguments.has_receive_lanes {
-        true => builder.real_time(receive_lanes(orb, &lanes).map_err(message)?),
+        true => builder.real_time(receive_lanes(orb, &lanes, arguments.ceiling).map_err(message)?),
         false => builder,
     };
     let builder = builder.lanes(lanes).gateways_by_clients(!arguments.has_no_gateways_by_clients);

@@ -1,7 +1,7 @@
 //! The benchmark `events`: event channels compared with collocated calls, with bare relays of as
 //! many octets, and with omniEvents.
 //!
-//! All processes share one core, so that a delivery has as many context switches as its baseline.
+//! All measured processes share one core, so that a delivery has as many context switches as its baseline.
 
 mod connections;
 mod durable;
