@@ -106,6 +106,10 @@ fn wrong_words_are_refused() {
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "x", "--lane", "1"], 2, "`--schedule` takes the place of `--lane`");
+    says(&["serve", "--lane", "1", "--ceiling", "5"], 2, "`--ceiling` needs `--receive-lanes`");
+    says(&["serve", "--ceiling", "-1"], 2, "`--ceiling` needs a priority from 0 to 32767");
+    says(&["serve", "--receive-lanes"], 2, "`--receive-lanes` needs `--lane` or `--schedule`");
+    says(&["serve", "--receive-lanes", "--lane", "1", "--store", "x"], 2, "cannot be combined with `--store`");
 }
 
 #[test]
@@ -321,6 +325,30 @@ fn resource(address: &str, path: &str) -> String {
     let answer = http(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
+}
+
+#[test]
+fn calls_to_channels_arrive_in_lanes() {
+    let config = std::env::temp_dir().join(format!("corelane-receive-lanes-{}.toml", std::process::id()));
+    std::fs::write(&config, "[real-time]\nscheduling = 'fair'\n").expect("the configuration");
+    let file = config.to_str().expect("UTF-8");
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--orb-config", file, "--receive-lanes"];
+    let lanes = ["--lane", "20:900", "--lane", "5:100"];
+    let mut server = Running::start(&[&words[..], &lanes].concat());
+    let (_, rtec) = (server.line(), server.line());
+    std::fs::remove_file(&config).expect("the configuration");
+    let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
+    first_line(&mut tail, &["push", &rtec, "take-off"]);
+    // The references of the channel's objects name the bands of the lanes.
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
+        orb.string_to_reference(&rtec).expect("the channel");
+    let admin = channel.for_suppliers().unwrap().unwrap().to_string();
+    let shown = Command::new(env!("CARGO_BIN_EXE_corelane")).args(["ior", &admin]).output().expect("the command");
+    let shown = String::from_utf8(shown.stdout).expect("UTF-8");
+    for band in ["0 to 899", "900 to 32767"] {
+        assert!(shown.contains(band), "{shown}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use corelane_services::events::rtec_event_channel_admin::{
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer, PushConsumerRef};
 use corelane_services::events::{
     DependencySet, EventChannel, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits,
+    receive_lanes,
 };
 
 use self::events_scene::*;
@@ -173,6 +174,45 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     self::supplier(reactive.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
     let own = std::thread::current().name().unwrap().to_owned();
     assert_eq!(seen.wait_for(3)[2], (own, None));
+}
+
+#[test]
+fn pushes_run_in_the_receive_lanes_of_their_priorities() {
+    let server = fair_orb();
+    let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW).priority(100)];
+    let policies = receive_lanes(&server, &lanes, None).unwrap();
+    // Without lanes of its own, the channel calls the consumer in the thread that receives the push.
+    let channel = EventChannel::builder().real_time(policies).serve(&server).unwrap();
+    let seen = Inbox::new();
+    let in_push = {
+        let (seen, current) = (Arc::clone(&seen), server.real_time().current().unwrap());
+        move |_: Pushed<'_>| {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let lane = name.split('/').nth(1).unwrap_or_default().to_owned();
+            seen.add((lane, current.the_priority().ok()));
+        }
+    };
+    let recorder = Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() });
+    connect_consumer(&server, channel.reference(), &both(), &recorder);
+    let client = fair_orb();
+    let remote =
+        EventChannelRef::unchecked_narrow(&client.string_to_object(&channel.reference().to_string()).unwrap().unwrap());
+    let supplier = supplier(&remote, &[]).unwrap();
+    // Each priority, from 0 on, belongs to the band of the highest lane that is not above it.
+    let expected = [(0, "p100"), (100, "p100"), (899, "p100"), (900, "p900"), (i16::MAX, "p900")];
+    for (sent, (priority, lane)) in (1..).zip(expected) {
+        client.real_time().current().unwrap().set_priority(priority).unwrap();
+        supplier.push(&[event(A, 1)]).unwrap();
+        assert_eq!(seen.wait_for(sent)[sent - 1].0, lane, "{priority}");
+    }
+}
+
+#[test]
+fn receive_lanes_need_lanes_with_valid_priorities() {
+    let server = fair_orb();
+    for lanes in [vec![], vec![EventLane::new(FAST).priority(-1)]] {
+        assert_eq!(receive_lanes(&server, &lanes, None).unwrap_err().kind(), Kind::BadParam);
+    }
 }
 
 /// Returns an ORB whose threads keep the ordinary class at each CORBA priority.

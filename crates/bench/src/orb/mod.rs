@@ -16,10 +16,13 @@ pub(crate) mod generated {
 }
 
 use std::fmt;
+use std::sync::Arc;
 
+use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
 use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
+use crate::placement::permits_fixed_priorities;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerArchitecture {
@@ -82,6 +85,18 @@ pub(crate) fn limits() -> Limits {
 
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
     build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
+}
+
+/// Returns the settings of an ORB whose threads have native priorities that equal their CORBA priorities. Without the
+/// permission to use these, the threads keep their class.
+pub(crate) fn direct_priorities() -> RtConfig {
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    if permits_fixed_priorities() { rt } else { rt.scheduling(SchedulingClass::Fair) }
+}
+
+pub(crate) fn prioritized_orb(connections: usize) -> Result<Orb, Failure> {
+    let builder = Orb::builder().limits(limits()).max_connections_per_server(connections.max(32));
+    build(builder.real_time(direct_priorities()))
 }
 
 pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
