@@ -62,9 +62,9 @@ pub(crate) fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits at most 30 seconds.
+/// Waits at most a minute.
 pub(crate) fn wait_until(reached: impl Fn() -> bool) {
-    let deadline = Monotonic::now() + Duration::from_secs(30);
+    let deadline = Monotonic::now() + Duration::from_secs(60);
     while !reached() {
         assert!(!deadline.is_past());
         std::thread::sleep(Duration::from_millis(5));
