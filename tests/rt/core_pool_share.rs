@@ -133,15 +133,23 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     let (scene, worker, _client) = scene("busy", share());
     assert_eq!(scene.pool.advisory_reason(), None);
     call(&worker, &WORK, 1);
-    let busy = BusyCore::begin();
-    let [above, _] = call(&worker, &WORK, 15_000)[..] else { panic!("two times") };
-    // The kernel gives threads of the ordinary class a twentieth of the core.
-    assert!(above >= Duration::from_millis(10), "{above:?}");
-    assert!(!busy.has_given_up.load(Ordering::SeqCst));
-    drop(busy);
-    let uses = scene.pool.best_effort_uses();
-    assert_eq!((uses.len(), uses[0].core), (1, 0));
-    assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+    // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
+    // this time may come together, while the call runs, so the measurement is repeated.
+    let mut found = Vec::new();
+    for _ in 0..10 {
+        let busy = BusyCore::begin();
+        let [above, _] = call(&worker, &WORK, 15_000)[..] else { panic!("two times") };
+        let was_busy = !busy.has_given_up.load(Ordering::SeqCst);
+        drop(busy);
+        found.push((above, was_busy));
+        if above >= Duration::from_millis(10) && was_busy {
+            let uses = scene.pool.best_effort_uses();
+            assert_eq!((uses.len(), uses[0].core), (1, 0));
+            assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+            return;
+        }
+    }
+    panic!("{found:?}");
 }
 
 #[test]
@@ -180,7 +188,8 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
-        assert!(call(&worker, &WORK, 100)[0] > Duration::ZERO);
+        // The thread that waits may have used the budget of a period.
+        wait_until(|| call(&worker, &WORK, 100)[0] > Duration::ZERO);
         scene.state.open.store(true, Ordering::SeqCst);
         held.join().unwrap();
     });
@@ -195,7 +204,7 @@ fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     assert!(!scene.pool.best_effort_uses()[0].runs_above_tasks);
     scene.pool.return_core(0);
     wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
-    assert!(call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
+    wait_until(|| call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
     let threads = list_threads().unwrap();
     let of_pool = threads.iter().filter(|thread| thread.name.starts_with("lost/l"));
     assert_eq!(of_pool.filter(|thread| thread.cores.iter().eq([0])).count(), 2);

@@ -17,8 +17,7 @@ use corelane_services::events::rtec_event_channel_admin::{
 };
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer, PushConsumerRef};
 use corelane_services::events::{
-    DependencySet, EventChannel, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits,
-    receive_lanes,
+    DependencySet, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits, receive_lanes,
 };
 
 use self::events_scene::*;
@@ -28,7 +27,7 @@ const FAST: i32 = 20;
 const SLOW: i32 = 5;
 
 fn two_lanes() -> EventChannelBuilder {
-    EventChannel::builder().lanes([EventLane::new(FAST), EventLane::new(SLOW)])
+    patient_channel().lanes([EventLane::new(FAST), EventLane::new(SLOW)])
 }
 
 fn both() -> DependencySet {
@@ -151,7 +150,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     let server = fair_orb();
     let current = server.real_time().current().unwrap();
     let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW)];
-    let channel = EventChannel::builder().lanes(lanes).serve(&server).unwrap();
+    let channel = patient_channel().lanes(lanes).serve(&server).unwrap();
     let seen = Inbox::new();
     let in_push = {
         let seen = Arc::clone(&seen);
@@ -169,7 +168,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     let proxy = channel.statistics().consumers[0].proxy;
     let expected = [(format!("events/s{proxy}l0"), Some(900)), (format!("events/s{proxy}l1"), None)];
     assert_eq!(seen.wait_for(2), expected);
-    let reactive = EventChannel::builder().name("reactive").serve(&server).unwrap();
+    let reactive = patient_channel().name("reactive").serve(&server).unwrap();
     connect_consumer(&server, reactive.reference(), &both(), &recorder);
     self::supplier(reactive.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
     let own = std::thread::current().name().unwrap().to_owned();
@@ -182,7 +181,7 @@ fn pushes_run_in_the_receive_lanes_of_their_priorities() {
     let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW).priority(100)];
     let policies = receive_lanes(&server, &lanes, None).unwrap();
     // Without lanes of its own, the channel calls the consumer in the thread that receives the push.
-    let channel = EventChannel::builder().real_time(policies).serve(&server).unwrap();
+    let channel = patient_channel().real_time(policies).serve(&server).unwrap();
     let seen = Inbox::new();
     let in_push = {
         let (seen, current) = (Arc::clone(&seen), server.real_time().current().unwrap());
@@ -232,10 +231,10 @@ fn lanes_that_do_not_exist_are_refused() {
     assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
     let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
     assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
-    let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
+    let plain = patient_channel().name("plain").serve(&scene.server).unwrap();
     connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
     supplier(plain.reference(), &[(A, 7)]).unwrap();
-    let serve = |lanes: Vec<EventLane>| EventChannel::builder().name("wrong").lanes(lanes).serve(&scene.server);
+    let serve = |lanes: Vec<EventLane>| patient_channel().name("wrong").lanes(lanes).serve(&scene.server);
     for wrong in [vec![EventLane::new(0)], vec![EventLane::new(1); 2], (1..18).map(EventLane::new).collect()] {
         assert!(serve(wrong).is_err_and(|exception| is_bad(&exception)));
     }
@@ -341,9 +340,8 @@ fn least_urgent_event_is_dropped_from_a_full_queue() {
 #[test]
 fn supplier_of_values_is_in_the_lane_of_their_type() {
     let fast = EventLane::new(FAST).event_type(EventType(30));
-    let scene = Scene::with(
-        EventChannel::builder().lanes([fast, EventLane::new(SLOW)]).cos_events(EventType(30), EventSource(1)),
-    );
+    let scene =
+        Scene::with(patient_channel().lanes([fast, EventLane::new(SLOW)]).cos_events(EventType(30), EventSource(1)));
     let puller =
         scene.channel.cos_reference().for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
     puller.connect_pull_consumer(None).unwrap();

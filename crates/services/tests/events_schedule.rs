@@ -16,8 +16,8 @@ use corelane_services::events::rtec_event_channel_admin::{
 use corelane_services::events::rtec_event_comm::{PushConsumer, PushConsumerRef};
 use corelane_services::events::schedule::{AdmissibleLoad, RefusedPeer, ScheduleTest};
 use corelane_services::events::{
-    ChannelSchedule, DependencySet, EventChannel, EventChannelBuilder, EventLane, EventMonitor, EventSource,
-    PublicationEntry, SubscriptionEntry, SurplusPolicy,
+    ChannelSchedule, DependencySet, EventChannelBuilder, EventLane, EventMonitor, EventSource, PublicationEntry,
+    SubscriptionEntry, SurplusPolicy,
 };
 
 use self::events_scene::*;
@@ -36,7 +36,7 @@ fn schedule() -> ChannelSchedule {
 }
 
 fn channel(schedule: ChannelSchedule) -> EventChannelBuilder {
-    EventChannel::builder().lanes([EventLane::new(20).event_type(B), EventLane::new(1)]).schedule(schedule)
+    patient_channel().lanes([EventLane::new(20).event_type(B), EventLane::new(1)]).schedule(schedule)
 }
 
 fn consume(
@@ -254,7 +254,7 @@ fn wrong_numbers_and_entries_are_refused_with_their_field() {
     assert!(refused.kind() == Kind::BadParam && text.contains("dependencies[0].rt_info"), "{text}");
     assert_eq!(scene.channel.statistics().surplus.not_admitted, 0);
 
-    let one_lane = EventChannel::builder().name("other").lanes([EventLane::new(20)]).schedule(schedule());
+    let one_lane = patient_channel().name("other").lanes([EventLane::new(20)]).schedule(schedule());
     let refused = one_lane.serve(&scene.server).unwrap_err();
     assert!(refused.kind() == Kind::BadParam && format!("{refused:?}").contains("lanes"), "{refused:?}");
 }
