@@ -81,14 +81,15 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
+    build(Orb::builder(), connections)
 }
 
-pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
+pub(crate) fn non_polling_client_orb(connections: usize) -> Result<Orb, Failure> {
+    build(Orb::builder().spin_policy(SpinPolicy::Never), connections)
 }
 
-fn build(builder: OrbBuilder) -> Result<Orb, Failure> {
+fn build(builder: OrbBuilder, connections: usize) -> Result<Orb, Failure> {
+    let builder = builder.limits(limits()).max_connections_per_server(connections.max(32));
     builder.build().map_err(|error| Failure::new(error.to_string()))
 }
 
