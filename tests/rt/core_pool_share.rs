@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use corelane::mapping::Operation;
-use corelane::rt::{BestEffortShare, CorePoolConfig, RtOrb, TaskBinding, TaskRules};
+use corelane::poa::PoaPolicies;
+use corelane::rt::{BestEffortShare, CorePoolConfig, PriorityModel, RtOrb, RtPolicies, TaskBinding, TaskRules};
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, list_threads, scheduling};
 use corelane_sys::usage::thread_time;
@@ -206,8 +207,18 @@ fn priority_of_nested_call(name: &str, share: Option<BestEffortShare>) -> i32 {
     let other = Scene::new(fifo_orb(), CorePoolConfig::default().name(format!("{name}-other")).cores([0]));
     let recorder = Arc::new(Recorder { orb: other.orb.real_time(), priority: AtomicI32::new(i32::MAX) });
     let servant = Servant::new(RecorderSkeleton(Arc::clone(&recorder)));
-    other.poa.activate_object_with_id(&corelane::poa::ObjectId::from(&b"recorder"[..]), &servant).unwrap();
-    assert!(scene.state.other.set(other.object(&scene.orb, "recorder")).is_ok());
+    // A priority that is implied by the thread's scheduling is sent only to objects with bands or lanes.
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 0)),
+        threadpool: Some(other.pool.id()),
+        priority_bands: Some(vec![(0, i16::MAX)]),
+        ..RtPolicies::default()
+    };
+    let root = other.orb.root_poa();
+    let poa = root.create_rt_poa("banded", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let object = poa.id_to_reference(&poa.activate_object(&servant).unwrap()).unwrap();
+    let object = scene.orb.string_to_object(&object.to_string()).unwrap().unwrap();
+    assert!(scene.state.other.set(object).is_ok());
     step(&scene.object(&client, "plain"), &Operation::new("pass"), 0).unwrap();
     recorder.priority.load(Ordering::SeqCst)
 }
@@ -245,7 +256,7 @@ fn nested_call_gets_no_priority_from_the_share() {
 #[test]
 fn idle_threads_do_not_wake_the_thread_that_checks_the_budget() {
     let (scene, worker, _client) = scene("idle", share());
-    // Both threads see the same work, and one of them takes it.
+    // Both threads may see the same work. One of them takes it, and the other must not count as busy.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
