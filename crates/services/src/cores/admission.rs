@@ -1,8 +1,7 @@
 //! The books of a server, shared by its threads, with the targets and endpoints of task references.
 //!
 //! The thread `cores/decide` makes pending decisions, and the thread `cores/save` saves books with
-//! a store. A request whose promise has to be saved waits, without the lock of the books, until the
-//! store has it.
+//! a store. A request that waits for a save does not hold the lock of the books.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -41,7 +40,8 @@ const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
     pub(super) targets: HashMap<TaskId, ObjectRef>,
-    /// `None` if no endpoint was free when the task got its reference.
+    /// `None` if the task's reference has the addresses of the pool or of the ORB, because no
+    /// endpoint was free or there is no pool.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
     /// `None` before [`SharedBooks::set_dispatch`].
     dispatch: Option<TaskDispatch>,
@@ -153,8 +153,8 @@ impl SharedAdmission {
         u64::try_from(elapsed.as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
-    /// `watch` is made with the first use of the core pool.
+    /// Makes pending decisions, ends expired promises and, if there is a core pool, watches the
+    /// cores, until the service ends. Sets `watch` in the first pass with a core pool.
     fn decide_pending(&self, watch: &mut Option<CoreWatch>) {
         let mut state = self.state.lock();
         while !state.is_ending {
@@ -174,7 +174,7 @@ impl SharedAdmission {
                     returned.iter().for_each(|core| pool.return_core(*core));
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer of the events may call the admission object.
+                    // The observer that the reports below call may call the admission object.
                     drop(state);
                     for core in lost {
                         pool.report_lost_core(core, change.moved.len(), change.demoted.len());
@@ -194,7 +194,7 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                // Without a deadline, `begin_time` ends this wait.
+                // Before `begin_time` the wait has no deadline; `begin_time` ends it.
                 let started_at = self.started_at.get();
                 let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
@@ -253,7 +253,8 @@ impl SharedAdmission {
                 self.pending.notify_one();
             }
             if may_save && state.saves.has_waiting() {
-                // Later requests have undone the changes of these requests, so no step is needed.
+                // The store has everything: these requests changed nothing, or later requests have
+                // undone their changes.
                 state.saves.complete(u64::MAX, &Ok(()));
                 self.saved.notify_all();
             }
@@ -289,7 +290,8 @@ fn thread_has_ended() -> StoreError {
 
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
-    /// This maximum number of requests wait for the store.
+    /// The request does not wait for the store, because this number of requests, the maximum,
+    /// already wait.
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,
@@ -298,7 +300,8 @@ pub(super) enum NotSaved {
 
 pub(super) struct SavedResult<R> {
     pub(super) result: R,
-    /// The time for which the request waited until the store had its promises.
+    /// `Ok` has the time, in nanoseconds, for which the request waited until the store had its
+    /// promises.
     pub(super) saved: Result<Nanos, NotSaved>,
 }
 
@@ -339,9 +342,10 @@ impl SharedBooks {
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {
-            // A new watch would take cores that are lost for returned ones.
+            // A watch that a panic ends would forget the lost cores, and they would count as
+            // returned.
             let mut watch = None;
-            // A panic in a decision leaves the books as they are. After a pause the thread goes on.
+            // After a panic and a pause, the thread goes on with the books as they are.
             while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
@@ -388,8 +392,8 @@ impl SharedBooks {
     }
 
     /// Calls `work` like [`change`](Self::change), and waits until the store has the promises of
-    /// the tasks that `tasks` returns. If too many requests wait, returns [`NotSaved::Busy`]
-    /// without calling `work`.
+    /// the tasks that `tasks` returns, or until a save fails. If too many requests wait, returns
+    /// [`NotSaved::Busy`] without calling `work`.
     pub(super) fn change_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
@@ -408,7 +412,8 @@ impl SharedBooks {
     }
 
     /// Calls `work` like [`with`](Self::with), and waits until the store has the promises of the
-    /// tasks that `tasks` returns.
+    /// tasks that `tasks` returns, or until a save fails. Does not wait if too many requests wait;
+    /// `saved` is then [`NotSaved::Busy`].
     pub(super) fn read_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
@@ -442,7 +447,8 @@ impl SharedBooks {
         Ok(renewed)
     }
 
-    /// Waits until the store has the present promises of the tasks. Returns the time of the wait.
+    /// Waits until the store has the present promises of the tasks, and returns the time of the
+    /// wait. Returns an error if a save fails, and without a wait if too many requests wait.
     fn wait_saved(&self, state: MutexGuard<'_, AdmissionState>, tasks: &[TaskId]) -> Result<Nanos, NotSaved> {
         if tasks.iter().all(|task| state.books.is_saved(*task)) {
             self.shared.unsaved.notify_one();
@@ -587,7 +593,7 @@ mod tests {
         assert!(shared.with(|_, _, now| now) >= elapsed);
     }
 
-    /// Books of which the next decision panics once.
+    /// Books that panic once, in a call of `next_pending_decision`.
     struct PanickingBooks {
         books: MemoryBooks,
         panics: bool,
@@ -735,7 +741,8 @@ mod tests {
         admit(request.lease);
         shared.begin_time();
         admit(0);
-        // Only the thread notices the end of the second lease, because no other request comes.
+        // Only the thread `cores/decide` notices the end of the second lease, because no other
+        // request comes.
         let ended = || shared.shared.state.lock().books.next_expiry() > Some(1_000_000_000_000);
         for _ in 0..10_000 {
             if ended() {
