@@ -208,7 +208,8 @@ fn priority_of_nested_call(name: &str, share: Option<BestEffortShare>) -> i32 {
     let other = Scene::new(fifo_orb(), CorePoolConfig::default().name(format!("{name}-other")).cores([0]));
     let recorder = Arc::new(Recorder { orb: other.orb.real_time(), priority: AtomicI32::new(i32::MAX) });
     let servant = Servant::new(RecorderSkeleton(Arc::clone(&recorder)));
-    // A priority that is implied by the thread's scheduling is sent only to objects with bands or lanes.
+    // A priority that is implied by the thread's scheduling is sent only to objects with bands or
+    // lanes.
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, 0)),
         threadpool: Some(other.pool.id()),
@@ -257,7 +258,8 @@ fn nested_call_gets_no_priority_from_the_share() {
 #[test]
 fn idle_threads_do_not_wake_the_thread_that_checks_the_budget() {
     let (scene, worker, _client) = scene("idle", share());
-    // Both threads may see the same work. One of them takes it, and the other must not count as busy.
+    // Both threads may see the same work. One of them takes it, and the other must not count as
+    // busy.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

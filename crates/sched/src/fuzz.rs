@@ -10,8 +10,8 @@ const MAX_MESSAGE: usize = 4_000;
 const MOST: usize = 8;
 const MAX_STEPS: u32 = 1 << 12;
 
-/// Reads a task file: of rt-app if the text begins with `{`, otherwise TOML. Writes what is accepted
-/// and reads it again, and allocates its first tasks to cores.
+/// Reads a task file: of rt-app if the text begins with `{`, otherwise TOML. Writes what is
+/// accepted and reads it again, and allocates its first tasks to cores.
 ///
 /// # Panics
 /// If a message names a line that the file does not have, an accepted task has a time out of range

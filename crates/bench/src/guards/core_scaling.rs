@@ -150,8 +150,8 @@ fn gains(figures: &[Figure]) -> Vec<SingleValue> {
             bound,
         };
         values.push(value("gain over one core", figure.summary.per_s / one.summary.per_s, None));
-        // Each ratio compares variants that took turns, so the speed of the machine at that time does
-        // not matter.
+        // Each ratio compares variants that took turns, so the speed of the machine at that time
+        // does not matter.
         if let (Some(many), Some(one)) = (figure.ratios.first(), one.ratios.first()) {
             let bound = has_goal.then_some(MAX_GAIN_OF_PAIRS_ON_TWO_CORES);
             values.push(value("gain of bare pairs over this gain", many.ratio / one.ratio, bound));

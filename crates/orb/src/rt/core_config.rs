@@ -135,9 +135,9 @@ pub struct BestEffortShare {
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
-    /// The time that each piece of work costs beyond the processor time of its thread, less than the
-    /// budget: the context switches by which a thread displaces a task and the task returns. The
-    /// budget is charged with it whenever a thread begins to work. 0 by default.
+    /// The time that each piece of work costs beyond the processor time of its thread, less than
+    /// the budget: the context switches by which a thread displaces a task and the task returns.
+    /// The budget is charged with it whenever a thread begins to work. 0 by default.
     pub request_cost: Duration,
 }
 
@@ -166,9 +166,9 @@ impl BestEffortShare {
 pub struct BestEffortUse {
     /// The core.
     pub core: usize,
-    /// The processor time that the core's threads without a task have used above all tasks, with the
-    /// [cost of each piece of work](field@BestEffortShare::request_cost), up to the last check of the
-    /// budget.
+    /// The processor time that the core's threads without a task have used above all tasks, with
+    /// the [cost of each piece of work](field@BestEffortShare::request_cost), up to the last check
+    /// of the budget.
     pub used: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted: u64,

@@ -16,9 +16,9 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
 /// The share is a deferrable server: a periodic task with the budget, the lateness of its
 /// enforcement and twice the machine's time of a context switch as execution time, and with the
-/// rest of the period as jitter. The context switches of single requests within the share are a part
-/// of the budget, if the share's [`request_cost`](field@BestEffortShare::request_cost) is twice the
-/// machine's time of a context switch. Otherwise they are not counted.
+/// rest of the period as jitter. The context switches of single requests within the share are a
+/// part of the budget, if the share's [`request_cost`](field@BestEffortShare::request_cost) is
+/// twice the machine's time of a context switch. Otherwise they are not counted.
 ///
 /// ```
 /// use std::time::Duration;

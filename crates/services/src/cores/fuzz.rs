@@ -75,9 +75,9 @@ impl Numbers<'_> {
 /// returns cores, at arbitrary times.
 ///
 /// # Panics
-/// If a time out of range is not refused, the tasks that have begun and the last jobs of earlier tasks
-/// have more than the capacity of a core in books that never lost a core, or the books have more
-/// tasks than their limit.
+/// If a time out of range is not refused, the tasks that have begun and the last jobs of earlier
+/// tasks have more than the capacity of a core in books that never lost a core, or the books have
+/// more tasks than their limit.
 pub fn task_requests(input: &[u8]) {
     let mut numbers = Numbers(input);
     let settings = numbers.octet();
@@ -140,8 +140,8 @@ pub fn task_requests(input: &[u8]) {
     }
 }
 
-/// Returns true if the core has room for the tasks that have begun. A task that begins later may take
-/// the room of a job that ends before.
+/// Returns true if the core has room for the tasks that have begun. A task that begins later may
+/// take the room of a job that ends before.
 fn fits(core: &CoreUse, snapshot: &Snapshot, now: Nanos) -> bool {
     let later = snapshot.tasks.iter().filter(|record| record.core == Some(core.core) && record.starts_at > now);
     let later = later.fold(Utilization::default(), |sum, record| sum.saturating_add(record.task.timing.utilization()));

@@ -73,10 +73,11 @@ struct ShareState {
 }
 
 impl CoreShare {
-    /// Returns the time in nanoseconds with which the budget is charged, since the pool was created.
+    /// Returns the time in nanoseconds with which the budget is charged, since the pool was
+    /// created.
     ///
-    /// The context switches that the costs stand for take the core's time as work does. So the threads
-    /// take no more of the core before the next check than without the costs.
+    /// The context switches that the costs stand for take the core's time as work does. So the
+    /// threads take no more of the core before the next check than without the costs.
     fn used(&self, state: &ShareState) -> u64 {
         let used = state.threads.iter().fold(state.ended, |sum, (_, clock)| sum.saturating_add(clock.time()));
         let costs = self.begun.load(Ordering::SeqCst).saturating_mul(self.request_cost);
