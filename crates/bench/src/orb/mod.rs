@@ -84,7 +84,7 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
+    build(Orb::builder(), connections)
 }
 
 /// Returns the settings of an ORB whose threads have native priorities that equal their CORBA priorities. Without the
@@ -95,15 +95,15 @@ pub(crate) fn direct_priorities() -> RtConfig {
 }
 
 pub(crate) fn prioritized_orb(connections: usize) -> Result<Orb, Failure> {
-    let builder = Orb::builder().limits(limits()).max_connections_per_server(connections.max(32));
-    build(builder.real_time(direct_priorities()))
+    build(Orb::builder().real_time(direct_priorities()), connections)
 }
 
-pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
+pub(crate) fn non_polling_client_orb(connections: usize) -> Result<Orb, Failure> {
+    build(Orb::builder().spin_policy(SpinPolicy::Never), connections)
 }
 
-fn build(builder: OrbBuilder) -> Result<Orb, Failure> {
+fn build(builder: OrbBuilder, connections: usize) -> Result<Orb, Failure> {
+    let builder = builder.limits(limits()).max_connections_per_server(connections.max(32));
     builder.build().map_err(|error| Failure::new(error.to_string()))
 }
 
