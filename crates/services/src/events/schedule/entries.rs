@@ -31,6 +31,9 @@ pub enum SurplusPolicy {
     Drop,
 }
 
+/// The load of a consumer, and the entries that its dependencies name.
+type UsedEntries = (SubscriptionLoad, Vec<EntryUse>);
+
 /// The declaration of a supplier's events of one type and source.
 ///
 /// A publication names the entry by its `rt_info`. One publication may name it at a time, unless
@@ -82,8 +85,8 @@ impl PublicationEntry {
         self
     }
 
-    /// Sets the maximum number of publications that name the entry at a time, at least 1. Default:
-    /// 1. A connection with a further one is refused
+    /// Sets the maximum number of publications that name the entry at a time, at least one, which is
+    /// the default. A connection with a further one is refused
     /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
@@ -200,7 +203,7 @@ impl SubscriptionEntry {
     }
 
     /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least 1.
-    /// Default: 1. A further consumer is refused ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    /// Default: one. A further consumer is refused ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
         self.max_users = max;
@@ -333,7 +336,7 @@ impl ChannelSchedule {
     pub(in crate::events) fn subscription_load(
         &self,
         rt_infos: &[i32],
-    ) -> Result<Option<(SubscriptionLoad, Vec<EntryUse>)>, (usize, String)> {
+    ) -> Result<Option<UsedEntries>, (usize, String)> {
         let mut combined: Option<SubscriptionLoad> = None;
         let mut used: Vec<EntryUse> = Vec::new();
         for (at, rt_info) in rt_infos.iter().enumerate().filter(|(_, rt_info)| **rt_info != 0) {
