@@ -18,7 +18,8 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// enforcement and twice the machine's time of a context switch as execution time, and with the
 /// rest of the period as jitter. The context switches of single requests within the share are a
 /// part of the budget, if the share's [`request_cost`](field@BestEffortShare::request_cost) is
-/// twice the machine's time of a context switch. Otherwise they are not counted.
+/// twice the machine's time of a context switch. Otherwise they are not counted. The switches of a
+/// servant that waits within its request are never counted.
 ///
 /// ```
 /// use std::time::Duration;
