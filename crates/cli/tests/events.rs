@@ -595,7 +595,7 @@ fn serve_meters_a_supplier_by_the_schedule_of_a_channel_file() {
     let connect = |event_type| {
         let mut event = event.clone();
         event.header.r#type = event_type;
-        let publications = vec![Publication { event, dependency_info: dependency_info.clone() }];
+        let publications = vec![Publication { event, dependency_info }];
         supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false })
     };
     let refused = format!("{:?}", connect(17).expect_err("the entry is for another type"));
