@@ -14,6 +14,8 @@ pub use valuetypes::valuetypes;
 pub use corelane_config::fuzz::configuration;
 pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
 pub use corelane_rio::fuzz::rio_frames;
+pub use corelane_sched::fuzz::task_files;
+pub use corelane_services::cores::fuzz::task_requests;
 pub use corelane_services::events::fuzz::{event_filters, event_records};
 pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_sniff::fuzz::sniff;
@@ -46,6 +48,8 @@ pub const TARGETS: &[Target] = &[
     ("orb_options", orb_options),
     ("rio_frames", rio_frames),
     ("sniff", sniff),
+    ("task_files", task_files),
+    ("task_requests", task_requests),
     ("valuetypes", valuetypes),
 ];
 

@@ -139,7 +139,7 @@ impl Capture {
         command.arg("-w").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         let child = process::begin(&mut command).map_err(|trouble| format!("{trouble}; it is in Debian's tshark"))?;
         let mut capture = Self { child, ports, file, log, folder: folder.to_path_buf() };
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let said = fs::read_to_string(&capture.log).unwrap_or_default();
             if capture.file.exists() && said.contains("File: ") {

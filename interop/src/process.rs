@@ -15,6 +15,10 @@ const LOOK: Duration = Duration::from_millis(10);
 /// when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
+/// Maximum time until a server ends after its shutdown operation.
+const SHUTDOWN: Duration = Duration::from_secs(60);
+
+/// Time after which a server whose input has ended is killed.
 const END: Duration = Duration::from_secs(15);
 
 /// On the first call, builds the program `corelane` with Cargo in the target folder. Returns the
@@ -103,10 +107,12 @@ impl Server {
     ///
     /// The server does not end in time or ends without success.
     pub fn wait_for_exit(mut self) -> Result<(), String> {
-        match wait(&mut self.child, END)? {
+        match wait(&mut self.child, SHUTDOWN)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("the server ended with {status}\n{}", self.output())),
-            None => Err(format!("the server did not end in {END:?} after its shutdown operation\n{}", self.output())),
+            None => {
+                Err(format!("the server did not end in {SHUTDOWN:?} after its shutdown operation\n{}", self.output()))
+            }
         }
     }
 

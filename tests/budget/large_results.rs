@@ -55,12 +55,16 @@ fn large_results_use_memory_again_and_give_it_back() {
         [("made", &|| store.give().unwrap()), ("kept", &|| store.echo(&argument).unwrap())];
     for (what, call) in calls {
         (0..3).for_each(|_| assert_eq!(call().len(), LENGTH));
-        let before = mapping_count();
-        (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
         // A new address range is necessary if the server has not freed the last reply when the next
         // call begins, or if a pause of a second has made the ORB return the memory to the kernel.
-        let new = mapping_count() - before;
-        assert!(new <= 4, "{CALLS} results that are {what} needed {new} new address ranges");
+        // Both happen on a loaded machine, so the measurement is repeated.
+        let mut new = Vec::new();
+        while new.last().is_none_or(|new| *new > 4) {
+            assert!(new.len() < 10, "{CALLS} results that are {what} needed {new:?} new address ranges");
+            let before = mapping_count();
+            (0..CALLS).for_each(|_| assert_eq!(call().len(), LENGTH));
+            new.push(mapping_count() - before);
+        }
     }
     let end = clock::now() + Duration::from_secs(60);
     while mapped_bytes() > 0 {

@@ -218,9 +218,11 @@ fn call_to_dead_addresses_ends_at_its_deadline() {
     let timeout = Some(corelane::Timeout::Precise(Duration::from_millis(700)));
     let (orb, counting) = client(CallPolicies { timeout, ..CallPolicies::NONE });
     let probe = reference(&orb, &[dead.address, dead.address]);
-    let exception = probe.cube_long(3).unwrap_err();
-    assert!(matches!(exception.kind(), Kind::Timeout | Kind::Transient), "{exception}");
-    assert_eq!(exception.completed(), corelane::Completion::No);
-    assert!(counting.attempts(dead.address) >= 1);
+    // If the machine pauses, the deadline may pass before the first attempt.
+    while counting.attempts(dead.address) == 0 {
+        let exception = probe.cube_long(3).unwrap_err();
+        assert!(matches!(exception.kind(), Kind::Timeout | Kind::Transient), "{exception}");
+        assert_eq!(exception.completed(), corelane::Completion::No);
+    }
     dead.assert_dead();
 }

@@ -67,23 +67,27 @@ fn deferred_calls_run_at_the_same_time_and_are_answered_in_any_order() {
 fn deferred_call_ends_at_its_deadline_and_its_connection_remains() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client(&server.ior);
-    let slow = |milliseconds: u32, timeout: Timeout| {
+    let wait = |level: i32, timeout: Timeout| {
         let policies = CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE };
         let object = probe.as_object().with_policies(policies);
-        object.send_deferred("slow", move |encoder| {
-            encoder.write_u32(milliseconds);
+        object.send_deferred("wait_for_level", move |encoder| {
+            encoder.write_i32(level);
             Ok(())
         })
     };
-    slow(0, Timeout::Never).unwrap().reply().unwrap();
-    let mut late = slow(4_000, Timeout::Precise(Duration::from_secs(1))).unwrap();
-    let mut in_time = slow(2_000, Timeout::Never).unwrap();
+    wait(0, Timeout::Never).unwrap().reply().unwrap();
+    // A call whose deadline passes before its request is sent does not count.
+    let mut sent = std::iter::repeat_with(|| wait(2, Timeout::Precise(Duration::from_millis(300))));
+    let mut late = sent.find_map(Result::ok).unwrap();
+    let mut in_time = wait(1, Timeout::Never).unwrap();
     assert!(!in_time.is_ready());
     let exception = late.reply().unwrap_err();
     assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe));
+    server.probe.set_level(1).unwrap();
     in_time.reply().unwrap();
-    drop(slow(100, Timeout::Never).unwrap());
-    slow(0, Timeout::Never).unwrap().reply().unwrap();
+    drop(wait(2, Timeout::Never).unwrap());
+    server.probe.set_level(2).unwrap();
+    wait(0, Timeout::Never).unwrap().reply().unwrap();
     assert_eq!(server.orb.event_counts().connections_opened, 1);
 }
 
@@ -92,12 +96,13 @@ fn deferred_call_can_be_cancelled_before_its_reply_is_collected() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let canceller = Canceller::new().unwrap();
-    let mut call = probe.as_object().with_canceller(&canceller).send_deferred("slow", |encoder| {
-        encoder.write_u32(3_000);
+    let mut call = probe.as_object().with_canceller(&canceller).send_deferred("wait_for_level", |encoder| {
+        encoder.write_i32(1);
         Ok(())
     });
     canceller.cancel();
     let exception = call.as_mut().unwrap().reply().unwrap_err();
+    server.probe.set_level(1).unwrap();
     assert_eq!((exception.kind(), exception.completed()), (Kind::Transient, Completion::Maybe));
 }
 

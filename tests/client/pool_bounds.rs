@@ -28,13 +28,14 @@ fn call_that_gets_no_connection_in_time_is_not_sent() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client_of(1, &server.ior);
     std::thread::scope(|scope| {
-        let long = scope.spawn(|| probe.slow(3_000));
+        let long = scope.spawn(|| probe.wait_for_level(1));
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
         let late = probe.with_timeout(Duration::from_millis(10)).cube_octet(2).unwrap_err();
         assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::No));
         assert_eq!(late.detail().and_then(|detail| detail.phase), Some(CallPhase::AcquireConnection));
+        server.probe.set_level(1).unwrap();
         long.join().unwrap().unwrap();
     });
     assert_eq!(probe.cube_octet(2).unwrap(), 8);

@@ -92,11 +92,15 @@ fn transient_is_retried_up_to_the_maximum_of_the_policy() {
 fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (server, requests) = busy();
     let (_orb, probe) = client(&server);
-    let timeout = Some(Duration::from_secs(2).into());
+    let timeout = Some(Duration::from_secs(1).into());
     let patient = probe.with_policies(CallPolicies { max_transient_retries: Some(255), timeout, ..CallPolicies::NONE });
-    let refused = patient.cube_long(3).unwrap_err();
-    assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
-    assert!((2..256).contains(&requests.load(Ordering::SeqCst)), "{requests:?}");
+    // If the machine pauses, the deadline may pass before the second attempt.
+    while requests.load(Ordering::SeqCst) < 2 {
+        requests.store(0, Ordering::SeqCst);
+        let refused = patient.cube_long(3).unwrap_err();
+        assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
+    }
+    assert!(requests.load(Ordering::SeqCst) < 256, "{requests:?}");
 }
 
 #[test]

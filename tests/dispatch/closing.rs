@@ -35,20 +35,23 @@ fn deadlines_are_kept_at_every_level() {
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
         let start = Instant::now();
-        let late = precise.slow(2_000).unwrap_err();
+        let late = precise.wait_for_level(1).unwrap_err();
         assert!(start.elapsed() >= Duration::from_millis(30));
         late
     });
     let detail = late.detail().unwrap();
     assert_eq!(detail.phase, Some(CallPhase::WaitForReply));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
+    server.probe.set_level(1).unwrap();
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
     let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
-    let late = with_call_policies(of_thread, || probe.slow(2_000)).unwrap_err();
+    let late = with_call_policies(of_thread, || probe.wait_for_level(2)).unwrap_err();
     assert_eq!(late.kind(), Kind::Timeout);
+    server.probe.set_level(2).unwrap();
     let impatient = Orb::builder().call_timeout(Duration::from_millis(20)).build().unwrap();
     let probe = ProbeRef::from_object(impatient.string_to_object(&server.ior).unwrap().unwrap());
-    assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(probe.wait_for_level(3).unwrap_err().kind(), Kind::Timeout);
+    server.probe.set_level(3).unwrap();
 }
 
 #[test]
@@ -56,16 +59,17 @@ fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let orb = Orb::builder().max_connections_per_server(1).build().unwrap();
     let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
-    for milliseconds in [80, 88, 40, 42] {
+    for (level, milliseconds) in (1..).zip([80, 88, 40, 42]) {
         let whole = Duration::from_millis(milliseconds);
         let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };
         let coarse = probe.with_policies(coarse);
         sent_and_late(|| {
             let start = Instant::now();
-            let late = coarse.slow(2_000).unwrap_err();
+            let late = coarse.wait_for_level(level).unwrap_err();
             assert!(start.elapsed() >= whole, "{:?} of {whole:?}", start.elapsed());
             late
         });
+        server.probe.set_level(level).unwrap();
     }
     assert_eq!(server.orb.event_counts().connections_opened, 1);
 }
@@ -139,7 +143,9 @@ fn second_shutdown_does_not_cut_the_first_short() {
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
             std::thread::sleep(4 * closing_time);
-            let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
+            // On a loaded machine both shutdowns may begin later.
+            let patient = probe.with_timeout(Duration::from_secs(60));
+            let late = std::iter::repeat_with(|| patient.cube_octet(1)).find_map(Result::err).unwrap();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
             call.join().unwrap().unwrap_or_else(|lost| panic!("{dispatch:?}: {lost}"));
             ends.into_iter().for_each(|end| end.join().unwrap().unwrap());
@@ -205,7 +211,7 @@ fn call_can_be_cancelled_from_another_thread() {
     let cancellable = probe.with_canceller(&canceller);
     assert_eq!(cancellable.cube_octet(3).unwrap(), 27);
     let cancelled = std::thread::scope(|scope| {
-        let call = scope.spawn(|| cancellable.slow(3_000).unwrap_err());
+        let call = scope.spawn(|| cancellable.wait_for_level(1).unwrap_err());
         while server.probe.started().unwrap() == 0 {
             assert!(!call.is_finished(), "the call ended before it reached the servant");
             std::thread::yield_now();
@@ -215,7 +221,8 @@ fn call_can_be_cancelled_from_another_thread() {
     });
     assert_eq!((cancelled.kind(), cancelled.minor() & 0xfff), (Kind::Transient, 3));
     assert_eq!(cancelled.completed(), Completion::Maybe);
-    assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
+    assert_eq!(cancellable.wait_for_level(1).unwrap_err().kind(), Kind::Transient);
+    server.probe.set_level(1).unwrap();
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
 }
 

@@ -1,9 +1,10 @@
 //! Concurrency and nested callbacks in every dispatch architecture, and bounds of queues.
 
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use corelane::{ConnectionLimits, Dispatch, Orb, PoolConfig, SystemExceptionKind};
-use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_with, test};
+use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, client, serve, serve_with, test};
 
 #[test]
 fn plain_calls_work_in_every_architecture() {
@@ -66,17 +67,27 @@ fn threads_of_one_reference_do_not_wait_for_each_other() {
     drop(orb);
 }
 
+/// Ends the call that occupies the only worker when two of the calls behind it have ended.
+fn end_when_two_are_over<T>(server: &Server, calls: &[ScopedJoinHandle<'_, T>]) {
+    let start = Instant::now();
+    while calls.iter().filter(|call| call.is_finished()).count() < 2 && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.probe.set_level(1).unwrap();
+}
+
 #[test]
 fn full_queue_refuses_requests() {
     let server = serve(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 1 });
     let (_orb, probe) = client(&server.ior);
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| probe.slow(5_000));
+        let running = scope.spawn(|| probe.wait_for_level(1));
         // A collocated call bypasses the queue and its busy worker.
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.slow(0))).collect();
+        end_when_two_are_over(&server, &calls);
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let refused: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         assert_eq!(refused.len(), 2, "one request waits, the others are refused: {refused:?}");
@@ -95,12 +106,13 @@ fn queue_at_its_size_limit_refuses_requests() {
     let (_orb, probe) = client(&server.ior);
     let large = vec![0; 3 << 20];
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| probe.slow(5_000));
+        let running = scope.spawn(|| probe.wait_for_level(1));
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
         // An empty queue takes one request of any size, and then has no room.
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.mirror(&large).map(|octets| octets.len()))).collect();
+        end_when_two_are_over(&server, &calls);
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let (taken, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
         assert_eq!((taken.len(), refused.len()), (1, 2), "{refused:?}");

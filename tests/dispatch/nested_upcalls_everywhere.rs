@@ -22,7 +22,7 @@ fn served_by(dispatch: Dispatch, nested_wait: Option<NestedWait>) -> Server {
 fn chains(server: &Server, callers: usize) {
     let caller = serve(Dispatch::LeaderFollowers { threads: 32 });
     let object = caller.orb.string_to_object(&server.ior).unwrap().unwrap();
-    let probe = ProbeRef::from_object(object).with_timeout(Duration::from_secs(10));
+    let probe = ProbeRef::from_object(object).with_timeout(Duration::from_secs(60));
     thread::scope(|scope| {
         for _ in 0..callers {
             scope.spawn(|| {
@@ -94,7 +94,7 @@ fn thread_of_a_connection_serves_the_connection_while_it_waits() {
     let key = server.probe.as_object().ior().profiles[0].parse().unwrap().object_key.to_vec();
     let corelane::Endpoint::Tcp { host, port } = &server.orb.endpoints()[0] else { panic!("no TCP endpoint") };
     let mut connection = TcpStream::connect((host.as_str(), *port)).unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ProfileAddress::Inet { host: "127.0.0.1", port: listener.local_addr().unwrap().port() };

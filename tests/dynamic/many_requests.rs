@@ -101,7 +101,7 @@ fn every_request_has_its_own_deadline() {
     let client = Orb::new().unwrap();
     let (_one, patient, barrier) = held(&client);
     let (_other, slow, late) = held(&client);
-    let hasty = slow.with_timeout(Timeout::Precise(Duration::from_secs(1)));
+    let hasty = slow.with_timeout(Timeout::Precise(Duration::from_secs(3)));
     let mut responses = DynamicRequest::send_all_deferred([hold(&patient, 1), hold(&hasty, 2)]).unwrap();
     let (at, response) = responses.next().unwrap();
     assert_eq!((at, failure(&response).0, responses.is_next_ready()), (1, Kind::Timeout, false));

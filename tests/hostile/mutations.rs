@@ -28,7 +28,7 @@ impl Random {
 fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // Nagle's algorithm would delay a LocateRequest after a oneway message by 40 ms.
     stream.set_nodelay(true).unwrap();
     stream

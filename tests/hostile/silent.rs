@@ -17,7 +17,7 @@ fn silent(server: &Server) -> TcpStream {
     let opened = server.orb.event_counts().connections_opened;
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     until(|| server.orb.event_counts().connections_opened > opened);
     stream
 }
@@ -57,8 +57,11 @@ fn silent_connections_are_evicted_oldest_first() {
         assert_eq!(*told.lock(), addresses, "{dispatch:?}");
         assert!(quiet.into_iter().all(ends_with_close_connection), "{dispatch:?}");
         let (_orb, further) = client(&server.ior);
-        further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
-        until(|| server.orb.event_counts().connections_refused > 0);
+        // The deadline of a call may pass before the call connects.
+        until(|| {
+            further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
+            server.orb.event_counts().connections_refused > 0
+        });
         let counts = server.orb.event_counts();
         assert_eq!(counts.idle_connections_closed, 3, "{dispatch:?}: {counts:?}");
         for (_, probe) in &clients {
@@ -132,5 +135,6 @@ fn silent_connections_stay_open_without_a_first_request_timeout() {
     );
     let mut quiet = silent(&server);
     quiet.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
-    assert!(quiet.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    let no_end = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::Interrupted];
+    assert!(quiet.read(&mut [0]).is_err_and(|error| no_end.contains(&error.kind())));
 }

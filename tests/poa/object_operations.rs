@@ -104,7 +104,8 @@ impl ServantLocator for Nothing {
 
 #[test]
 fn non_existent_is_true_for_objects_that_do_not_exist() {
-    let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    // No other socket gets the port later, because no other test uses this address.
+    let orb = Orb::builder().listen("tcp:127.0.55.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();
     let client = Orb::new().unwrap();
@@ -152,10 +153,10 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));
     let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
     let at = |url: String| client.string_to_object(&url).unwrap().unwrap();
-    assert_eq!(answered(&at(format!("corbaloc::1.2@127.0.0.1:{port}/nothing"))), Ok(true));
+    assert_eq!(answered(&at(format!("corbaloc::1.2@127.0.55.1:{port}/nothing"))), Ok(true));
     orb.shutdown(true).unwrap();
     drop(orb);
-    let again = Orb::builder().listen(format!("tcp:127.0.0.1:{port}")).build().unwrap();
+    let again = Orb::builder().listen(format!("tcp:127.0.55.1:{port}")).build().unwrap();
     again.root_poa().manager().activate().unwrap();
     let stale: ObjectRef = client.string_to_reference(&deactivated.to_string()).unwrap();
     assert_eq!(answered(&stale), Ok(true));

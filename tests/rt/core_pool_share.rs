@@ -1,11 +1,12 @@
 //! The guaranteed share of requests without a task in core pools.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use corelane::mapping::Operation;
-use corelane::rt::{BestEffortShare, CorePoolConfig, TaskBinding, TaskRules};
+use corelane::poa::PoaPolicies;
+use corelane::rt::{BestEffortShare, CorePoolConfig, PriorityModel, RtOrb, RtPolicies, TaskBinding, TaskRules};
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, list_threads, scheduling};
 use corelane_sys::usage::thread_time;
@@ -133,15 +134,23 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     let (scene, worker, _client) = scene("busy", share());
     assert_eq!(scene.pool.advisory_reason(), None);
     call(&worker, &WORK, 1);
-    let busy = BusyCore::begin();
-    let [above, _] = call(&worker, &WORK, 15_000)[..] else { panic!("two times") };
-    // The kernel gives threads of the ordinary class a twentieth of the core.
-    assert!(above >= Duration::from_millis(10), "{above:?}");
-    assert!(!busy.has_given_up.load(Ordering::SeqCst));
-    drop(busy);
-    let uses = scene.pool.best_effort_uses();
-    assert_eq!((uses.len(), uses[0].core), (1, 0));
-    assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+    // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
+    // this time may come together, while the call runs, so the measurement is repeated.
+    let mut found = Vec::new();
+    for _ in 0..10 {
+        let busy = BusyCore::begin();
+        let [above, _] = call(&worker, &WORK, 15_000)[..] else { panic!("two times") };
+        let was_busy = !busy.has_given_up.load(Ordering::SeqCst);
+        drop(busy);
+        found.push((above, was_busy));
+        if above >= Duration::from_millis(10) && was_busy {
+            let uses = scene.pool.best_effort_uses();
+            assert_eq!((uses.len(), uses[0].core), (1, 0));
+            assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+            return;
+        }
+    }
+    panic!("{found:?}");
 }
 
 #[test]
@@ -180,7 +189,8 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
-        assert!(call(&worker, &WORK, 100)[0] > Duration::ZERO);
+        // The thread that waits may have used the budget of a period.
+        wait_until(|| call(&worker, &WORK, 100)[0] > Duration::ZERO);
         scene.state.open.store(true, Ordering::SeqCst);
         held.join().unwrap();
     });
@@ -195,10 +205,111 @@ fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     assert!(!scene.pool.best_effort_uses()[0].runs_above_tasks);
     scene.pool.return_core(0);
     wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
-    assert!(call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
+    wait_until(|| call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
     let threads = list_threads().unwrap();
     let of_pool = threads.iter().filter(|thread| thread.name.starts_with("lost/l"));
     assert_eq!(of_pool.filter(|thread| thread.cores.iter().eq([0])).count(), 2);
+}
+
+/// Calls another server from a plain request. Returns the priority that the nested call has there.
+fn priority_of_nested_call(name: &str, share: Option<BestEffortShare>) -> i32 {
+    let (scene, _, client) = scene(name, share);
+    let other = Scene::new(fifo_orb(), CorePoolConfig::default().name(format!("{name}-other")).cores([0]));
+    let recorder = Arc::new(Recorder { orb: other.orb.real_time(), priority: AtomicI32::new(i32::MAX) });
+    let servant = Servant::new(RecorderSkeleton(Arc::clone(&recorder)));
+    // A priority that is implied by the thread's scheduling is sent only to objects with bands or
+    // lanes.
+    let policies = RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, 0)),
+        threadpool: Some(other.pool.id()),
+        priority_bands: Some(vec![(0, i16::MAX)]),
+        ..RtPolicies::default()
+    };
+    let root = other.orb.root_poa();
+    let poa = root.create_rt_poa("banded", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let object = poa.id_to_reference(&poa.activate_object(&servant).unwrap()).unwrap();
+    let object = scene.orb.string_to_object(&object.to_string()).unwrap().unwrap();
+    assert!(scene.state.other.set(object).is_ok());
+    step(&scene.object(&client, "plain"), &Operation::new("pass"), 0).unwrap();
+    recorder.priority.load(Ordering::SeqCst)
+}
+
+struct Recorder {
+    orb: RtOrb,
+    priority: AtomicI32,
+}
+
+struct RecorderSkeleton(Arc<Recorder>);
+
+impl Skeleton for RecorderSkeleton {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Recorder:1.0"]
+    }
+
+    fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        let priority = self.0.orb.current()?.the_priority().unwrap_or(-1);
+        self.0.priority.store(priority.into(), Ordering::SeqCst);
+        let reply = call.reply();
+        reply.write_u32(0);
+        reply.write_u8(0);
+        reply.write_i16(priority);
+        reply.write_bool(false);
+        Ok(reply.write_latin1_str("recorder")?)
+    }
+}
+
+#[test]
+fn nested_call_gets_no_priority_from_the_share() {
+    let without = priority_of_nested_call("nested-none", None);
+    assert_eq!(priority_of_nested_call("nested", share()), without);
+}
+
+#[test]
+fn idle_threads_do_not_wake_the_thread_that_checks_the_budget() {
+    let (scene, worker, _client) = scene("idle", share());
+    // Both threads may see the same work. One of them takes it, and the other must not count as
+    // busy.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let client = Orb::new().unwrap();
+                let worker = scene.object(&client, "worker");
+                for _ in 0..300 {
+                    call(&worker, &WORK, 10);
+                }
+            });
+        }
+    });
+    call(&worker, &WORK, 1);
+    let threads = list_threads().unwrap();
+    let checker = threads.iter().find(|thread| thread.name == "idle/s0").expect("the thread that checks").tid.as_raw();
+    let switches = || {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{checker}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+        line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+    };
+    let is_asleep = || {
+        let before = switches();
+        std::thread::sleep(10 * PERIOD);
+        switches() == before
+    };
+    assert!((0..20).any(|_| is_asleep()), "the thread wakes up without work");
+}
+
+#[test]
+fn thread_of_a_task_does_not_inherit_the_core_of_the_thread_that_starts_it() {
+    let mut config = CorePoolConfig::default().name("born").cores([0]).threads_per_core(1);
+    config.best_effort_share = share();
+    let scene = Scene::new(fifo_orb(), config);
+    // The machine has no such core, so the new thread is not pinned.
+    scene.set(&[task(1, 1_000, 40)]);
+    let (first, second) = (Orb::new().unwrap(), Orb::new().unwrap());
+    assert!(step(&scene.object(&first, "task-1"), &STEP, 0).unwrap().is_bound());
+    let by = step(&scene.object(&second, "task-1"), &STEP, 1).unwrap();
+    assert_eq!(scene.pool.counts().spawned, 1);
+    let threads = list_threads().unwrap();
+    let thread = threads.iter().find(|thread| thread.name == by.thread).expect("the thread");
+    assert_eq!(thread.cores, corelane_sys::thread::affinity(None).unwrap());
 }
 
 #[test]
@@ -211,6 +322,10 @@ fn settings_of_a_share_out_of_range_are_refused() {
         let refused = orb.real_time().create_core_pool(&config, Arc::new(corelane_tests::core_pool::ByName));
         assert_eq!(refused.unwrap_err().kind(), Kind::BadParam, "{share:?}");
     }
+    let costly = BestEffortShare::new(BUDGET, PERIOD).request_cost(BUDGET);
+    let config = CorePoolConfig::default().cores([0]).best_effort_share(costly);
+    let refused = orb.real_time().create_core_pool(&config, Arc::new(corelane_tests::core_pool::ByName));
+    assert_eq!(refused.unwrap_err().kind(), Kind::BadParam);
     let (scene, ..) = scene("levels", share());
     assert_eq!(scene.pool.set_tasks(&[task(1, 0, 98)]).unwrap_err().kind(), Kind::BadParam);
     let by_deadline = TaskRules::default().deadline(Duration::from_millis(5));

@@ -195,7 +195,7 @@ fn the_level_follows_the_link_and_connections_stay() {
             let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
             let config = config.on_level_change(move |change| level.lock().send(change.to).unwrap());
             let transport = Arc::new(RioTransport::new(config));
-            let next = || changes.recv_timeout(Duration::from_secs(30)).unwrap();
+            let next = || changes.recv_timeout(Duration::from_secs(60)).unwrap();
             assert_eq!((next(), next()), (FeatureLevel::SocketOptions, FeatureLevel::StreamSteering));
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
             let high = object(&server, lanes(&server, IoClass::Priority), HIGH);

@@ -95,7 +95,7 @@ fn nothing_of_a_killed_process_stays() {
                     let found = thread::find_kernel_thread(name).unwrap();
                     assert_eq!(found.is_some(), sees_kernel_threads, "cycle {cycle}: {name}");
                 }
-                assert!(read_reports().unwrap().reports.iter().any(|report| report.process == Some(holder.id())));
+                wait_until(|| read_reports().unwrap().reports.iter().any(|report| report.process == Some(holder.id())));
                 // `kill` sends SIGKILL.
                 holder.kill().unwrap();
                 holder.wait().unwrap();
@@ -193,13 +193,15 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
             let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
             to_client.send(Some(high.to_string())).unwrap();
-            let requests = sent.recv_timeout(Duration::from_secs(120)).unwrap();
+            let requests = sent.recv_timeout(Duration::from_secs(300)).unwrap();
             let frames = transport.streams()[0].frames.unwrap();
             let best_effort = transport.best_effort_frames().unwrap().missed;
             assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
-            // The kernel may drop packets before the program sees them.
-            assert!(best_effort >= requests / 10 * 9, "{best_effort} of {requests} requests were best effort");
-            assert!((CALLS..requests).contains(&frames.queued), "{frames:?} of {requests}");
+            // The kernel may drop packets before the program sees them, on a loaded machine many.
+            assert!(best_effort >= LEAST_REQUESTS / 2, "{best_effort} of {requests} requests were best effort");
+            // A call and its connection take less than 40 frames.
+            let of_calls = CALLS..CALLS * 2 * 40;
+            assert!(of_calls.contains(&frames.queued) && of_calls.end < best_effort, "{frames:?} of {requests}");
             assert_eq!(frames.missed, 0);
             to_client.send(None).unwrap();
         },
@@ -213,7 +215,7 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             std::thread::scope(|scope| {
                 let flood = scope.spawn(|| {
                     let sender = RawPacketSender::open().unwrap();
-                    let deadline = Monotonic::now() + Duration::from_secs(60);
+                    let deadline = Monotonic::now() + Duration::from_secs(240);
                     for number in (0..=u32::MAX).cycle() {
                         if stop.load(Ordering::Relaxed) || deadline.is_past() {
                             break;

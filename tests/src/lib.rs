@@ -109,6 +109,14 @@ impl Probe for TestProbe {
         Ok(())
     }
 
+    fn wait_for_level(&self, wanted: i32) -> Result<(), SystemException> {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        while self.level.load(Ordering::SeqCst) < wanted {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     fn started(&self) -> Result<i32, SystemException> {
         Ok(self.started.load(Ordering::SeqCst))
     }

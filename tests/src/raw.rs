@@ -1,6 +1,6 @@
 //! Requests and replies of GIOP 1.2 on a plain TCP socket.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::Server;
 /// Message type Reply.
 pub const REPLY: u8 = 1;
 
-/// Connects to 127.0.0.1, at the port of the server's first endpoint. Reads fail after ten seconds.
+/// Connects to 127.0.0.1, at the port of the server's first endpoint. Reads fail after a minute.
 ///
 /// # Panics
 /// Panics if the endpoint is not TCP, or if connecting fails.
@@ -21,8 +21,19 @@ pub const REPLY: u8 = 1;
 pub fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     stream
+}
+
+/// Waits until data arrives, without reading it. A read with a time-out ends early if the process is
+/// stopped and continued (signal(7)), so such a read is repeated.
+///
+/// # Panics
+/// Panics if no data arrives before the time-out or the end of the connection.
+pub fn wait_for_data(stream: &TcpStream) {
+    let outcome = std::iter::repeat_with(|| stream.peek(&mut [0]))
+        .find(|outcome| outcome.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Interrupted));
+    assert!(matches!(outcome, Some(Ok(1))), "{outcome:?}");
 }
 
 /// Returns the object key of the server's probe.
@@ -60,7 +71,7 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
 /// octets.
 ///
 /// # Panics
-/// Panics if no header arrives within ten seconds.
+/// Panics if no header arrives within a minute.
 #[must_use]
 pub fn read_header(stream: &mut TcpStream) -> (u8, usize) {
     let mut header = [0; 12];

@@ -63,9 +63,9 @@ pub(crate) fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits until `reached` returns true. Panics after 30 seconds.
+/// Waits until `reached` returns true. Panics after a minute.
 pub(crate) fn wait_until(reached: impl Fn() -> bool) {
-    let deadline = Monotonic::now() + Duration::from_secs(30);
+    let deadline = Monotonic::now() + Duration::from_secs(60);
     while !reached() {
         assert!(!deadline.is_past());
         std::thread::sleep(Duration::from_millis(5));

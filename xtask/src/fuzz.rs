@@ -42,6 +42,13 @@ const TARGETS: &[Target] = &[
     },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
     Target { name: "rio_frames", what: "frames through the steering program", longest: 256, dictionary: None },
+    Target {
+        name: "task_files",
+        what: "task files of `corelane cores`",
+        longest: 1024,
+        dictionary: Some("task_files"),
+    },
+    Target { name: "task_requests", what: "tasks that clients ask to admit", longest: 192, dictionary: None },
     Target { name: "sniff", what: "capture files", longest: 2048, dictionary: None },
     Target { name: "idl", what: "IDL source", longest: 160, dictionary: Some("idl") },
     Target { name: "idl_tokens", what: "words of IDL", longest: 40, dictionary: None },

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
-use corelane_sys::thread::{JoinHandle, ThreadBuilder};
+use corelane_sys::thread::{CpuSet, JoinHandle, ThreadBuilder};
 
 use crate::Failure;
 use crate::harness::MeasuredSubject;
@@ -20,11 +20,18 @@ pub(crate) trait GroupClient: Send + 'static {
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,
+    /// The core of each member; empty if the members have the cores of the calling thread.
+    cores: Vec<usize>,
 }
 
 impl<M: GroupClient> ClientGroup<M> {
     pub(crate) fn new(members: Vec<M>, server: u32) -> Self {
-        ClientGroup { members, server }
+        ClientGroup { members, server, cores: Vec::new() }
+    }
+
+    /// Pins the threads of the members to cores, in turn.
+    pub(crate) fn on_cores(self, cores: Vec<usize>) -> Self {
+        ClientGroup { cores, ..self }
     }
 }
 
@@ -45,8 +52,12 @@ impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
         for (number, mut member) in members.into_iter().enumerate() {
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
-            let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
-            // The thread inherits the cores and the scheduling class of the calling thread.
+            let mut builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
+            // The thread inherits the scheduling class of the calling thread, and its cores unless
+            // the group has cores.
+            if let Some(core) = self.cores.iter().cycle().nth(number) {
+                builder = builder.affinity(CpuSet::one(*core));
+            }
             let thread = builder.spawn(move || {
                 let mut samples = Samples::with_capacity(own);
                 let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_capacity(warm_up));

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::environment::{Environment, RunEnd};
-use crate::guards::{call, counts, cubit, demux, events, floods, footprint, idl, instead, lane, naming, scale};
+use crate::guards::{
+    call, core_scaling, counts, cubit, demux, events, floods, footprint, idl, instead, lane, naming, scale,
+};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
@@ -208,6 +210,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "scale",
         about: "1 to 10,000 connections, 1 to 64 client threads, octet sequences of 1 B to 64 MiB",
         run: scale::scale,
+    },
+    Benchmark {
+        name: "cores",
+        about: "throughput on one to all cores, with a client thread for each core, beside as many pairs of bare sockets",
+        run: core_scaling::cores,
     },
     Benchmark {
         name: "floods",

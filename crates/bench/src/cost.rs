@@ -143,10 +143,8 @@ mod tests {
         let own = std::process::id();
         let work = || {
             let (inside, outside) = (Cost::so_far(None, None), Cost::so_far(Some(own), Some(own)));
-            let began = std::time::Instant::now();
-            while began.elapsed().as_millis() < 40 {
-                std::hint::spin_loop();
-            }
+            let began = usage::thread_time();
+            while usage::thread_time() - began < std::time::Duration::from_millis(40) {}
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };

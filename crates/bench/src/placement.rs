@@ -101,7 +101,7 @@ impl Placement {
         self.run(side, move || command.spawn())?
     }
 
-    fn core(&self, side: Side) -> Option<usize> {
+    pub(crate) fn core(&self, side: Side) -> Option<usize> {
         match (self.cores, side) {
             (CoreChoice::Any, _) => None,
             (CoreChoice::Shared(core), _)

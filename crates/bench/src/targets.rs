@@ -176,6 +176,13 @@ const GOALS: &[Goal] = &[
     },
 ];
 
+/// Goals of the throughput on several cores.
+pub(crate) mod core_scaling {
+    /// Maximum gain of two pairs of bare sockets on two cores, relative to the gain of two clients
+    /// that may poll.
+    pub(crate) const MAX_GAIN_OF_PAIRS_ON_TWO_CORES: f64 = 1.0 / 0.95;
+}
+
 /// Goals of half-sync/half-async beside floods of oneways, with one core for each side.
 pub(crate) mod floods {
     /// Maximum number of requests that the server takes during a call of median time. The bound is

@@ -177,7 +177,7 @@ impl CorelaneServer {
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
         let (server, reference) = start_non_polling_echo(architecture, &free_address(transport), &options.placement)?;
-        Ok(CorelaneServer { transport, architecture, sleeping: Some(non_polling_client_orb()?), server, reference })
+        Ok(CorelaneServer { transport, architecture, sleeping: Some(non_polling_client_orb(0)?), server, reference })
     }
 }
 

@@ -269,7 +269,7 @@ fn server_enforces_rates_if_it_is_asked_to() {
         let target = json(&admitted)["tasks"][0]["target"].as_str().expect("a task reference").to_owned();
         let ping = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
-            let output = command.args(["ping", "--timeout", "1", "--count", "1", "--json", &target]).output();
+            let output = command.args(["ping", "--timeout", "4", "--count", "1", "--json", &target]).output();
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };

@@ -106,6 +106,10 @@ fn wrong_words_are_refused() {
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "/no/such/file"], 1, "`/no/such/file` cannot be read");
     says(&["serve", "--schedule", "x", "--lane", "1"], 2, "`--schedule` takes the place of `--lane`");
+    says(&["serve", "--lane", "1", "--ceiling", "5"], 2, "`--ceiling` needs `--receive-lanes`");
+    says(&["serve", "--ceiling", "-1"], 2, "`--ceiling` needs a priority from 0 to 32767");
+    says(&["serve", "--receive-lanes"], 2, "`--receive-lanes` needs `--lane` or `--schedule`");
+    says(&["serve", "--receive-lanes", "--lane", "1", "--store", "x"], 2, "cannot be combined with `--store`");
 }
 
 #[test]
@@ -324,6 +328,30 @@ fn resource(address: &str, path: &str) -> String {
 }
 
 #[test]
+fn calls_to_channels_arrive_in_lanes() {
+    let config = std::env::temp_dir().join(format!("corelane-receive-lanes-{}.toml", std::process::id()));
+    std::fs::write(&config, "[real-time]\nscheduling = 'fair'\n").expect("the configuration");
+    let file = config.to_str().expect("UTF-8");
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--orb-config", file, "--receive-lanes"];
+    let lanes = ["--lane", "20:900", "--lane", "5:100"];
+    let mut server = Running::start(&[&words[..], &lanes].concat());
+    let (_, rtec) = (server.line(), server.line());
+    std::fs::remove_file(&config).expect("the configuration");
+    let mut tail = Running::start(&["tail", "--count", "1", &rtec]);
+    first_line(&mut tail, &["push", &rtec, "take-off"]);
+    // The references of the channel's objects name the bands of the lanes.
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
+        orb.string_to_reference(&rtec).expect("the channel");
+    let admin = channel.for_suppliers().unwrap().unwrap().to_string();
+    let shown = Command::new(env!("CARGO_BIN_EXE_corelane")).args(["ior", &admin]).output().expect("the command");
+    let shown = String::from_utf8(shown.stdout).expect("UTF-8");
+    for band in ["0 to 899", "900 to 32767"] {
+        assert!(shown.contains(band), "{shown}");
+    }
+}
+
+#[test]
 fn page_and_metrics_have_the_counts_of_stat() {
     let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--lane", "20", "--http", "0"];
     let mut server = Running::start(&words);
@@ -535,6 +563,9 @@ fn check_analyses_a_schedule_by_the_rules_of_admission() {
         ("wcet = '1ms'", "wcet = '0s'", "wcet"),
         ("wcet = '1ms'", "jitter = '3601s'", "jitter"),
         ("rt_info = 201", "rt_info = 101", "rt_info"),
+        ("rt_info = 101", "rt_info = 101\nmax_users = 0", "max_users"),
+        ("filter = 'type 16", "max_users = 257\nfilter = 'type 16", "max_users"),
+        ("type = '17'", "type = '17'\nmax_users = 2", "rt_info"),
         ("'drop'", "'queue'", "surplus"),
     ] {
         let (said, status) = with(old, new);
@@ -561,8 +592,15 @@ fn serve_meters_a_supplier_by_the_schedule_of_a_channel_file() {
     let supplier = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
     let event = Event { header: EventHeader { r#type: 16, source: 1, ..EventHeader::default() }, ..Event::default() };
     let dependency_info = DependencyInfo { rt_info: 101, ..DependencyInfo::default() };
-    let publications = vec![Publication { event: event.clone(), dependency_info }];
-    supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false }).unwrap();
+    let connect = |event_type| {
+        let mut event = event.clone();
+        event.header.r#type = event_type;
+        let publications = vec![Publication { event, dependency_info }];
+        supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false })
+    };
+    let refused = format!("{:?}", connect(17).expect_err("the entry is for another type"));
+    assert!(refused.contains("BAD_PARAM"), "{refused}");
+    connect(16).unwrap();
     for _ in 0..3 {
         supplier.push(std::slice::from_ref(&event)).unwrap();
     }

@@ -178,7 +178,9 @@ fn gateway_passes_events_shows_its_state_and_ends_at_sigterm() {
     };
     assert_eq!((&shown["is_connected"], &shown["channel"]), (&true.into(), &"flight".into()), "{shown}");
     let text = String::from_utf8(run(&["stat", "--at", &monitor, "flight"]).stdout).expect("UTF-8");
-    assert!(text.contains(" connected, reconnects 0\n    received "), "{text}");
+    // The gateway connects again if the machine pauses.
+    let (_, state) = text.split_once(" connected, reconnects ").unwrap_or_else(|| panic!("{text}"));
+    assert!(state.trim_start_matches(|it: char| it.is_ascii_digit()).starts_with("\n    received "), "{text}");
     let rest = gateway.terminate();
     let lines = rest.lines().map(|line| serde_json::from_str::<Json>(line).expect("JSON"));
     // The lines with the state of a gateway have its problem.

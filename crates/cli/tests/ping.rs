@@ -189,14 +189,14 @@ fn missing_object_or_other_type_gives_status_1() {
 
 #[test]
 fn ping_ends_with_any_hostile_server() {
-    for (server, reason) in [
-        (silent(), "TIMEOUT"),
-        (closing(), "COMM_FAILURE"),
-        (garbage(), "the server broke the protocol"),
-        (refused(), "refused"),
+    for (server, reason, timeout) in [
+        (silent(), "TIMEOUT", "0.3"),
+        (closing(), "COMM_FAILURE", "20"),
+        (garbage(), "the server broke the protocol", "20"),
+        (refused(), "refused", "20"),
     ] {
         let url = format!("corbaloc::1.2@{server}/k");
-        let output = corelane(&["ping", "--timeout", "0.3", "--deadline", "5", "--count", "1000000", &url]);
+        let output = corelane(&["ping", "--timeout", timeout, "--deadline", "60", "--count", "1000000", &url]);
         let said = text(&output);
         assert_eq!(status(&output), 1, "{said}");
         assert!(said.contains(&format!("no answer     profile 1, tcp:{server}: ")) && said.contains(reason), "{said}");
@@ -259,7 +259,12 @@ fn references_of_maximum_size_are_examined() {
 }
 
 fn finding(reference: &str, check: &str) -> (i32, Json) {
-    let output = corelane(&["doctor", "--json", "--timeout", "2", reference]);
+    finding_within("20", reference, check)
+}
+
+/// `seconds` is the time that `doctor` gives each question.
+fn finding_within(seconds: &str, reference: &str, check: &str) -> (i32, Json) {
+    let output = corelane(&["doctor", "--json", "--timeout", seconds, reference]);
     let report = json(&output);
     assert_eq!(report["schema"], 1);
     assert_eq!(report["works"], status(&output) == 0);
@@ -296,19 +301,19 @@ fn doctor_reports_that_a_working_object_can_be_called() {
 
 #[test]
 fn doctor_reports_why_a_server_does_not_answer() {
-    for (server, check, cause) in [
-        (silent(), "server", "it takes connections and answers nothing"),
-        (closing(), "server", "it closes the connection without an answer"),
-        (garbage(), "server", "it answers, but not in GIOP"),
-        (refused(), "route", "refused: the machine answers, and no program listens there"),
+    for (server, seconds, check, cause) in [
+        (silent(), "1", "server", "it takes connections and answers nothing"),
+        (closing(), "20", "server", "it closes the connection without an answer"),
+        (garbage(), "20", "server", "it answers, but not in GIOP"),
+        (refused(), "20", "route", "refused: the machine answers, and no program listens there"),
     ] {
-        let (status, found) = finding(&format!("corbaloc::1.2@{server}/k"), check);
+        let (status, found) = finding_within(seconds, &format!("corbaloc::1.2@{server}/k"), check);
         assert_eq!((status, &found["verdict"]), (1, &"no".into()), "{found}");
         assert_eq!(found["endpoint"], format!("tcp:{server}"));
         assert!(found["found"].as_str().unwrap().starts_with(cause), "{found}");
         assert!(found["remedy"].as_str().is_some_and(|remedy| !remedy.contains('\n')), "{found}");
     }
-    let output = corelane(&["doctor", "--timeout", "2", &format!("corbaloc::1.2@{}/k", refused())]);
+    let output = corelane(&["doctor", "--timeout", "20", &format!("corbaloc::1.2@{}/k", refused())]);
     assert!(text(&output).contains("\nNO   route ") && text(&output).ends_with("\nThe object cannot be called.\n"));
 }
 

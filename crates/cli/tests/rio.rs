@@ -11,6 +11,7 @@ use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
 use corelane_rio::admission::{ProcessingCost, Resources};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_sys::{bpf, poll};
 use serde_json::{Value as Json, json};
@@ -22,6 +23,9 @@ fn rio(words: &[&str]) -> Output {
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
+
+/// The tests that look at the transports of this process run one after the other.
+static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn all_transports() -> Vec<Json> {
     let output = rio(&["status", "lo", "--json"]);
@@ -50,6 +54,7 @@ fn calibrate_measures_each_cost() {
 
 #[test]
 fn status_shows_the_refusal_of_advisory_admission() {
+    let _alone = ALONE.lock();
     let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
     let admission = StreamAdmission::new(Resources::new(1_000_000, cost)).advisory(true);
     let transport = RioTransport::new(RioConfig::default().admission(admission));
@@ -66,6 +71,7 @@ fn status_shows_the_refusal_of_advisory_admission() {
 
 #[test]
 fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
+    let _alone = ALONE.lock();
     let transport = RioTransport::new(RioConfig::default().max_connections(3));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_secs(3_600) };
     let io = IoProperties { class, ..IoProperties::default() };
@@ -205,6 +211,7 @@ fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
     if is_ordinary_user() || !bpf::has_capability(21) {
         return println!("not run: no PID namespace can be made");
     }
+    let _alone = ALONE.lock();
     let transport = RioTransport::new(RioConfig::default().max_connections(7_331));
     transport.attach_orb();
     let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };

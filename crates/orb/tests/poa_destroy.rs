@@ -303,10 +303,11 @@ fn recreated_poa_serves_old_persistent_references_and_no_transient_ones() {
 #[test]
 fn persistent_references_outlive_the_orb() {
     let system = PoaPolicies { id_assignment: IdAssignment::System, ..PERSISTENT };
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // No other socket gets the port meanwhile, because no other test uses this address.
+    let address = std::net::TcpListener::bind("127.0.52.1:0").unwrap().local_addr().unwrap();
     let client = Orb::new().unwrap();
     let start = || {
-        let orb = Orb::builder().listen(format!("tcp:127.0.0.1:{port}")).build().unwrap();
+        let orb = Orb::builder().listen(format!("tcp:{address}")).build().unwrap();
         orb.root_poa().manager().activate().unwrap();
         let outer = orb.root_poa().create_poa("outer", Some(orb.root_poa().manager()), USER).unwrap();
         let inner = outer.create_poa("inner", Some(orb.root_poa().manager()), PERSISTENT).unwrap();

@@ -335,7 +335,12 @@ pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &Int
 /// If the journal cannot be read. Only root and the user of its process can read it.
 pub(crate) fn is_owned(index: u32, folder: &Path) -> io::Result<bool> {
     match journal_path(index, folder).and_then(File::open) {
-        Ok(file) => Ok(matches!(file.try_lock(), Err(TryLockError::WouldBlock))),
+        Ok(file) => match file.try_lock() {
+            // A child process that another thread has just started keeps the file open until it runs
+            // its program. So the lock would outlast the end of `file`.
+            Ok(()) => file.unlock().map(|()| false),
+            Err(error) => Ok(matches!(error, TryLockError::WouldBlock)),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }

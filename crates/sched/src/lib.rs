@@ -14,6 +14,9 @@ pub mod allocation;
 pub mod analysis;
 pub mod bands;
 pub mod distribution;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod generate;
 pub mod lane_choice;
 pub mod mapping;

@@ -205,7 +205,7 @@ fn silent_disk_holds_new_promises_only() {
             })
             .collect();
         let client = scene.tasks.with_timeout(Duration::from_secs(30));
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             if scene.promised().0.len() == 3 {
                 break;
             }
@@ -265,7 +265,7 @@ fn renewal_grants_no_time_that_has_passed() {
     let tasks = scene.tasks.with_timeout(Duration::from_secs(60));
     let longest = || scene.tasks.snapshot().unwrap().0.iter().map(|record| record.remaining).max().unwrap_or(0);
     let poll = |is_done: &dyn Fn() -> bool| {
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             if is_done() {
                 return;
             }

@@ -23,8 +23,8 @@ use corelane_services::events::rtec_event_channel_admin::{
 };
 use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
 use corelane_services::events::{
-    ChannelLimits, DependencySet, Designator, EventChannel, EventChannelFactory, EventSource, EventType, FACTORY_KEY,
-    FilterBuilder, TimeoutKind,
+    ChannelLimits, DependencySet, Designator, EventChannelFactory, EventSource, EventType, FACTORY_KEY, FilterBuilder,
+    TimeoutKind,
 };
 use corelane_sys::clock::Monotonic;
 
@@ -66,7 +66,7 @@ fn events_reach_consumers_in_the_process_and_in_others_with_time_stamps() {
 
 #[test]
 fn conjunction_delivers_one_set_and_interval_timeouts_arrive() {
-    let scene = Scene::with(EventChannel::builder().filter_builder(FilterBuilder::Prefix));
+    let scene = Scene::with(patient_channel().filter_builder(FilterBuilder::Prefix));
     let (both, timed) = (Arc::new(Recorder::new()), Arc::new(Recorder::new()));
     let pair = DependencySet::new().conjunction(2).event(A, ANY).event(B, EventSource(7));
     connect_consumer(&scene.other, &scene.remote(), &pair, &both);
@@ -130,7 +130,7 @@ fn connection_is_suspended_resumed_and_refused() {
 
 #[test]
 fn reconnection_replaces_consumer_and_filter_if_permitted() {
-    let scene = Scene::with(EventChannel::builder().consumer_reconnect(true).supplier_reconnect(true));
+    let scene = Scene::with(patient_channel().consumer_reconnect(true).supplier_reconnect(true));
     let (old, new) = (Arc::new(Recorder::new()), Arc::new(Recorder::new()));
     let proxy = connect_consumer(&scene.other, &scene.remote(), &only(A), &old);
     let supplier = connect_supplier(&scene.server, scene.channel.reference(), &[(A, 1)], &old);
@@ -149,7 +149,7 @@ fn reconnection_replaces_consumer_and_filter_if_permitted() {
 
 #[test]
 fn values_are_pushed_and_pulled_through_the_standard_event_service() {
-    let scene = Scene::with(EventChannel::builder().cos_event_type("IDL:RtecEventData:1.0", B));
+    let scene = Scene::with(patient_channel().cos_event_type("IDL:RtecEventData:1.0", B));
     let (near, far) = (Arc::new(Recorder::new()), Arc::new(Recorder::new()));
     connect_cos_consumer(&scene.server, scene.channel.cos_reference(), &near);
     let pushed_to = connect_cos_consumer(&scene.other, &scene.remote_cos(), &far);
@@ -204,7 +204,7 @@ impl PullSupplier for Stock {
 
 #[test]
 fn channel_pulls_from_suppliers_until_they_are_disconnected() {
-    let scene = Scene::with(EventChannel::builder().pull_interval(Duration::from_millis(1)));
+    let scene = Scene::with(patient_channel().pull_interval(Duration::from_millis(1)));
     let recorder = Arc::new(Recorder::new());
     connect_cos_consumer(&scene.server, scene.channel.cos_reference(), &recorder);
     let values = corelane_sys::lock::Mutex::new("test stock", corelane_sys::lock::LockScope::Orb, vec![3, 2, 1]);
@@ -251,13 +251,13 @@ fn destruction_calls_each_peer_back_once() {
 
 #[test]
 fn destroyed_channel_gives_its_plain_keys_back() {
-    let scene = Scene::with(EventChannel::builder().name("flight"));
+    let scene = Scene::with(patient_channel().name("flight"));
     let other = scene.server.root_poa().activate(&<Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new())));
     let other = other.unwrap();
     let bind = |key: &str| scene.server.bind_key(key, &other);
     assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
     bind("mine.rtec").unwrap();
-    assert!(EventChannel::builder().name("mine").serve(&scene.server).is_err());
+    assert!(patient_channel().name("mine").serve(&scene.server).is_err());
     assert!(bind("mine.rtec").is_err() && bind("mine").is_ok());
     scene.channel.destroy().unwrap();
     assert!(bind("flight").is_ok() && bind("flight.rtec").is_ok());
@@ -265,7 +265,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
 
 #[test]
 fn peer_that_disconnects_itself_is_called_back_if_configured() {
-    let scene = Scene::with(EventChannel::builder().disconnect_callbacks(true));
+    let scene = Scene::with(patient_channel().disconnect_callbacks(true));
     let recorder = Arc::new(Recorder::new());
     let consumer = connect_consumer(&scene.other, &scene.remote(), &only(A), &recorder);
     consumer.disconnect_push_supplier().unwrap();
@@ -312,7 +312,7 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
 #[test]
 fn ring_of_two_channels_in_one_process_ends_each_event() {
     let scene = Scene::new();
-    let second = EventChannel::builder().name("second").serve(&scene.server).unwrap();
+    let second = patient_channel().name("second").serve(&scene.server).unwrap();
     let channels = [&scene.channel, &second];
     for (from, to) in [(0, 1), (1, 0)] {
         let entry = connect_supplier(&scene.server, channels[to].reference(), &[], &Arc::new(Recorder::new()));
@@ -329,7 +329,7 @@ fn ring_of_two_channels_in_one_process_ends_each_event() {
 #[test]
 fn factory_creates_channels_by_the_criteria_of_omnievents() {
     let server = Arc::new(listening_orb());
-    EventChannelFactory::new(EventChannel::builder()).max_channels(2).serve(&server).unwrap();
+    EventChannelFactory::new(patient_channel()).max_channels(2).serve(&server).unwrap();
     let corelane::Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let client = listening_orb();
     let at = |key: &str| format!("corbaloc::1.2@127.0.0.1:{port}/{key}");
@@ -411,7 +411,7 @@ fn observers_are_told_subscriptions_and_publications() {
 #[test]
 fn connections_beyond_the_limits_are_refused() {
     let limits = ChannelLimits { max_consumers: 2, max_suppliers: 1, max_senders: 1, ..ChannelLimits::default() };
-    let scene = Scene::with(EventChannel::builder().limits(limits));
+    let scene = Scene::with(patient_channel().limits(limits));
     let recorder = Arc::new(Recorder::new());
     let consumers = scene.remote().for_consumers().unwrap().unwrap();
     let first = connect_consumer(&scene.other, &scene.remote(), &only(A), &recorder);
@@ -430,7 +430,7 @@ fn connections_beyond_the_limits_are_refused() {
 
 #[test]
 fn channel_is_reached_by_its_plain_keys_and_ends_with_its_orb() {
-    let scene = Scene::with(EventChannel::builder().name("flight"));
+    let scene = Scene::with(patient_channel().name("flight"));
     let corelane::Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let cos = format!("corbaloc::1.2@127.0.0.1:{port}/flight");
     let cos: cos_event_channel_admin::EventChannelRef = scene.other.string_to_reference(&cos).unwrap();
@@ -442,9 +442,9 @@ fn channel_is_reached_by_its_plain_keys_and_ends_with_its_orb() {
     let supplier = connect_supplier(&scene.other, &rtec, &[], &recorder);
     supplier.push(&[event(A, 1)]).unwrap();
     recorder.values.wait_for(1);
-    assert!(EventChannel::builder().name("flight").serve(&scene.server).is_err());
-    assert!(EventChannel::builder().name("a/b").serve(&scene.server).is_err());
-    assert!(EventChannel::builder().name("flight2").serve(&scene.server).is_ok());
+    assert!(patient_channel().name("flight").serve(&scene.server).is_err());
+    assert!(patient_channel().name("a/b").serve(&scene.server).is_err());
+    assert!(patient_channel().name("flight2").serve(&scene.server).is_ok());
     let Scene { server, channel, .. } = scene;
     server.shutdown(true).unwrap();
     assert_eq!(channel.statistics().consumers, []);

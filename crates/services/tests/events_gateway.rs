@@ -31,7 +31,7 @@ fn server() -> Orb {
 
 fn quick() -> GatewayBuilder {
     let reconnect = ReconnectPolicy { first_delay: Duration::from_millis(5), max_delay: Duration::from_millis(50) };
-    Gateway::builder().reconnect(reconnect).check_interval(Duration::from_millis(50))
+    Gateway::builder().reconnect(reconnect).check_interval(Duration::from_millis(50)).call_timeout(GENEROUS)
 }
 
 /// A server with a channel and a consumer at it.
@@ -109,7 +109,7 @@ fn settled(gateway: &Gateway) -> GatewayCounts {
 
 #[test]
 fn only_wanted_events_with_time_to_live_cross() {
-    let (north, south) = (Site::new(EventChannel::builder(), &[]), Site::new(EventChannel::builder(), &[A]));
+    let (north, south) = (Site::new(patient_channel(), &[]), Site::new(patient_channel(), &[A]));
     let gateway = gateway(&north, &south, quick());
     north.wait_for_demand(&[&south], 1);
     let before = settled(&gateway);
@@ -129,7 +129,7 @@ fn only_wanted_events_with_time_to_live_cross() {
 
 #[test]
 fn demand_ends_with_the_consumer() {
-    let (north, south) = (Site::new(EventChannel::builder(), &[]), Site::new(EventChannel::builder(), &[]));
+    let (north, south) = (Site::new(patient_channel(), &[]), Site::new(patient_channel(), &[]));
     let late = Arc::new(Recorder::new());
     let proxy = connect_consumer(&south.orb, south.channel.reference(), &DependencySet::new().event(A, ANY), &late);
     let gateway = gateway(&north, &south, quick());
@@ -146,7 +146,7 @@ fn demand_ends_with_the_consumer() {
 
 #[test]
 fn ring_of_three_servers_delivers_each_wanted_event_once() {
-    let sites: Vec<Site> = (0..3).map(|_| Site::new(EventChannel::builder(), &[A, B])).collect();
+    let sites: Vec<Site> = (0..3).map(|_| Site::new(patient_channel(), &[A, B])).collect();
     let links = [(0, 1), (1, 2), (2, 0), (1, 0)];
     let gateways: Vec<Gateway> = links.iter().map(|(from, to)| gateway(&sites[*from], &sites[*to], quick())).collect();
     let all: Vec<&Site> = sites.iter().collect();
@@ -180,8 +180,8 @@ fn stopped_destination_holds_up_no_supplier_and_gets_each_event_once_afterwards(
             stop.pass();
         }
     });
-    let south = Site::with(EventChannel::builder(), &[A, B], recorder);
-    let north = Site::new(EventChannel::builder(), &[]);
+    let south = Site::with(patient_channel(), &[A, B], recorder);
+    let north = Site::new(patient_channel(), &[]);
     let gateway = gateway(&north, &south, quick().call_timeout(Duration::from_millis(100)));
     north.wait_for_demand(&[&south], 1);
     // The thread that takes the events stands still in the consumer.
@@ -213,8 +213,8 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
             stop.pass();
         }
     });
-    let south = Site::with(EventChannel::builder(), &[A, B], recorder);
-    let north = Site::new(EventChannel::builder(), &[]);
+    let south = Site::with(patient_channel(), &[A, B], recorder);
+    let north = Site::new(patient_channel(), &[]);
     let narrow = QueueLimits { max_sets: 10, max_bytes: 1 << 20 };
     let gateway = gateway(&north, &south, quick().buffer(narrow));
     north.wait_for_demand(&[&south], 1);
@@ -234,7 +234,7 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
 
 #[test]
 fn gateway_to_itself_is_refused() {
-    let site = Site::new(EventChannel::builder(), &[]);
+    let site = Site::new(patient_channel(), &[]);
     let refused = quick().serve(&site.orb, site.channel.reference(), site.channel.reference());
     assert_eq!(refused.unwrap_err().kind(), Kind::BadParam);
     // If the reference has another address, the gateway finds the channel by its number.
@@ -262,7 +262,7 @@ fn key_url(site: &Site) -> String {
 
 #[test]
 fn channel_takes_events_of_gateways_once_and_refuses_wrong_ones() {
-    let site = Site::new(EventChannel::builder(), &[A]);
+    let site = Site::new(patient_channel(), &[A]);
     let channel = site.federated();
     let number = channel.channel_number().unwrap();
     let passing = |path: Vec<u64>, number, ttl| PassingEvent { path, number, lane: 77, event: crossing(A, 1, ttl) };
@@ -289,11 +289,11 @@ fn events_cross_in_their_lanes() {
             stop.pass();
         }
     });
-    let south = Site::with(EventChannel::builder().lanes(lanes()), &[A, B], recorder);
+    let south = Site::with(patient_channel().lanes(lanes()), &[A, B], recorder);
     let there: corelane_services::events::rtec_event_channel_admin::EventChannelRef;
     let orb = server();
     there = orb.string_to_reference(&south.channel.reference().to_string()).unwrap();
-    let north = EventChannel::builder().lanes(lanes()).gateway(&there, quick()).serve(&orb).unwrap();
+    let north = patient_channel().lanes(lanes()).gateway(&there, quick()).serve(&orb).unwrap();
     let supplier = north.reference().for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
     let publication = |event_type, rt_info| {
         let mut publication = Publication { event: event(event_type, 0), ..Publication::default() };
@@ -322,7 +322,7 @@ fn events_cross_in_their_lanes() {
 
 #[test]
 fn events_cross_to_and_from_channels_of_corbas_event_service() {
-    let (north, south) = (Site::new(EventChannel::builder(), &[]), Site::new(EventChannel::builder(), &[A]));
+    let (north, south) = (Site::new(patient_channel(), &[]), Site::new(patient_channel(), &[A]));
     let there: corelane_services::events::cos_event_channel_admin::EventChannelRef =
         north.orb.string_to_reference(&south.channel.cos_reference().to_string()).unwrap();
     let here: corelane_services::events::cos_event_channel_admin::EventChannelRef =
@@ -355,8 +355,8 @@ fn events_cross_to_and_from_channels_of_corbas_event_service() {
 #[test]
 fn vanished_gateway_leaves_its_source() {
     let quickly = MissPolicy { max_misses: 1, suspension: Duration::from_millis(10), ..MissPolicy::default() };
-    let north = Site::new(EventChannel::builder().misses(quickly), &[]);
-    let south = Site::new(EventChannel::builder(), &[A]);
+    let north = Site::new(patient_channel().misses(quickly), &[]);
+    let south = Site::new(patient_channel(), &[A]);
     let elsewhere = server();
     let reference = |site: &Site| -> corelane_services::events::rtec_event_channel_admin::EventChannelRef {
         elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap()
@@ -375,7 +375,7 @@ fn vanished_gateway_leaves_its_source() {
 
 #[test]
 fn gateway_that_connects_again_has_one_outlet() {
-    let north = Site::new(EventChannel::builder(), &[]);
+    let north = Site::new(patient_channel(), &[]);
     let elsewhere = server();
     let channel: FederatedChannelRef = elsewhere.string_to_reference(&north.channel.reference().to_string()).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
@@ -397,7 +397,7 @@ fn gateway_that_connects_again_has_one_outlet() {
 
 #[test]
 fn gateways_of_other_processes_need_permission() {
-    let site = Site::new(EventChannel::builder().gateways_by_clients(false), &[A]);
+    let site = Site::new(patient_channel().gateways_by_clients(false), &[A]);
     let elsewhere = server();
     let remote: FederatedChannelRef = elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));

@@ -17,7 +17,7 @@ use corelane_services::events::rtec_event_channel_admin::{
 };
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer, PushConsumerRef};
 use corelane_services::events::{
-    DependencySet, EventChannel, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits,
+    DependencySet, EventChannelBuilder, EventLane, EventSource, EventType, OverflowPolicy, QueueLimits, receive_lanes,
 };
 
 use self::events_scene::*;
@@ -27,7 +27,7 @@ const FAST: i32 = 20;
 const SLOW: i32 = 5;
 
 fn two_lanes() -> EventChannelBuilder {
-    EventChannel::builder().lanes([EventLane::new(FAST), EventLane::new(SLOW)])
+    patient_channel().lanes([EventLane::new(FAST), EventLane::new(SLOW)])
 }
 
 fn both() -> DependencySet {
@@ -150,7 +150,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     let server = fair_orb();
     let current = server.real_time().current().unwrap();
     let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW)];
-    let channel = EventChannel::builder().lanes(lanes).serve(&server).unwrap();
+    let channel = patient_channel().lanes(lanes).serve(&server).unwrap();
     let seen = Inbox::new();
     let in_push = {
         let seen = Arc::clone(&seen);
@@ -168,11 +168,50 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     let proxy = channel.statistics().consumers[0].proxy;
     let expected = [(format!("events/s{proxy}l0"), Some(900)), (format!("events/s{proxy}l1"), None)];
     assert_eq!(seen.wait_for(2), expected);
-    let reactive = EventChannel::builder().name("reactive").serve(&server).unwrap();
+    let reactive = patient_channel().name("reactive").serve(&server).unwrap();
     connect_consumer(&server, reactive.reference(), &both(), &recorder);
     self::supplier(reactive.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
     let own = std::thread::current().name().unwrap().to_owned();
     assert_eq!(seen.wait_for(3)[2], (own, None));
+}
+
+#[test]
+fn pushes_run_in_the_receive_lanes_of_their_priorities() {
+    let server = fair_orb();
+    let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW).priority(100)];
+    let policies = receive_lanes(&server, &lanes, None).unwrap();
+    // Without lanes of its own, the channel calls the consumer in the thread that receives the push.
+    let channel = patient_channel().real_time(policies).serve(&server).unwrap();
+    let seen = Inbox::new();
+    let in_push = {
+        let (seen, current) = (Arc::clone(&seen), server.real_time().current().unwrap());
+        move |_: Pushed<'_>| {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let lane = name.split('/').nth(1).unwrap_or_default().to_owned();
+            seen.add((lane, current.the_priority().ok()));
+        }
+    };
+    let recorder = Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() });
+    connect_consumer(&server, channel.reference(), &both(), &recorder);
+    let client = fair_orb();
+    let remote =
+        EventChannelRef::unchecked_narrow(&client.string_to_object(&channel.reference().to_string()).unwrap().unwrap());
+    let supplier = supplier(&remote, &[]).unwrap();
+    // Each priority, from 0 on, belongs to the band of the highest lane that is not above it.
+    let expected = [(0, "p100"), (100, "p100"), (899, "p100"), (900, "p900"), (i16::MAX, "p900")];
+    for (sent, (priority, lane)) in (1..).zip(expected) {
+        client.real_time().current().unwrap().set_priority(priority).unwrap();
+        supplier.push(&[event(A, 1)]).unwrap();
+        assert_eq!(seen.wait_for(sent)[sent - 1].0, lane, "{priority}");
+    }
+}
+
+#[test]
+fn receive_lanes_need_lanes_with_valid_priorities() {
+    let server = fair_orb();
+    for lanes in [vec![], vec![EventLane::new(FAST).priority(-1)]] {
+        assert_eq!(receive_lanes(&server, &lanes, None).unwrap_err().kind(), Kind::BadParam);
+    }
 }
 
 /// Returns an ORB whose threads keep the ordinary class at each CORBA priority.
@@ -192,10 +231,10 @@ fn lanes_that_do_not_exist_are_refused() {
     assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
     let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
     assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
-    let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
+    let plain = patient_channel().name("plain").serve(&scene.server).unwrap();
     connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
     supplier(plain.reference(), &[(A, 7)]).unwrap();
-    let serve = |lanes: Vec<EventLane>| EventChannel::builder().name("wrong").lanes(lanes).serve(&scene.server);
+    let serve = |lanes: Vec<EventLane>| patient_channel().name("wrong").lanes(lanes).serve(&scene.server);
     for wrong in [vec![EventLane::new(0)], vec![EventLane::new(1); 2], (1..18).map(EventLane::new).collect()] {
         assert!(serve(wrong).is_err_and(|exception| is_bad(&exception)));
     }
@@ -301,9 +340,8 @@ fn least_urgent_event_is_dropped_from_a_full_queue() {
 #[test]
 fn supplier_of_values_is_in_the_lane_of_their_type() {
     let fast = EventLane::new(FAST).event_type(EventType(30));
-    let scene = Scene::with(
-        EventChannel::builder().lanes([fast, EventLane::new(SLOW)]).cos_events(EventType(30), EventSource(1)),
-    );
+    let scene =
+        Scene::with(patient_channel().lanes([fast, EventLane::new(SLOW)]).cos_events(EventType(30), EventSource(1)));
     let puller =
         scene.channel.cos_reference().for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
     puller.connect_pull_consumer(None).unwrap();

@@ -162,7 +162,7 @@ fn events_of_concurrent_suppliers_arrive_once_and_in_the_order_of_each_supplier(
     const SUPPLIERS: i32 = 4;
     const EACH: i64 = 1_500;
     let queue = QueueLimits { max_sets: 1 << 20, max_bytes: 1 << 30 };
-    let scene = Scene::with(EventChannel::builder().queue(queue));
+    let scene = Scene::with(patient_channel().queue(queue));
     let every = DependencySet::new().event(A, ANY);
     let gates = [Gate::new(), Gate::new()];
     let consumers = gates.iter().map(|gate| {

@@ -14,9 +14,9 @@ use corelane_services::events::rtec_event_channel_admin::{
     EventChannelRef, ProxyPushConsumerRef, ProxyPushSupplierRef, SupplierQOS,
 };
 use corelane_services::events::rtec_event_comm::{PushConsumer, PushConsumerRef};
-use corelane_services::events::schedule::{AdmissibleLoad, RefusedPeer};
+use corelane_services::events::schedule::{AdmissibleLoad, RefusedPeer, ScheduleTest};
 use corelane_services::events::{
-    ChannelSchedule, DependencySet, EventChannel, EventChannelBuilder, EventLane, EventMonitor, PublicationEntry,
+    ChannelSchedule, DependencySet, EventChannelBuilder, EventLane, EventMonitor, EventSource, PublicationEntry,
     SubscriptionEntry, SurplusPolicy,
 };
 
@@ -26,17 +26,17 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Returns a schedule. Its publications are the entries 101 (every 10 ms) and 102 (every hour, 64
-/// bytes), and its subscriptions the entries 201 and 202 (12 ms).
+/// bytes), and its subscriptions the entries 201 and 202 (12 ms). All but the last permit two users.
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
-        .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS))
-        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).size(64))
-        .subscription(SubscriptionEntry::new(201))
+        .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS).max_users(2))
+        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).size(64).max_users(2))
+        .subscription(SubscriptionEntry::new(201).max_users(2))
         .subscription(SubscriptionEntry::new(202).wcet(12 * MS))
 }
 
 fn channel(schedule: ChannelSchedule) -> EventChannelBuilder {
-    EventChannel::builder().lanes([EventLane::new(20).event_type(B), EventLane::new(1)]).schedule(schedule)
+    patient_channel().lanes([EventLane::new(20).event_type(B), EventLane::new(1)]).schedule(schedule)
 }
 
 fn consume(
@@ -161,6 +161,79 @@ fn surplus_is_dropped_and_counted() {
 }
 
 #[test]
+fn further_user_of_an_entry_is_refused_until_one_leaves() {
+    let one_user = ChannelSchedule::new()
+        .publication(PublicationEntry::new(101, 20, HOUR).wcet(MS).event(A, EventSource(1)))
+        .subscription(SubscriptionEntry::new(201));
+    let scene = Scene::with(channel(one_user).consumer_reconnect(true));
+    let remote = scene.remote();
+    let recorder = Arc::new(Recorder::new());
+    let first = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    let consumer = consume(&scene, &remote, 201, &recorder).unwrap();
+    let says = |refused: SystemException, peer, entry| {
+        assert_eq!((refused.kind(), refused.minor()), (Kind::NoResources, minor::NOT_ADMITTED));
+        let refusal = scene.channel.refusals().pop().unwrap();
+        assert_eq!((refusal.peer, refusal.test), (peer, ScheduleTest::Users { entry, max: 1 }));
+    };
+    says(supply(&remote, &publishing(&[(A, 1)], 101)).unwrap_err(), RefusedPeer::Supplier, 101);
+    says(consume(&scene, &remote, 201, &recorder).unwrap_err(), RefusedPeer::Consumer, 201);
+    // Peers without an entry, and the user itself on its proxy, are no further users.
+    supply(&remote, &publishing(&[(A, 1)], 0)).unwrap();
+    consume(&scene, &remote, 0, &recorder).unwrap();
+    let servant = <Recorder as PushConsumer>::servant_of(recorder.clone());
+    let same = PushConsumerRef::unchecked_narrow(&scene.other.root_poa().activate(&servant).unwrap());
+    let mut qos = consumer_qos(&DependencySet::new().event(A, ANY));
+    qos.dependencies[0].rt_info = 201;
+    consumer.connect_push_consumer(Some(&same), &qos).unwrap();
+    first.disconnect_push_consumer().unwrap();
+    supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    // The entry is for the source 1.
+    let wrong = supply(scene.channel.reference(), &publishing(&[(A, 2)], 101)).unwrap_err();
+    let text = format!("{wrong:?}");
+    assert!(wrong.kind() == Kind::BadParam && text.contains("publications[0].event.header.source"), "{text}");
+    assert_eq!(scene.channel.statistics().surplus.not_admitted, 2);
+}
+
+#[test]
+fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
+    let scene = Scene::with(channel(schedule()));
+    let remote = scene.remote();
+    let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
+    let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
+    // Neither of them would be admitted.
+    let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
+    let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
+    assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");
+    let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));
+    let other = PushConsumerRef::unchecked_narrow(&scene.other.root_poa().activate(&servant).unwrap());
+    let mut qos = consumer_qos(&DependencySet::new().event(A, ANY));
+    qos.dependencies[0].rt_info = 202;
+    let refused = consumer.connect_push_consumer(Some(&other), &qos).unwrap_err();
+    assert!(matches!(refused, ConnectPushConsumerError::AlreadyConnected(_)), "{refused:?}");
+    assert_eq!((scene.channel.refusals(), scene.channel.statistics().surplus.not_admitted), (Vec::new(), 0));
+}
+
+#[test]
+fn supplier_that_connects_again_goes_on_with_its_meter() {
+    let scene = Scene::with(channel(schedule()).supplier_reconnect(true));
+    let remote = scene.remote();
+    // The entry permits one event an hour.
+    let first = supply(&remote, &publishing(&[(A, 1)], 102)).unwrap();
+    first.push(&[event(A, 1)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 1);
+    first.disconnect_push_consumer().unwrap();
+    // The supplier declares another source, on another proxy.
+    let second = supply(&remote, &publishing(&[(A, 2)], 102)).unwrap();
+    second.push(&[event(A, 2)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 2);
+    assert_eq!(scene.channel.statistics().surplus.best_effort, 1);
+    second.connect_push_supplier(None, &publishing(&[(A, 1)], 102)).unwrap();
+    second.push(&[event(A, 1)]).unwrap();
+    wait_until(|| scene.channel.statistics().published == 3);
+    assert_eq!(scene.channel.statistics().surplus.best_effort, 2);
+}
+
+#[test]
 fn wrong_numbers_and_entries_are_refused_with_their_field() {
     let scene = Scene::with(channel(schedule()));
     // Calls in the channel's process keep the reason of an exception.
@@ -181,7 +254,7 @@ fn wrong_numbers_and_entries_are_refused_with_their_field() {
     assert!(refused.kind() == Kind::BadParam && text.contains("dependencies[0].rt_info"), "{text}");
     assert_eq!(scene.channel.statistics().surplus.not_admitted, 0);
 
-    let one_lane = EventChannel::builder().name("other").lanes([EventLane::new(20)]).schedule(schedule());
+    let one_lane = patient_channel().name("other").lanes([EventLane::new(20)]).schedule(schedule());
     let refused = one_lane.serve(&scene.server).unwrap_err();
     assert!(refused.kind() == Kind::BadParam && format!("{refused:?}").contains("lanes"), "{refused:?}");
 }

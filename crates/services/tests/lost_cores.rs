@@ -71,7 +71,7 @@ fn task(execution: u64, core: i32, importance: Criticality, target: &ObjectRef) 
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if done() {
             return;
         }

@@ -357,7 +357,8 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
     for durability in [Durability::Synced, Durability::Relaxed] {
         let _ = fs::remove_file(&file.0);
         let naming = || NamingConfig::new().store_file(&file.0).durability(durability);
-        let scene = Scene::new(naming());
+        // No other socket gets the port meanwhile, because no other test uses this address.
+        let scene = Scene::at("tcp:127.0.54.2:0", naming());
         let context = scene.context(scene.root.bind_new_context(&n("shop")).unwrap());
         let gone = scene.context(scene.root.new_context().unwrap());
         gone.destroy().unwrap();
@@ -370,7 +371,7 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
         let (texts, port) = ([scene.root.to_text(), context.to_text(), unbound.to_text()], scene.port());
         drop(scene);
 
-        let scene = Scene::at(&format!("tcp:127.0.0.1:{port}"), naming());
+        let scene = Scene::at(&format!("tcp:127.0.54.2:{port}"), naming());
         let found = NamingContextRef::narrow(&scene.root.resolve(&n("shop")).unwrap().unwrap()).unwrap().unwrap();
         assert_eq!([scene.root.to_text(), found.to_text(), unbound.to_text()], texts);
         assert_eq!(scene.root.resolve(&n("shop/up/shop/orders.obj")).unwrap().unwrap(), scene.object(9));
@@ -524,17 +525,18 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(RECORD_KIND);
-    let scene = Scene::new(NamingConfig::new().store(store.clone()));
+    // No other socket gets the port meanwhile, because no other test uses this address.
+    let scene = Scene::at("tcp:127.0.54.1:0", NamingConfig::new().store(store.clone()));
     let context = scene.context(scene.root.bind_new_context(&n("c")).unwrap()).to_text();
     let port = scene.port();
     drop(scene);
-    let server = Orb::builder().listen(format!("tcp:127.0.0.1:{port}")).build().unwrap();
+    let server = Orb::builder().listen(format!("tcp:127.0.54.1:{port}")).build().unwrap();
     let (is_reading, may_go_on) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = SlowStore { store, is_reading: Arc::clone(&is_reading), may_go_on: Arc::clone(&may_go_on) };
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| NamingConfig::new().store(store).serve(&server).unwrap());
         wait_for(&is_reading);
-        let url = format!("corbaloc::1.2@127.0.0.1:{port}/NameService");
+        let url = format!("corbaloc::1.2@127.0.54.1:{port}/NameService");
         let calls: Vec<_> = [url, context]
             .into_iter()
             .map(|text| {

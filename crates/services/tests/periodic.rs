@@ -446,6 +446,21 @@ impl Interceptor for Renewals {
 
 #[test]
 fn drop_of_a_task_cancels_a_renewal_that_gets_no_reply() {
+    // If the machine pauses, the time-out of the renewal passes before the drop. The next renewal
+    // begins later.
+    let mut failures = Vec::new();
+    for _ in 0..5 {
+        failures = failures_of_a_silent_renewal();
+        // A cancelled call raises TRANSIENT.
+        if failures.last() == Some(&Some(Kind::Transient)) {
+            return;
+        }
+    }
+    panic!("{failures:?}");
+}
+
+/// Drops a task during a renewal without a reply. Returns the failures of its renewals.
+fn failures_of_a_silent_renewal() -> Vec<Option<Kind>> {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let state = Arc::new(Undecided::default());
     state.is_silent.store(true, Ordering::SeqCst);
@@ -462,10 +477,8 @@ fn drop_of_a_task_cancels_a_renewal_that_gets_no_reply() {
     }
     drop(admitted);
     state.is_silent.store(false, Ordering::SeqCst);
-    let failures = failures.lock().clone();
-    // A cancelled call raises TRANSIENT.
-    assert_eq!(failures.last(), Some(&Some(Kind::Transient)), "{failures:?}");
     assert_eq!(state.withdrawals.load(Ordering::SeqCst), 1);
+    failures.lock().clone()
 }
 
 #[test]

@@ -68,8 +68,8 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     MissingOctets(u64),
-    /// The sniffer dropped captured octets of incomplete messages, at most this number, because all
-    /// connections together took too much memory.
+    /// The sniffer dropped this number of captured octets of incomplete messages, because all connections together took too
+    /// much memory.
     DroppedOctets(usize),
     /// The capture or the connection ends within messages, of which this number of octets was
     /// captured.
@@ -175,8 +175,7 @@ impl Sniffer {
         self.held = self.held - connection.held + connection.recount();
         if self.held > MAX_HELD {
             let stream = &mut connection.streams[side];
-            let dropped = stream.held();
-            stream.lose();
+            let dropped = stream.drop_held();
             if dropped > 0 {
                 visit(SniffRecord {
                     time_ns: at,

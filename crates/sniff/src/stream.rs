@@ -161,6 +161,16 @@ impl Stream {
         self.state = StreamState::Searching;
     }
 
+    /// Drops the octets of incomplete messages and of segments that wait for earlier ones, and returns their number. The
+    /// stream then searches for the next message.
+    pub(crate) fn drop_held(&mut self) -> usize {
+        let dropped = self.held();
+        self.lose();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        dropped
+    }
+
     /// Processes the octets that no earlier segment contained.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
@@ -232,4 +242,18 @@ fn begins_message(octets: &[u8]) -> bool {
 fn is_after(sequence: u32, next: u32) -> bool {
     let distance = sequence.wrapping_sub(next);
     distance != 0 && distance < 1 << 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_octets_include_the_segments_that_wait() {
+        let mut stream = Stream::default();
+        assert!(stream.begin(99));
+        stream.take(200, &[7; 40], &Limits::DEFAULT, &mut |_| unreachable!("no octets are in order"));
+        assert_eq!(stream.drop_held(), 40);
+        assert_eq!((stream.held(), stream.is_waiting()), (0, false));
+    }
 }

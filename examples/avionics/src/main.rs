@@ -57,7 +57,8 @@ usage: avionics [--direct] [--seconds N] [--out FOLDER] [--link]
   --link         the clients call over a link between two network namespaces, where the commands are a stream of real-time I/O
                  with a guaranteed budget, and the bulk transfer is best effort; needs root
 
-Exit status: 0 if every call succeeded, 1 if a call or a process failed, 2 for invalid options. A missed deadline is not a failure.
+Exit status: 0 if every call and push succeeded, 1 if a call, a push or a process failed, 2 for invalid options. A missed
+deadline, and an event that is dropped at a full queue, are no failures.
 ";
 
 fn main() -> ExitCode {

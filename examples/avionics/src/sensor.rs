@@ -26,18 +26,19 @@ pub(crate) fn run(client: &Client, computer: &str, address: &str) -> Result<()> 
     let orb = Orb::builder().pool(pool).listen(format!("tcp:{address}:0")).build()?;
     orb.root_poa().manager().activate()?;
     let computer: EventComputerRef = orb.string_to_reference(computer)?;
+    let mut sensor = None;
     if client.role == Role::Display {
         let display = activate(&orb, &cos_event_comm::PushConsumer::servant(Display))?;
         computer.attach(client.name, Some(&display))?;
     } else {
         let event_type = plan::event_names().event_type(client.name).ok_or("the client is no sensor")?;
-        let sensor = Arc::new(Sensor { event_type, samples: AtomicU32::new(0), output: OnceLock::new() });
-        let consumer = activate(&orb, &PushConsumer::servant_of(Arc::clone(&sensor)))?;
+        let sensor = sensor.insert(Arc::new(Sensor::new(event_type)));
+        let consumer = activate(&orb, &PushConsumer::servant_of(Arc::clone(sensor)))?;
         let output = computer.attach(client.name, Some(&consumer))?.ok_or("the computer takes no samples")?;
         let _ = sensor.output.set(ProxyPushConsumerRef::from_object(output));
     }
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    Ok(())
+    sensor.map_or(Ok(()), |sensor| sensor.outcome())
 }
 
 fn activate(orb: &Orb, servant: &Servant) -> Result<ObjectRef> {
@@ -48,9 +49,41 @@ struct Sensor {
     event_type: EventType,
     samples: AtomicU32,
     output: OnceLock<ProxyPushConsumerRef>,
+    failures: AtomicU32,
+    first_failure: OnceLock<SystemException>,
 }
 
 impl Sensor {
+    fn new(event_type: EventType) -> Self {
+        Sensor {
+            event_type,
+            samples: AtomicU32::new(0),
+            output: OnceLock::new(),
+            failures: AtomicU32::new(0),
+            first_failure: OnceLock::new(),
+        }
+    }
+
+    /// Fails if a push of the sensor has failed: the channel gets no answer to its own pushes, so the
+    /// process has to report it.
+    fn outcome(&self) -> Result<()> {
+        match self.first_failure.get() {
+            None => Ok(()),
+            Some(first) => {
+                let failures = self.failures.load(Ordering::Relaxed);
+                Err(format!("{failures} pushes of samples failed, the first with {first}").into())
+            }
+        }
+    }
+
+    fn push_sample(&self, output: &ProxyPushConsumerRef, due: u64) -> Result<(), SystemException> {
+        let pushed = self.sample().and_then(|sample| mission::push(output, self.event_type, due, sample));
+        pushed.inspect_err(|failure| {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            let _ = self.first_failure.set(failure.clone());
+        })
+    }
+
     fn sample(&self) -> Result<Any, SystemException> {
         let n = self.samples.fetch_add(1, Ordering::Relaxed);
         match self.event_type {
@@ -69,7 +102,7 @@ impl PushConsumer for Sensor {
         // The first timeout comes a period after the connection, so there is an output.
         let Some(output) = self.output.get() else { return Ok(()) };
         for timeout in timeouts {
-            mission::push(output, self.event_type, timeout.header.creation_time, self.sample()?)?;
+            self.push_sample(output, timeout.header.creation_time)?;
         }
         Ok(())
     }
@@ -90,5 +123,24 @@ impl cos_event_comm::PushConsumer for Display {
 
     fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_push_of_a_sensor_fails_its_process() {
+        let orb = Orb::new().unwrap();
+        let sensor = Sensor::new(plan::ENGINES);
+        sensor.push(&[Event::default()]).unwrap();
+        sensor.outcome().unwrap();
+        // No program listens on this port.
+        let nowhere: ObjectRef = orb.string_to_reference("corbaloc::127.0.0.1:1/none").unwrap();
+        sensor.output.set(ProxyPushConsumerRef::from_object(nowhere)).unwrap();
+        (0..2).for_each(|_| drop(sensor.push(&[Event::default()]).unwrap_err()));
+        let said = sensor.outcome().unwrap_err().to_string();
+        assert!(said.starts_with("2 pushes of samples failed, the first with "), "{said}");
     }
 }

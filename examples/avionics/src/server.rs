@@ -10,7 +10,7 @@ use corelane_rio::RioTransport;
 
 use crate::avionics::{MapStore, MapStoreRef, MissionComputer, MissionComputerRef, RecorderRef};
 use crate::computer::{Computer, Maps};
-use crate::mission::Mission;
+use crate::mission::{self, Mission};
 use crate::{Form, Result, admission, link, priority, streams};
 
 /// Serves until the standard input ends, so that the server ends with the process that started it.
@@ -41,7 +41,7 @@ pub(crate) fn run(recorder: &str, form: Form, is_linked: bool) -> Result<()> {
     let mission = (form == Form::Events).then(|| {
         priority::raise(Some(priority::SERVER));
         let tasks = tasks.map(|tasks| (tasks.clone(), flight.clone()));
-        let mission = Mission::serve(&flight_orb, &computer, tasks, &recorder);
+        let mission = Mission::serve(&flight_orb, &computer, tasks, &recorder, mission::MISSES);
         priority::lower();
         mission
     });

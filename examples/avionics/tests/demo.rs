@@ -29,6 +29,24 @@ fn successful_demo(name: &str, arguments: &[&str]) -> (String, String) {
     (said.into_owned(), fs::read_to_string(&report).unwrap())
 }
 
+/// The rows that a demo with (false) or without (true) the client of omniORB has, with the least
+/// number of calls of each.
+type Rows = dyn Fn(bool) -> Vec<(&'static str, usize)>;
+
+/// Runs the demo until each row has its calls, at most five times. The demo calls in real time, so it
+/// makes fewer calls if the machine pauses.
+fn demo_with_calls(name: &str, arguments: &[&str], rows: &Rows) -> (String, String) {
+    for _ in 0..4 {
+        let (said, page) = successful_demo(name, arguments);
+        let summary = said.split_once("\nsummary ").expect(&said).1;
+        let has_calls = |(client, calls)| Row::of(client, summary).is_some_and(|row| row.calls >= calls);
+        if rows(leaves_omniorb_out(&said)).into_iter().all(has_calls) {
+            return (said, page);
+        }
+    }
+    successful_demo(name, arguments)
+}
+
 fn leaves_omniorb_out(said: &str) -> bool {
     let left_out = said.contains("omniORB   left out: ");
     assert!(!left_out || !has_omniorb(), "the omniORB client is left out although omniORB is installed\n{said}");
@@ -81,12 +99,16 @@ fn check_tasks(said: &str, page: &str, names: &[&str]) {
 
 #[test]
 fn direct_demo_succeeds_and_writes_its_report() {
-    let (said, page) = successful_demo("direct", &["--direct"]);
-    let left_out = leaves_omniorb_out(&said);
     // On a busy machine rates may be lower, but not by half.
-    let mut expected = vec![("inertial", 30), ("position", 30), ("radar", 15), ("engines", 7), ("selftest", 1)];
-    expected.extend([("steering", 30), ("display", 37), ("bulk", 60)]);
-    expected.extend((!left_out).then_some(("omniorb", 15)));
+    let rows = |left_out: bool| {
+        let mut expected = vec![("inertial", 30), ("position", 30), ("radar", 15), ("engines", 7), ("selftest", 1)];
+        expected.extend([("steering", 30), ("display", 37), ("bulk", 60)]);
+        expected.extend((!left_out).then_some(("omniorb", 15)));
+        expected
+    };
+    let (said, page) = demo_with_calls("direct", &["--direct"], &rows);
+    let left_out = leaves_omniorb_out(&said);
+    let expected = rows(left_out);
     check_rows(&said, &page, &expected, &["display", "bulk", "omniorb"]);
     let tasks = ["inertial", "position", "radar", "engines", "selftest", "steering", "omniorb"];
     check_tasks(&said, &page, &tasks[..tasks.len() - usize::from(left_out)]);
@@ -97,18 +119,24 @@ fn direct_demo_succeeds_and_writes_its_report() {
 
 #[test]
 fn demo_on_the_channel_counts_each_event_and_changes_its_mode() {
-    let (said, page) = successful_demo("events", &[]);
+    let rows = |left_out: bool| {
+        let mut expected = vec![("navigation", 30), ("threats", 15), ("endurance", 7), ("health", 0), ("hud", 45)];
+        expected.extend([("tracking", 0), ("steering", 30), ("bulk", 60)]);
+        expected.extend((!left_out).then_some(("omniorb", 15)));
+        expected
+    };
+    let (said, page) = demo_with_calls("events", &[], &rows);
     let left_out = leaves_omniorb_out(&said);
-    let mut expected = vec![("navigation", 30), ("threats", 15), ("endurance", 7), ("health", 0), ("hud", 45)];
-    expected.extend([("tracking", 0), ("steering", 30), ("bulk", 60)]);
-    expected.extend((!left_out).then_some(("omniorb", 15)));
+    let expected = rows(left_out);
     check_rows(&said, &page, &expected, &["bulk", "omniorb"]);
     let tasks = ["navigation", "threats", "endurance", "hud", "tracking", "steering", "omniorb"];
     check_tasks(&said, &page, &tasks[..tasks.len() - usize::from(left_out)]);
 
     let (before, summary) = said.split_once("\nsummary ").expect(&said);
-    check_channel(before, &page);
-    check_channel(summary, &page);
+    let mut names = ["navigation", "threats", "endurance", "health", "hud", "tracking", "display"].to_vec();
+    check_channel(before, &page, &[&names[..], &["sensors"]].concat());
+    names.extend(["inertial", "position", "radar", "engines", "selftest"]);
+    check_channel(summary, &page, &names);
     for mode in
         ["attack with navigation, threats, endurance, hud, tracking", "cruise with navigation, threats, endurance"]
     {
@@ -122,7 +150,7 @@ fn demo_on_the_channel_counts_each_event_and_changes_its_mode() {
 }
 
 /// Checks the counts of each consumer in the last table of the channel in a text.
-fn check_channel(text: &str, page: &str) {
+fn check_channel(text: &str, page: &str, expected: &[&str]) {
     let (_, table) = text.rsplit_once("\nchannel ").expect(text);
     let mut names = Vec::new();
     for line in table.lines().skip(1).take_while(|line| !line.is_empty()) {
@@ -131,12 +159,12 @@ fn check_channel(text: &str, page: &str) {
         assert_eq!(counts.len(), 6, "{line}");
         assert_eq!(counts[0], counts[1..].iter().sum::<u64>(), "{line}");
         assert!(counts[0] > 0 || name == "selftest" || name == "health", "{line}");
-        assert!(page.contains(&format!("<tr><td>{name}<td>")), "{name} is not in the page");
+        let is_in_page = page.contains(&format!("<tr><td>{name}<td>"));
+        assert!(is_in_page || name == "sensors", "{name} is not in the page");
         names.push(name);
     }
     names.sort_unstable();
-    let mut expected = ["navigation", "threats", "endurance", "health", "hud", "tracking", "display"].to_vec();
-    expected.extend(["inertial", "position", "radar", "engines", "selftest"]);
+    let mut expected = expected.to_vec();
     expected.sort_unstable();
     assert_eq!(names, expected, "{text}");
 }

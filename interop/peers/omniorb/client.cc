@@ -632,7 +632,7 @@ void concurrent(Interop::Suite_ptr s, Interop::Bouncer_ptr mine, unsigned thread
     for (unsigned t = 0; t < meet; ++t) {
       callers.emplace_back([&] {
         try {
-          CORBA::ULong seen = s->meet(meet, 5000);
+          CORBA::ULong seen = s->meet(meet, 20000);
           CORBA::ULong old = most;
           while (seen > old && !most.compare_exchange_weak(old, seen)) {}
         } catch (const CORBA::Exception&) {

@@ -1,6 +1,7 @@
 //! Benchmarks that detect when Corelane becomes slower or larger.
 
 pub(crate) mod call;
+pub(crate) mod core_scaling;
 pub(crate) mod counts;
 pub(crate) mod cubit;
 pub(crate) mod demux;

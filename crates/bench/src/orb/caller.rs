@@ -12,7 +12,7 @@ use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
-    let orb = non_polling_client_orb()?;
+    let orb = non_polling_client_orb(0)?;
     let target = target(&orb, reference)?;
     println!("ready");
     let answer = |line: &str| Some(answer(&target, line).unwrap_or_else(|failure| format!("error {failure}")));

@@ -16,10 +16,13 @@ pub(crate) mod generated {
 }
 
 use std::fmt;
+use std::sync::Arc;
 
+use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
 use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
+use crate::placement::permits_fixed_priorities;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerArchitecture {
@@ -81,14 +84,26 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
+    build(Orb::builder(), connections)
 }
 
-pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
-    build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
+/// Returns the settings of an ORB whose threads have native priorities that equal their CORBA priorities. Without the
+/// permission to use these, the threads keep their class.
+pub(crate) fn direct_priorities() -> RtConfig {
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    if permits_fixed_priorities() { rt } else { rt.scheduling(SchedulingClass::Fair) }
 }
 
-fn build(builder: OrbBuilder) -> Result<Orb, Failure> {
+pub(crate) fn prioritized_orb(connections: usize) -> Result<Orb, Failure> {
+    build(Orb::builder().real_time(direct_priorities()), connections)
+}
+
+pub(crate) fn non_polling_client_orb(connections: usize) -> Result<Orb, Failure> {
+    build(Orb::builder().spin_policy(SpinPolicy::Never), connections)
+}
+
+fn build(builder: OrbBuilder, connections: usize) -> Result<Orb, Failure> {
+    let builder = builder.limits(limits()).max_connections_per_server(connections.max(32));
     builder.build().map_err(|error| Failure::new(error.to_string()))
 }
 

@@ -163,6 +163,11 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
     Chapter {
+        bench: "cores",
+        title: "Throughput by cores",
+        about: "One client thread for each core, beside as many pairs of bare sockets on the same cores.",
+    },
+    Chapter {
         bench: "floods",
         title: "Floods of oneways",
         about: "Clients that wait for each reply, alone and beside connections that send oneways without end, by dispatch \

@@ -31,6 +31,7 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
                              [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
                              [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE]
+                             [--receive-lanes [--ceiling PRIORITY]]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
@@ -89,6 +90,10 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
   --count N         end after N events (top: after N tables)
   --lane N[:PRIORITY]
                     a lane, named by the rt_info N, with a CORBA priority for its threads; the most urgent lane first
+  --receive-lanes   receive calls to the channels in a lane for each priority of the lanes; a supplier's call goes to the
+                    lane of its thread's CORBA priority
+  --ceiling PRIORITY
+                    the highest priority that calls from other machines may carry (that of the lowest lane)
   --overflow POLICY the reaction to a full queue: drop-oldest (default), drop-newest, drop-least-urgent, keep-latest
                     or disconnect
   --filter-builder NAME
@@ -149,6 +154,8 @@ pub(crate) fn command() -> Command {
         option("control", "PATH"),
         flag("destroy-by-clients"),
         flag("no-gateways-by-clients"),
+        flag("receive-lanes"),
+        option("ceiling", "PRIORITY"),
         flag("create-by-clients"),
         option("max-channels", "N"),
         option("max-consumers", "N"),
@@ -269,6 +276,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
         has_no_gateways_by_clients: is_set("no-gateways-by-clients"),
+        has_receive_lanes: is_set("receive-lanes"),
+        ceiling: texts("ceiling").pop().map(|text| ceiling(&text)).transpose()?,
         is_created_by_clients: is_set("create-by-clients"),
         max_channels: limit("max-channels")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
         max_consumers: limit("max-consumers")?.map(|number: u64| usize::try_from(number).unwrap_or(usize::MAX)),
@@ -337,6 +346,17 @@ fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Resu
         {
             Err("`--schedule` takes the place of `--lane` and `--filter-builder`".to_owned())
         }
+        EventsCommand::Serve if arguments.has_receive_lanes && arguments.store.is_some() => {
+            Err("`--receive-lanes` cannot be combined with `--store`: requests that wait for the disk need threads of their own".to_owned())
+        }
+        EventsCommand::Serve if arguments.ceiling.is_some() && !arguments.has_receive_lanes => {
+            Err("`--ceiling` needs `--receive-lanes`".to_owned())
+        }
+        EventsCommand::Serve
+            if arguments.has_receive_lanes && arguments.lanes.is_empty() && arguments.schedule.is_none() =>
+        {
+            Err("`--receive-lanes` needs `--lane` or `--schedule`".to_owned())
+        }
         EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
             Err("`--control` takes the place of `--at`".to_owned())
         }
@@ -355,6 +375,11 @@ fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Resu
 fn first_number(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`--from` needs the number of an event, from 1, not `{}`", excerpt(text)))
+}
+
+fn ceiling(text: &str) -> Result<i16, String> {
+    let priority = text.parse().ok().filter(|priority| *priority >= 0);
+    priority.ok_or_else(|| format!("`--ceiling` needs a priority from 0 to {}, not `{}`", i16::MAX, excerpt(text)))
 }
 
 fn ttl(text: &str) -> Result<i32, String> {

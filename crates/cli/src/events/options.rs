@@ -34,6 +34,8 @@ pub(super) struct EventsArguments {
     pub(super) control: Option<PathBuf>,
     pub(super) is_destroyed_by_clients: bool,
     pub(super) has_no_gateways_by_clients: bool,
+    pub(super) has_receive_lanes: bool,
+    pub(super) ceiling: Option<i16>,
     pub(super) is_created_by_clients: bool,
     pub(super) max_channels: Option<usize>,
     pub(super) max_consumers: Option<usize>,

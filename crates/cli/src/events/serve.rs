@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::{Dispatch, PoolConfig};
+use corelane::{Dispatch, Orb, PoolConfig};
 use corelane_services::events::{
     ChannelSchedule, EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore,
-    EventStoreLimits, FACTORY_KEY, Gateway, Retention, STORED_EVENTS,
+    EventStoreLimits, FACTORY_KEY, Gateway, Retention, STORED_EVENTS, receive_lanes,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
@@ -62,10 +62,11 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         return Err(format!("`--gateway`: the server has no channel `{}`", excerpt(name)));
     }
     let schedule = arguments.schedule.as_deref().map(schedule).transpose()?;
+    let template = channel_builder(&orb, arguments, schedule.as_ref())?;
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {
-        let mut channel = channel_builder(arguments, schedule.as_ref()).name(name);
+        let mut channel = template.clone().name(name);
         let log_name = name.clone();
         channel = channel.on_refusal(move |refusal| {
             let _ = writeln!(io::stderr(), "channel `{log_name}`: {refusal}");
@@ -90,7 +91,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             lines += &format!("{url}\n{url}.rtec\n");
         }
     }
-    let mut factory = EventChannelFactory::new(channel_builder(arguments, schedule.as_ref())).monitor(&monitor);
+    let mut factory = EventChannelFactory::new(template).monitor(&monitor);
     if let Some(channels) = arguments.max_channels {
         factory = factory.max_channels(channels);
     }
@@ -148,17 +149,19 @@ fn schedule(path: &str) -> Result<(ChannelFile, ChannelSchedule), String> {
 }
 
 fn channel_builder(
+    orb: &Orb,
     arguments: &EventsArguments,
     schedule: Option<&(ChannelFile, ChannelSchedule)>,
-) -> EventChannelBuilder {
-    let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
-    let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
-    let builder = match schedule {
-        Some((file, schedule)) => {
-            builder.filter_builder(file.builder).lanes(file.event_lanes()).schedule(schedule.clone())
-        }
-        None => builder,
+) -> Result<EventChannelBuilder, String> {
+    let builder = EventChannel::builder().max_waiting_pulls(0).overflow(arguments.overflow);
+    let (builder, lanes) = match schedule {
+        Some((file, schedule)) => (builder.filter_builder(file.builder).schedule(schedule.clone()), file.event_lanes()),
+        None => (builder.filter_builder(arguments.filter_builder), arguments.lanes.clone()),
     };
-    let builder = builder.gateways_by_clients(!arguments.has_no_gateways_by_clients);
-    builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
+    let builder = match arguments.has_receive_lanes {
+        true => builder.real_time(receive_lanes(orb, &lanes, arguments.ceiling).map_err(message)?),
+        false => builder,
+    };
+    let builder = builder.lanes(lanes).gateways_by_clients(!arguments.has_no_gateways_by_clients);
+    Ok(builder.destroyed_by_clients(arguments.is_destroyed_by_clients))
 }

@@ -143,8 +143,8 @@ mod tests {
     fn rest_of_a_message_ends_with_its_time_or_its_connection() {
         for closes in [false, true] {
             let (_orb, object, listener) = scene();
-            let object = object.with_timeout(Duration::from_millis(100));
             object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
+            let object = if closes { object } else { object.with_timeout(Duration::from_millis(100)) };
             let stream = listener.accept().unwrap().0;
             assert_eq!(try_send(&object, LARGE), ImmediateSend::Begun);
             let _kept = (!closes).then_some(stream);

@@ -135,6 +135,10 @@ pub struct BestEffortShare {
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
+    /// The time that each piece of work costs beyond the processor time of its thread, less than
+    /// the budget: the context switches by which a thread displaces a task and the task returns.
+    /// The budget is charged with it whenever a thread begins to work. 0 by default.
+    pub request_cost: Duration,
 }
 
 impl BestEffortShare {
@@ -142,10 +146,17 @@ impl BestEffortShare {
     /// wake-up of the thread that lowers them. An analysis adds it to the budget.
     pub const LATENESS: Duration = Duration::from_micros(100);
 
-    /// Creates a share.
+    /// Creates a share whose work costs nothing beyond its processor time.
     #[must_use]
     pub const fn new(budget: Duration, period: Duration) -> Self {
-        BestEffortShare { budget, period }
+        BestEffortShare { budget, period, request_cost: Duration::ZERO }
+    }
+
+    /// Sets the time that each piece of work costs beyond its processor time.
+    #[must_use]
+    pub const fn request_cost(mut self, request_cost: Duration) -> Self {
+        self.request_cost = request_cost;
+        self
     }
 }
 
@@ -155,8 +166,9 @@ impl BestEffortShare {
 pub struct BestEffortUse {
     /// The core.
     pub core: usize,
-    /// The processor time that the core's threads without a task have used above all tasks, up to
-    /// the last check of the budget.
+    /// The processor time that the core's threads without a task have used above all tasks, with
+    /// the [cost of each piece of work](field@BestEffortShare::request_cost), up to the last check
+    /// of the budget.
     pub used: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted: u64,

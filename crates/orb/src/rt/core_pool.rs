@@ -259,7 +259,7 @@ pub(crate) fn create(
     if config.task_endpoints > MAX_THREADS {
         return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
     }
-    if let Some(BestEffortShare { budget, period }) = config.best_effort_share {
+    if let Some(BestEffortShare { budget, period, request_cost }) = config.best_effort_share {
         if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&period) {
             return Err(bad_param("the period of the share for best effort must be 1 ms to 1 h"));
         }
@@ -267,6 +267,9 @@ pub(crate) fn create(
             let why =
                 "the budget of the share for best effort must be at least 100 us, and 100 us less than the period";
             return Err(bad_param(why));
+        }
+        if request_cost >= budget {
+            return Err(bad_param("the cost of a request must be less than the budget of the share for best effort"));
         }
     }
     let id = pool::begin_pool(adapter)?;

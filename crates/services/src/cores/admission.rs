@@ -567,8 +567,8 @@ impl Drop for SharedBooks {
 
 #[cfg(test)]
 mod tests {
+    use corelane::rt::{CorePoolConfig, CpuSet};
     use corelane_sched::allocation::Machine;
-
     use corelane_sched::task::Timing;
 
     use super::*;
@@ -576,6 +576,7 @@ mod tests {
         BooksLimits, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise, Snapshot,
         TaskAdmission, TaskRequest,
     };
+    use crate::cores::dispatch::{DispatchRules, TaskKeys};
     use crate::cores::memory::MemoryBooks;
     use crate::cores::task_id::TagKey;
 
@@ -596,6 +597,22 @@ mod tests {
     struct PanickingBooks {
         books: MemoryBooks,
         panics: bool,
+        cores: Arc<WatchedCores>,
+    }
+
+    /// What the thread that watches the cores saw and will see.
+    struct WatchedCores {
+        /// The lost cores of each check.
+        lost: Mutex<Vec<Vec<u32>>>,
+        /// The cores that the thread may use from the next check on.
+        usable: Mutex<Option<CpuSet>>,
+    }
+
+    impl Default for WatchedCores {
+        fn default() -> Self {
+            let lost = Mutex::new("lost cores", LockScope::Orb, Vec::new());
+            WatchedCores { lost, usable: Mutex::new("usable cores", LockScope::Orb, None) }
+        }
     }
 
     impl Books for PanickingBooks {
@@ -667,6 +684,11 @@ mod tests {
         }
 
         fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+            self.cores.lost.lock().push(lost.iter().map(|core| core.core).collect());
+            if let Some(usable) = self.cores.usable.lock().take() {
+                thread::set_affinity(None, &usable).unwrap();
+                self.panics = usable.iter().count() == 1;
+            }
             self.books.set_lost_cores(lost, now)
         }
 
@@ -699,7 +721,7 @@ mod tests {
     fn panic_of_the_thread_that_decides_keeps_the_books_and_later_decisions() {
         let limits = BooksLimits { default_lease: 1_000_000, ..BooksLimits::default() };
         let books = MemoryBooks::new(Machine::with_cores(1), limits);
-        let books = PanickingBooks { books, panics: true };
+        let books = PanickingBooks { books, panics: true, cores: Arc::default() };
         let shared = SharedBooks::new(Box::new(books), Secrets::new(TagKey([1, 2])), 0).unwrap();
         let request = TaskRequest {
             name: "held".to_owned(),
@@ -732,5 +754,40 @@ mod tests {
         let snapshot = shared.with(|state, _, now| state.books.snapshot(now));
         let names: Vec<_> = snapshot.tasks.iter().map(|record| record.name.as_str()).collect();
         assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_ended), (vec!["held"], 2, 1));
+    }
+
+    /// After a panic the thread must not take its present cores for those that it watches.
+    #[test]
+    fn core_that_is_lost_at_a_panic_stays_lost_until_it_returns() {
+        let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let secrets = Secrets::new(TagKey([1, 2]));
+        let keys = Arc::new(TaskKeys::new(secrets.clone()));
+        let pool = orb.real_time().create_core_pool(&CorePoolConfig::default().cores([0]), keys).unwrap();
+        let cores: Arc<WatchedCores> = Arc::default();
+        let books = MemoryBooks::new(Machine::with_cores(2), BooksLimits::default());
+        let books = PanickingBooks { books, panics: false, cores: Arc::clone(&cores) };
+        let shared = SharedBooks::new(Box::new(books), secrets.clone(), 0).unwrap();
+        let rules = DispatchRules { enforces_rates: false, by_deadline: false, has_share: false };
+        shared.set_dispatch(TaskDispatch::new(secrets, orb.root_poa(), Some(pool), rules));
+        shared.begin_time();
+        let wait_for = |what: &str, seen: &dyn Fn(&[Vec<u32>]) -> bool| {
+            for _ in 0..10_000 {
+                if seen(&cores.lost.lock()) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            panic!("{what}: {:?}", *cores.lost.lock());
+        };
+        wait_for("the cores must be watched", &|lost| lost.last() == Some(&vec![]));
+        *cores.usable.lock() = Some(CpuSet::one(0));
+        // The panic follows the second check, and four checks take longer than the pause after it.
+        let is_lost = |lost: &[Vec<u32>]| lost.iter().filter(|lost| **lost == [1]).count();
+        wait_for("the core must be lost", &|lost| is_lost(lost) >= 4);
+        let lost = cores.lost.lock().clone();
+        let since = lost.iter().position(|lost| *lost == [1]).unwrap();
+        assert!(lost[since..].iter().all(|lost| *lost == [1]), "{lost:?}");
+        *cores.usable.lock() = Some([0, 1].into_iter().collect());
+        wait_for("the core must return", &|lost| lost.last() == Some(&vec![]));
     }
 }

@@ -16,8 +16,10 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
 /// The share is a deferrable server: a periodic task with the budget, the lateness of its
 /// enforcement and twice the machine's time of a context switch as execution time, and with the
-/// rest of the period as jitter. Context switches between single requests within the share are not
-/// counted.
+/// rest of the period as jitter. The context switches of single requests within the share are a
+/// part of the budget, if the share's [`request_cost`](field@BestEffortShare::request_cost) is
+/// twice the machine's time of a context switch. Otherwise they are not counted. The switches of a
+/// servant that waits within its request are never counted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,6 +31,7 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 ///
 /// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
 /// let share = BestEffortShare::new(Duration::from_millis(2), Duration::from_millis(20));
+/// let share = share.request_cost(Duration::from_micros(4));
 /// let machine = reserve_best_effort(Machine::with_cores(1), share);
 /// let pool = CorePoolConfig::default().cores([0]).best_effort_share(share);
 /// let cores = AdmissionConfig::new(machine).core_pool(pool).serve(&orb)?;

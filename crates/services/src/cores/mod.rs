@@ -26,6 +26,9 @@ mod clients;
 mod conformance;
 mod core_watch;
 mod dispatch;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzz;
 mod idl;
 mod memory;
 mod monitoring;

@@ -108,6 +108,9 @@ pub(super) struct SharedChannel {
     /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
+    /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
+    admission: Mutex<()>,
+    /// Never held during an analysis, which can take long.
     refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
@@ -169,7 +172,8 @@ impl SharedChannel {
             timeout_added: PiCondvar::new(),
             callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
-            refusals: Mutex::new("event admission", LockScope::Orb, Refusals::default()),
+            admission: Mutex::new("event admission", LockScope::Orb, ()),
+            refusals: Mutex::new("refused admissions", LockScope::Orb, Refusals::default()),
             config,
             poa,
             durable,
@@ -216,7 +220,7 @@ impl SharedChannel {
             Ok(activated) if !state.has_ended => activated,
             activated => {
                 state.router.remove_consumer(proxy, false);
-                state.router.remove_supplier(proxy);
+                state.router.remove_supplier(proxy, Self::now());
                 drop(state);
                 let (_, id) = activated?;
                 self.deactivate(Some(id));
@@ -253,7 +257,8 @@ impl SharedChannel {
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let declared = self.declared_handling(is_gateway, rt_infos, &filter)?;
+        let filter = Arc::new(filter);
+        let declared = self.declared_handling(proxy, is_gateway, rt_infos, &filter)?;
         let count = self.config.lanes.len().max(1);
         let lanes = match &self.config.schedule {
             Some(_) if declared.is_some() => 0..count,
@@ -321,7 +326,7 @@ impl SharedChannel {
     fn add_supplier(&self, proxy: ProxyId, supplier: SupplierConnection<Arc<Peer>>) -> Result<(), ConnectFailure> {
         let _admission = self.admit_supplier(proxy, &supplier.publications)?;
         let mut state = self.state.lock();
-        if let Some(replaced) = state.router.connect_supplier(proxy, supplier)? {
+        if let Some(replaced) = state.router.connect_supplier(proxy, supplier, Self::now())? {
             replaced.wake.notify_all();
         }
         self.tell_observers(&mut state);
@@ -344,7 +349,7 @@ impl SharedChannel {
 
     pub(super) fn disconnect_supplier(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
-        let Some(peer) = state.router.remove_supplier(proxy) else { return false };
+        let Some(peer) = state.router.remove_supplier(proxy, Self::now()) else { return false };
         let object = state.objects.remove(&proxy);
         self.tell_observers(&mut state);
         drop(state);

@@ -5,6 +5,9 @@
 //! - The first event of a child is held. Further events of this child are ignored until a delivery.
 //! - A delivery to the consumer empties all groups of the consumer's filter.
 //!
+//! The caller may depart from the second rule: an event that outranks the held event of its child
+//! takes the place of this event.
+//!
 //! Invariant: each child of a group has contributed at most once since the last delivery, so a
 //! filter holds at most one event for each of its leaves.
 
@@ -23,9 +26,22 @@ pub(super) struct Correlation<E> {
 
 #[derive(Debug)]
 struct Group<E> {
-    arrived: Box<[bool]>,
+    contributions: Box<[Contribution]>,
     missing: usize,
     held: Vec<Occurrence<E>>,
+    /// The enclosing group to which the held events have gone, and the index of the first of them
+    /// there.
+    moved_to: Option<(usize, usize)>,
+}
+
+/// The contribution of a child to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contribution {
+    Missing,
+    /// An occurrence, with its index among those that the group has held.
+    One(usize),
+    /// The occurrences of an inner group, which finds them by [`Group::moved_to`].
+    Group,
 }
 
 enum Outcome {
@@ -43,20 +59,27 @@ impl<E: Clone> Correlation<E> {
             filter.nodes().iter().enumerate().filter(|(_, node)| matches!(node.kind, NodeKind::Conjunction { .. }));
         let groups = conjunctions.map(|(at, _)| {
             let children = filter.children(at).count();
-            Group { arrived: vec![false; children].into(), missing: children, held: Vec::new() }
+            Group {
+                contributions: vec![Contribution::Missing; children].into(),
+                missing: children,
+                held: Vec::new(),
+                moved_to: None,
+            }
         });
         Self { groups: groups.collect(), is_dirty: false }
     }
 
     /// Offers an occurrence to the filter. Returns the set that the consumer gets, if there is one.
-    /// After the delivery of the set the caller calls [`Correlation::clear`].
+    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns true
+    /// if its first argument, the offered event, takes the place of the second one, a held event.
     pub(super) fn offer<'a>(
         &'a mut self,
         filter: &EventFilter,
         input: FilterInput<'_>,
         occurrence: &'a Occurrence<E>,
+        outranks: &impl Fn(&E, &E) -> bool,
     ) -> Option<&'a [Occurrence<E>]> {
-        match self.step(filter, 0, input, occurrence) {
+        match self.step(filter, 0, input, (occurrence, outranks)) {
             Outcome::Rejected | Outcome::Absorbed => None,
             Outcome::Passed => Some(slice::from_ref(occurrence)),
             Outcome::Completed(group) => Some(&self.groups[group].held),
@@ -68,9 +91,10 @@ impl<E: Clone> Correlation<E> {
             return;
         }
         for group in &mut self.groups {
-            group.arrived.fill(false);
-            group.missing = group.arrived.len();
+            group.contributions.fill(Contribution::Missing);
+            group.missing = group.contributions.len();
             group.held.clear();
+            group.moved_to = None;
         }
     }
 
@@ -78,56 +102,96 @@ impl<E: Clone> Correlation<E> {
         self.groups.iter().map(|group| group.held.len()).sum()
     }
 
-    fn step(&mut self, filter: &EventFilter, at: usize, input: FilterInput<'_>, occurrence: &Occurrence<E>) -> Outcome {
+    fn step<F: Fn(&E, &E) -> bool>(
+        &mut self,
+        filter: &EventFilter,
+        at: usize,
+        input: FilterInput<'_>,
+        offered: (&Occurrence<E>, &F),
+    ) -> Outcome {
         let kind = &filter.nodes()[at].kind;
         match *kind {
             NodeKind::Disjunction => {
-                self.first_taker(filter, at, input, occurrence).map_or(Outcome::Rejected, |(_, outcome)| outcome)
+                self.first_taker(filter, at, input, offered).map_or(Outcome::Rejected, |(_, outcome)| outcome)
             }
             NodeKind::Conjunction { ordinal } => {
                 let group = ordinal as usize;
-                match self.first_taker(filter, at, input, occurrence) {
+                match self.first_taker(filter, at, input, offered) {
                     None => Outcome::Rejected,
                     Some((_, Outcome::Rejected | Outcome::Absorbed)) => Outcome::Absorbed,
-                    Some((child, passed)) => self.contribute(group, child, &passed, occurrence),
+                    Some((child, passed)) => self.contribute(group, child, &passed, offered),
                 }
             }
-            NodeKind::Bitmask { .. } if kind.matches(input) => self.step(filter, at + 1, input, occurrence),
+            NodeKind::Bitmask { .. } if kind.matches(input) => self.step(filter, at + 1, input, offered),
             // Inside a logical "and" or a negation, conjunctions hold no events.
             _ if filter.accepts_at(at, input) => Outcome::Passed,
             _ => Outcome::Rejected,
         }
     }
 
-    fn first_taker(
+    fn first_taker<F: Fn(&E, &E) -> bool>(
         &mut self,
         filter: &EventFilter,
         at: usize,
         input: FilterInput<'_>,
-        occurrence: &Occurrence<E>,
+        offered: (&Occurrence<E>, &F),
     ) -> Option<(usize, Outcome)> {
-        filter.children_for(at, input).find_map(|(number, child)| match self.step(filter, child, input, occurrence) {
+        filter.children_for(at, input).find_map(|(number, child)| match self.step(filter, child, input, offered) {
             Outcome::Rejected => None,
             outcome => Some((number, outcome)),
         })
     }
 
-    fn contribute(&mut self, group: usize, child: usize, passed: &Outcome, occurrence: &Occurrence<E>) -> Outcome {
-        let Group { arrived, missing, .. } = &mut self.groups[group];
-        if mem::replace(&mut arrived[child], true) {
+    fn contribute<F: Fn(&E, &E) -> bool>(
+        &mut self,
+        group: usize,
+        child: usize,
+        passed: &Outcome,
+        (occurrence, outranks): (&Occurrence<E>, &F),
+    ) -> Outcome {
+        let before = self.groups[group].contributions[child];
+        if before != Contribution::Missing {
+            if let (Contribution::One(at), Outcome::Passed) = (before, passed) {
+                self.replace_outranked(group, at, occurrence, outranks);
+            }
             return Outcome::Absorbed;
         }
-        *missing -= 1;
-        let is_complete = *missing == 0;
-        self.is_dirty = true;
-        if let Outcome::Completed(inner) = *passed {
+        let at = self.groups[group].held.len();
+        let contribution = if let Outcome::Completed(inner) = *passed {
             // The inner group stays complete, and so ignores further events until the delivery.
             let mut inner_events = mem::take(&mut self.groups[inner].held);
             self.groups[group].held.append(&mut inner_events);
             self.groups[inner].held = inner_events;
+            self.groups[inner].moved_to = Some((group, at));
+            Contribution::Group
         } else {
             self.groups[group].held.push(occurrence.clone());
+            Contribution::One(at)
+        };
+        let Group { contributions, missing, .. } = &mut self.groups[group];
+        contributions[child] = contribution;
+        *missing -= 1;
+        self.is_dirty = true;
+        if *missing == 0 { Outcome::Completed(group) } else { Outcome::Absorbed }
+    }
+
+    /// Puts an event in the place of one that a group has held at this index, if it outranks it.
+    fn replace_outranked(
+        &mut self,
+        mut group: usize,
+        mut at: usize,
+        occurrence: &Occurrence<E>,
+        outranks: &impl Fn(&E, &E) -> bool,
+    ) {
+        while let Some((outer, first)) = self.groups[group].moved_to {
+            group = outer;
+            at += first;
         }
-        if is_complete { Outcome::Completed(group) } else { Outcome::Absorbed }
+        let Some(held) = self.groups[group].held.get_mut(at) else { return };
+        if let (Occurrence::Event(before), Occurrence::Event(event)) = (&*held, occurrence)
+            && outranks(event, before)
+        {
+            *held = occurrence.clone();
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The lanes of a channel: a thread for each consumer and preemption priority.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use corelane::rt::RtCurrent;
+use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtCurrent, RtPolicies};
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread::ThreadBuilder;
 
@@ -54,6 +54,63 @@ impl EventLane {
         self.event_types.push(event_type);
         self
     }
+}
+
+/// Creates a thread pool with a lane of one thread for each priority of `lanes`, and returns policies with which channels
+/// receive calls in this pool ([`EventChannelBuilder::real_time`](super::EventChannelBuilder::real_time)).
+///
+/// A supplier's call runs in the pool's lane with the highest priority that is not above the CORBA priority of the
+/// supplier's thread (CLIENT_PROPAGATED with priority bands). So a push waits for no push of a lower band. The lanes have
+/// addresses of their own, and clients choose by the references of the channel's objects. Calls without a priority run in
+/// the lowest lane. A lane of `lanes` without a priority has the priority 0 here.
+///
+/// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses their calls above it with
+/// NO_PERMISSION, and their oneway pushes above it are lost. `None` permits them the lowest lane's priority only
+/// ([`LaneConfig::ceiling`]).
+///
+/// A call that waits keeps the calls to its lane waiting. So the policies are not for durable channels, whose pushes wait
+/// for the disk, and a channel that consumers pull from needs
+/// [`max_waiting_pulls(0)`](super::EventChannelBuilder::max_waiting_pulls).
+///
+/// ```
+/// use corelane::Orb;
+/// use corelane::rt::{RtConfig, SchedulingClass};
+/// use corelane_services::events::{EventChannel, EventLane, receive_lanes};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
+/// let orb = Orb::builder().real_time(rt).listen("tcp:127.0.0.1:0").build()?;
+/// let lanes = [EventLane::new(20).priority(900), EventLane::new(1).priority(100)];
+/// let policies = receive_lanes(&orb, &lanes, None)?;
+/// let channel = EventChannel::builder().lanes(lanes).real_time(policies).serve(&orb)?;
+/// # let _ = channel;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// BAD_PARAM if `lanes` is empty or has a negative priority; the errors of
+/// [`RtOrb::create_threadpool_with_lanes`](corelane::rt::RtOrb::create_threadpool_with_lanes).
+pub fn receive_lanes(orb: &Orb, lanes: &[EventLane], ceiling: Option<i16>) -> Result<RtPolicies, SystemException> {
+    let priorities: BTreeSet<i16> = lanes.iter().map(|lane| lane.priority.unwrap_or(0)).collect();
+    let Some(&lowest) = priorities.first() else { return Err(invalid("there are no lanes to receive in".to_owned())) };
+    if lowest < 0 {
+        return Err(invalid(format!("the priority {lowest} of a lane is negative")));
+    }
+    // The lowest band begins at 0, so that each priority has a band. A lane's priority is in its band.
+    let tops = priorities.iter().skip(1).map(|next| next - 1).chain([i16::MAX]);
+    let bands =
+        priorities.iter().zip(tops).map(|(&priority, top)| (if priority == lowest { 0 } else { priority }, top));
+    let lane = |&priority: &i16| {
+        let ceiling = ceiling.filter(|ceiling| *ceiling >= priority);
+        LaneConfig::default().priority(priority).ceiling(ceiling)
+    };
+    let config = LanesConfig::default().name("events").lanes(priorities.iter().map(lane));
+    Ok(RtPolicies {
+        priority_model: Some((PriorityModel::ClientPropagated, lowest)),
+        priority_bands: Some(bands.collect()),
+        threadpool: Some(orb.real_time().create_threadpool_with_lanes(&config)?),
+        ..RtPolicies::default()
+    })
 }
 
 #[derive(Clone, Debug, Default)]

@@ -78,7 +78,7 @@ pub use self::idl::{
     rtec_event_comm, time_base,
 };
 pub use self::keys::{FACTORY_KEY, MONITOR_KEY};
-pub use self::lanes::EventLane;
+pub use self::lanes::{EventLane, receive_lanes};
 pub use self::monitor::EventMonitor;
 pub use self::queue::{OverflowPolicy, QueueLimits};
 pub use self::reach::{DeadPart, FilterReach, PublishedEvent, SetArrival, SetTrigger};

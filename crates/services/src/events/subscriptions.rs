@@ -1,6 +1,7 @@
 //! The consumers of a channel: their filters, the events that their groups hold, their timeouts.
 
 use std::fmt;
+use std::sync::Arc;
 
 use corelane_sched::task::Nanos;
 
@@ -137,7 +138,7 @@ struct Slot<E> {
 
 #[derive(Debug)]
 struct Consumer<E> {
-    filter: EventFilter,
+    filter: Arc<EventFilter>,
     /// True if the index alone decides which events the consumer gets.
     is_decided_by_index: bool,
     lists: Box<[ListName]>,
@@ -180,7 +181,8 @@ impl<E: Clone> Subscriptions<E> {
     ///
     /// # Errors
     /// If the consumer would exceed a limit of [`SubscriptionLimits`].
-    pub fn add(&mut self, filter: EventFilter, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
+    pub fn add(&mut self, filter: impl Into<Arc<EventFilter>>, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
+        let filter = filter.into();
         let now = self.advance(now);
         let filter_nodes = self.filter_nodes.saturating_add(filter.nodes().len());
         if filter_nodes > self.limits.max_filter_nodes {
@@ -214,11 +216,11 @@ impl<E: Clone> Subscriptions<E> {
                 self.timers.remove(*timer);
             });
         }
-        self.occupy(id.slot, filter, now);
+        self.occupy(id.slot, Arc::new(filter), now);
         Ok(true)
     }
 
-    fn occupy(&mut self, slot: u32, filter: EventFilter, now: Nanos) -> u32 {
+    fn occupy(&mut self, slot: u32, filter: Arc<EventFilter>, now: Nanos) -> u32 {
         let lists = index::lists(&filter);
         self.index.add(&lists, slot);
         let (mut timers, mut deadlines) = (Vec::new(), Vec::new());
@@ -288,18 +290,20 @@ impl<E: Clone> Subscriptions<E> {
         now: Nanos,
         mut deliver: impl FnMut(ConsumerId, &[Occurrence<E>]),
     ) -> Result<usize, EventHeaderError> {
-        self.push_owned(header, event, now, |id, set| match set {
+        self.push_owned(header, event, now, &|_, _| false, |id, set| match set {
             Offered::Only(event) => deliver(id, &[event]),
             Offered::Shared(set) => deliver(id, set),
         })
     }
 
     /// Does what [`push`](Self::push) does. An only consumer may get the event itself, which spares a clone.
+    /// A group with an event that the new event `outranks` holds the new event in its place.
     pub(super) fn push_owned(
         &mut self,
         header: &EventHeader,
         event: E,
         now: Nanos,
+        outranks: &impl Fn(&E, &E) -> bool,
         mut deliver: impl FnMut(ConsumerId, Offered<'_, E>),
     ) -> Result<usize, EventHeaderError> {
         header.check()?;
@@ -326,7 +330,8 @@ impl<E: Clone> Subscriptions<E> {
                 deliver(id, Offered::Shared(std::slice::from_ref(&occurrence)));
                 true
             } else {
-                consumer.offer(FilterInput::Event(header), &occurrence, |set| deliver(id, Offered::Shared(set)))
+                consumer
+                    .offer(FilterInput::Event(header), &occurrence, outranks, |set| deliver(id, Offered::Shared(set)))
             };
             if is_delivered {
                 consumer.restart_deadlines(timers, *now, None);
@@ -355,7 +360,7 @@ impl<E: Clone> Subscriptions<E> {
             let Some((id, consumer)) = occupied(&mut self.slots, slot) else { continue };
             let expiry = Expiry { kind: expired.kind, due_at: expired.due_at, missed: expired.missed };
             let occurrence = Occurrence::Timeout(expiry);
-            if consumer.offer(FilterInput::Timeout(node), &occurrence, |set| deliver(id, set)) {
+            if consumer.offer(FilterInput::Timeout(node), &occurrence, &|_, _| false, |set| deliver(id, set)) {
                 // A deadline that expired keeps its schedule, so that it does not drift.
                 consumer.restart_deadlines(&mut self.timers, now, Some(expired.key));
                 deliveries += 1;
@@ -391,9 +396,10 @@ impl<E: Clone> Consumer<E> {
         &mut self,
         input: FilterInput<'_>,
         occurrence: &Occurrence<E>,
+        outranks: &impl Fn(&E, &E) -> bool,
         deliver: impl FnOnce(&[Occurrence<E>]),
     ) -> bool {
-        let Some(set) = self.correlation.offer(&self.filter, input, occurrence) else { return false };
+        let Some(set) = self.correlation.offer(&self.filter, input, occurrence, outranks) else { return false };
         deliver(set);
         self.correlation.clear();
         true
@@ -409,13 +415,56 @@ impl<E: Clone> Consumer<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{DependencySet, EventSource, EventType, FilterBuilder, FilterLimits};
+    use crate::events::{DependencySet, EventNames, EventSource, EventType, FilterBuilder, FilterLimits};
 
     const A: EventType = EventType(16);
     const B: EventType = EventType(17);
     const C: EventType = EventType(18);
     const ANY: EventSource = EventSource::ANY;
     const MS: Nanos = 1_000_000;
+
+    /// Offers events, each with its type and rank. Returns the delivered sets by the numbers of their
+    /// events.
+    fn ranked(filter: &str, events: &[(EventType, u32)]) -> Vec<Vec<usize>> {
+        let filter = EventFilter::parse(filter, &EventNames::new(), &FilterLimits::default()).unwrap();
+        let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
+        subscriptions.add(filter, 0).unwrap();
+        let mut sets = Vec::new();
+        for (number, (event_type, rank)) in events.iter().enumerate() {
+            let header = EventHeader::new(*event_type, EventSource(1));
+            let outranks = |new: &(usize, u32), held: &(usize, u32)| new.1 > held.1;
+            let number_of = |it: &Occurrence<(usize, u32)>| match it {
+                Occurrence::Event(event) => event.0,
+                Occurrence::Timeout(_) => panic!("a timeout"),
+            };
+            let deliver = |_, set: Offered<'_, _>| match set {
+                Offered::Only(event) => sets.push(vec![number_of(&event)]),
+                Offered::Shared(set) => sets.push(set.iter().map(number_of).collect()),
+            };
+            subscriptions.push_owned(&header, (number, *rank), 0, &outranks, deliver).unwrap();
+        }
+        sets
+    }
+
+    #[test]
+    fn event_takes_the_place_of_one_that_it_outranks() {
+        let pair = "all(type 16, type 17)";
+        assert_eq!(ranked(pair, &[(A, 0), (A, 1), (A, 2), (A, 2), (A, 1), (B, 0)]), [[2, 5]]);
+        // A delivered set is not changed, and the next one begins anew.
+        assert_eq!(ranked(pair, &[(A, 1), (B, 0), (B, 0), (A, 0), (B, 1)]), [[0, 1], [2, 3]]);
+        let nested = "all(type 16, all(type 17, type 18))";
+        assert_eq!(ranked(nested, &[(B, 0), (A, 0), (C, 0), (A, 1)]), [[1, 0, 2]]);
+        assert_eq!(ranked(nested, &[(B, 0), (B, 1), (C, 0), (C, 1), (B, 2), (A, 0)]), [[4, 3, 5]]);
+        let deep = "all(type 19, all(type 20, all(type 17, type 16)), type 18)";
+        let (d, e) = (EventType(19), EventType(20));
+        let events = [(d, 0), (e, 0), (A, 0), (B, 0), (B, 1), (e, 1), (d, 1), (A, 1), (C, 0)];
+        assert_eq!(ranked(deep, &events), [[6, 5, 7, 4, 8]]);
+        // The whole inner group is the contribution of its child, and no single event replaces it.
+        assert_eq!(
+            ranked("all(type 16 or all(type 17, type 18), type 19)", &[(B, 0), (C, 0), (A, 1), (d, 0)]),
+            [[0, 1, 3]]
+        );
+    }
 
     struct Scene {
         subscriptions: Subscriptions<u32>,

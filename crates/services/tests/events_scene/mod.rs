@@ -15,7 +15,7 @@ use corelane_services::events::rtec_event_comm::{
     Event, EventHeader as RtecHeader, PushConsumer, PushConsumerRef, PushSupplier, PushSupplierRef,
 };
 use corelane_services::events::{
-    DependencySet, EventChannel, EventChannelBuilder, EventSource, EventType, RtecEventData,
+    DependencySet, EventChannel, EventChannelBuilder, EventSource, EventType, MissPolicy, RtecEventData,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
@@ -167,6 +167,11 @@ pub(crate) fn listening_orb() -> Orb {
     orb
 }
 
+/// Returns the builder of a channel that waits for its consumers, also if the machine pauses.
+pub(crate) fn patient_channel() -> EventChannelBuilder {
+    EventChannel::builder().misses(MissPolicy { send_timeout: GENEROUS, ..MissPolicy::default() })
+}
+
 /// A channel in the ORB `server`, and a second ORB, `other`, which reaches it over TCP.
 pub(crate) struct Scene {
     pub(crate) server: Orb,
@@ -176,7 +181,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        Self::with(EventChannel::builder())
+        Self::with(patient_channel())
     }
 
     pub(crate) fn with(builder: EventChannelBuilder) -> Self {

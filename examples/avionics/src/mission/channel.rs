@@ -1,5 +1,7 @@
 //! The event channel of the mission computer: its lanes, and its consumers by name.
 
+use std::time::Duration;
+
 use corelane::{Orb, SystemException, SystemExceptionKind};
 use corelane_sched::analysis::priorities::rate_monotonic_order;
 use corelane_sched::task::Timing;
@@ -10,7 +12,7 @@ use corelane_services::events::rtec_event_channel_admin::{
 };
 use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumerRef};
 use corelane_services::events::{
-    EventChannel, EventFilter, EventLane, EventNames, EventType, FilterLimits, QueueLimits,
+    EventChannel, EventFilter, EventLane, EventNames, EventType, FilterLimits, MissPolicy, QueueLimits,
 };
 use corelane_sys::lock::{LockScope, Mutex};
 
@@ -26,6 +28,13 @@ const MOST_URGENT: i16 = 12_000;
 const STEP: i16 = 1_000;
 /// Sets that may wait for a consumer in one lane. The queues of a stalled display are soon full.
 pub(super) const MAX_SETS: usize = 32;
+/// A stall of the display is no failure, also not on a busy machine.
+pub(crate) const MISSES: MissPolicy = MissPolicy {
+    send_timeout: Duration::from_secs(20),
+    max_misses: 3,
+    suspension: Duration::from_secs(5),
+    max_suspensions: 3,
+};
 
 /// An event channel with a lane for each rate group, whose consumers have names.
 pub(super) struct MissionChannel {
@@ -43,10 +52,10 @@ struct Consumer {
 }
 
 impl MissionChannel {
-    pub(super) fn serve(orb: &Orb) -> Result<Self> {
+    pub(super) fn serve(orb: &Orb, misses: MissPolicy) -> Result<Self> {
         let serve = |lanes| {
             let queue = QueueLimits { max_sets: MAX_SETS, ..QueueLimits::default() };
-            EventChannel::builder().name("mission").queue(queue).lanes(lanes).serve(orb)
+            EventChannel::builder().name("mission").queue(queue).misses(misses).lanes(lanes).serve(orb)
         };
         let channel = serve(lanes(Some(MOST_URGENT))).or_else(|refusal| {
             // If the system refuses the priorities, the threads of the lanes are in the ordinary class.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use corelane::{Completion, ObjectRef, Orb, SystemException, SystemExceptionKind};
 use corelane_services::cores::protocol::TasksRef;
+use corelane_services::events::MissPolicy;
 use corelane_services::events::cos_event_comm::PushConsumerRef as ValueConsumerRef;
 use corelane_services::events::rtec_event_comm::PushConsumerRef;
 use corelane_sys::lock::{LockScope, Mutex};
@@ -25,6 +26,7 @@ use crate::clients::{Role, client};
 use crate::computer::Computer;
 use crate::meter::Meter;
 
+pub(crate) use self::channel::MISSES;
 use self::channel::MissionChannel;
 pub(crate) use self::consumers::push;
 use self::modes::Modes;
@@ -39,15 +41,16 @@ pub(crate) struct Mission {
 }
 
 impl Mission {
-    /// Serves the channel, connects the computer's consumers, and enters the mode `cruise`. `tasks`
+    /// Serves the channel, with this reaction to consumers that do not answer, connects the computer's consumers, and enters the mode `cruise`. `tasks`
     /// admits tasks that call `target`.
     pub(crate) fn serve(
         orb: &Orb,
         computer: &Arc<Computer>,
         tasks: Option<(TasksRef, ObjectRef)>,
         recorder: &RecorderRef,
+        misses: MissPolicy,
     ) -> Result<Self> {
-        let channel = MissionChannel::serve(orb)?;
+        let channel = MissionChannel::serve(orb, misses)?;
         let mut meters = Vec::new();
         consumers::connect(orb, &channel, computer, &mut |at| {
             let meter = Arc::new(Meter::start(WORK[at].name, Some(WORK[at].deadline), recorder.clone())?);

@@ -54,7 +54,9 @@ impl Scene {
         let recorder = RecorderRef::from_object(orb.root_poa().activate(&Recorder::servant(NoRecorder)).unwrap());
         let admission = has_admission.then(|| admission::serve(&orb).unwrap());
         let tasks = admission.as_ref().map(|admission| (admission.reference().clone(), flight));
-        let mission = Mission::serve(&orb, &computer, tasks, &recorder).unwrap();
+        // No call of a test ends at its deadline.
+        let misses = MissPolicy { send_timeout: 2 * GENEROUS, ..MissPolicy::default() };
+        let mission = Mission::serve(&orb, &computer, tasks, &recorder, misses).unwrap();
         Scene { orb, mission, admission }
     }
 

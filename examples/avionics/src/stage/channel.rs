@@ -4,9 +4,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::page::escape;
+use super::record::Record;
 use crate::Result;
 use crate::avionics::event_computer::EnterError;
 use crate::avionics::{ConsumerCounts, EventComputerRef, Mode};
+use crate::clients::{CLIENTS, Role};
 use crate::mission::plan::WORK;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,11 +63,22 @@ impl ChannelView {
 
     /// Returns a line for each consumer.
     pub(super) fn table(&self) -> String {
-        let mut text = row("channel", ["matched", "delivered", "waiting", "queue full", "suspended", "failed"]);
-        for consumer in &self.counts {
-            text += &row(&consumer.name, cells(consumer).each_ref().map(String::as_str));
-        }
-        text
+        table(&self.counts)
+    }
+
+    /// Returns a line for each consumer, and one line for all sensors.
+    pub(super) fn live_table(&self) -> String {
+        live_table(&self.counts)
+    }
+
+    /// Notes the sets that were dropped at a full queue in the records of their work.
+    pub(super) fn note_overflows(&self, records: &mut [Record]) {
+        note_overflows(&self.counts, records);
+    }
+
+    /// Returns a sentence for each consumer to which pushes have failed.
+    pub(super) fn failures(&self) -> Vec<String> {
+        failures(&self.counts)
     }
 
     /// Returns a line for each mode change.
@@ -91,6 +104,44 @@ impl ChannelView {
         }
         page + "</ul>\n"
     }
+}
+
+fn table(counts: &[ConsumerCounts]) -> String {
+    let mut text = row("channel", ["matched", "delivered", "waiting", "queue full", "suspended", "failed"]);
+    for consumer in counts {
+        text += &row(&consumer.name, cells(consumer).each_ref().map(String::as_str));
+    }
+    text
+}
+
+pub(super) fn live_table(counts: &[ConsumerCounts]) -> String {
+    let is_sensor = |name: &str| CLIENTS.iter().any(|client| client.name == name && client.role == Role::Sensor);
+    let (sensors, mut shown): (Vec<ConsumerCounts>, Vec<ConsumerCounts>) =
+        counts.iter().cloned().partition(|consumer| is_sensor(&consumer.name));
+    let sum = |part: fn(&ConsumerCounts) -> u64| sensors.iter().map(part).sum();
+    shown.push(ConsumerCounts {
+        name: "sensors".to_owned(),
+        matched: sum(|it| it.matched),
+        delivered: sum(|it| it.delivered),
+        waiting: sum(|it| it.waiting),
+        overflowed: sum(|it| it.overflowed),
+        suspended: sum(|it| it.suspended),
+        failed: sum(|it| it.failed),
+    });
+    table(&shown)
+}
+
+fn note_overflows(counts: &[ConsumerCounts], records: &mut [Record]) {
+    for consumer in counts {
+        if let Some(record) = records.iter_mut().find(|record| record.name == consumer.name) {
+            record.overflowed = u32::try_from(consumer.overflowed).unwrap_or(u32::MAX);
+        }
+    }
+}
+
+fn failures(counts: &[ConsumerCounts]) -> Vec<String> {
+    let failed = counts.iter().filter(|consumer| consumer.failed > 0);
+    failed.map(|consumer| format!("{} event sets did not reach {}", consumer.failed, consumer.name)).collect()
 }
 
 fn cells(consumer: &ConsumerCounts) -> [String; 6] {
@@ -143,11 +194,12 @@ fn chart(counts: &[ConsumerCounts]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::live_text;
     use super::*;
+    use crate::Form;
 
-    #[test]
-    fn chart_shows_what_each_consumer_got_and_lost() {
-        let consumer = |name: &str, delivered, overflowed| ConsumerCounts {
+    fn consumer(name: &str, delivered: u64, overflowed: u64) -> ConsumerCounts {
+        ConsumerCounts {
             name: name.into(),
             matched: delivered + overflowed,
             delivered,
@@ -155,7 +207,41 @@ mod tests {
             overflowed,
             suspended: 0,
             failed: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn sets_dropped_at_a_full_queue_are_misses_of_their_work() {
+        let mut records = [Record::new("hud", "", 30, Some(PATIENCE)), Record::new("steering", "", 20, Some(PATIENCE))];
+        let counts = [consumer("hud", 300, 7), consumer("display", 1, 400)];
+        // The counts are totals, so they count once.
+        (0..2).for_each(|_| note_overflows(&counts, &mut records));
+        assert_eq!(records.map(|record| record.missed()), [7, 0]);
+    }
+
+    #[test]
+    fn consumer_with_failed_pushes_is_a_failure() {
+        let lost = ConsumerCounts { failed: 2, ..consumer("radar", 10, 0) };
+        assert_eq!(failures(&[consumer("display", 1, 400), lost]), ["2 event sets did not reach radar"]);
+    }
+
+    #[test]
+    fn live_text_fits_a_terminal_of_24_rows() {
+        let mut records = super::super::records(Form::Events);
+        records.push(super::super::omniorb::record());
+        let clients = CLIENTS.iter().filter(|client| client.role != Role::Caller).map(|client| client.name);
+        let names = WORK.iter().map(|work| work.name).chain(clients);
+        let counts: Vec<ConsumerCounts> = names.map(|name| consumer(name, 3, 1)).collect();
+        let text = live_text("3 s of 15", &records, &live_table(&counts));
+        // The cursor has a row of its own.
+        assert!(text.lines().count() < 24 && text.lines().all(|line| line.len() < 80), "{text}");
+        let sensors = text.lines().find(|line| line.starts_with("sensors ")).unwrap();
+        let numbers: Vec<&str> = sensors.split_whitespace().skip(1).collect();
+        assert_eq!(numbers, ["20", "15", "0", "5", "0", "0"]);
+    }
+
+    #[test]
+    fn chart_shows_what_each_consumer_got_and_lost() {
         let drawing = chart(&[consumer("hud", 300, 0), consumer("display", 100, 500)]);
         assert!(
             drawing.contains("width=\"300\"") && drawing.contains(">300 <tspan class=\"note\" dx=\"6\">0 lost</tspan>")

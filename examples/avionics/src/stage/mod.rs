@@ -58,7 +58,7 @@ pub(crate) enum LinkMode {
     InNamespace,
 }
 
-/// Runs the demo. Returns true if no call, no process and no admission of a task failed.
+/// Runs the demo. Returns true if no call, no push, no process and no admission of a task failed.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     fs::create_dir_all(&options.folder)?;
     let folder = options.folder.canonicalize()?;
@@ -128,6 +128,10 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         note(heard, &mut records);
     }
     trouble.extend(silent(&records, options.seconds));
+    if let Some(channel) = &observed.channel {
+        channel.note_overflows(&mut records);
+        trouble.extend(channel.failures());
+    }
     let left_out = ground_link.err();
     let said = server.said();
     let streams: Vec<&str> = said.lines().filter(|line| line.starts_with("stream ")).collect();
@@ -174,11 +178,12 @@ impl Observed {
         self.tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect)
     }
 
-    /// Returns the present counts of the channel.
-    fn channel_table(&mut self) -> Result<String> {
+    /// Returns the present counts of the channel, and notes its dropped sets in the records.
+    fn channel_table(&mut self, records: &mut [Record]) -> Result<String> {
         let Some(channel) = &mut self.channel else { return Ok(String::new()) };
         channel.refresh()?;
-        Ok(channel.table())
+        channel.note_overflows(records);
+        Ok(channel.live_table())
     }
 }
 
@@ -205,7 +210,7 @@ fn watch(
         }
         let passed = started.elapsed().as_secs();
         if passed < seconds.into() && table.is_due() {
-            let counts = if done.is_ok() { observed.channel_table() } else { Ok(String::new()) };
+            let counts = if done.is_ok() { observed.channel_table(records) } else { Ok(String::new()) };
             let counts = counts.unwrap_or_else(|error| {
                 done = Err(error);
                 String::new()

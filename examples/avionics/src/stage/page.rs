@@ -83,8 +83,8 @@ fn summary(records: &[Record]) -> String {
             format_latency_or_dash(record.percentile(1.0)),
             record.deadline.map_or("-".into(), format_bound),
         );
-        let misses = record.deadline.map_or("-".into(), |_| record.misses.to_string());
-        rows += &format!("<td{}>{misses}", if record.deadline.is_some() { alarm(record.misses) } else { "" });
+        let misses = record.deadline.map_or("-".into(), |_| record.missed().to_string());
+        rows += &format!("<td{}>{misses}", if record.deadline.is_some() { alarm(record.missed()) } else { "" });
         rows += &format!("<td{}>{}\n", alarm(record.failures), record.failures);
     }
     format!(

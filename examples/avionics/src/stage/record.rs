@@ -35,7 +35,9 @@ pub(super) struct Record {
     seconds: f64,
     /// Latencies of the calls that did not fail, ascending.
     latencies: Vec<Duration>,
-    pub(super) misses: u32,
+    misses: u32,
+    /// Event sets for the work that the channel has dropped at a full queue.
+    pub(super) overflowed: u32,
     pub(super) failures: u32,
     pub(super) trouble: String,
 }
@@ -63,6 +65,12 @@ impl Record {
 
     pub(super) fn calls(&self) -> usize {
         self.latencies.len()
+    }
+
+    /// Returns the number of results after the deadline, of skipped calls, and of event sets that
+    /// were dropped at a full queue.
+    pub(super) fn missed(&self) -> u32 {
+        self.misses.saturating_add(self.overflowed)
     }
 
     pub(super) fn mean_rate(&self) -> f64 {
@@ -130,7 +138,7 @@ mod tests {
         record.add(report((51..=100).map(|n| n * 1_000).collect()));
         let microseconds = |part| record.percentile(part).unwrap().as_micros();
         assert_eq!((microseconds(0.5), microseconds(0.99), microseconds(1.0)), (50, 99, 100));
-        assert_eq!((record.calls(), record.misses, record.mean_rate()), (100, 2, 50.0));
+        assert_eq!((record.calls(), record.missed(), record.mean_rate()), (100, 2, 50.0));
         assert_eq!(record.buckets()[..3], [20, 30, 50]);
     }
 

@@ -69,7 +69,7 @@ pub(super) fn sum_up(
     let count = |part: fn(&Record) -> u32| records.iter().map(part).sum::<u32>();
     let failures = count(|record| record.failures);
     let with_deadline = records.iter().filter(|record| record.deadline.is_some());
-    let misses: u32 = with_deadline.map(|record| record.misses).sum();
+    let misses: u32 = with_deadline.map(Record::missed).sum();
     let what = if channel.is_some() { "a call or sample" } else { "a call" };
     println!(
         "summary   {} s, rates over the whole time, latency from the moment {what} is due to its result",

@@ -32,7 +32,7 @@ impl Table {
     /// Shows the table of the records, and below it the text `more`.
     pub(super) fn show(&mut self, headline: &str, records: &[Record], more: &str) -> io::Result<()> {
         self.next += self.interval;
-        let text = format!("{headline}\n{}\n{more}\n", lines(records, |record| record.rate));
+        let text = live_text(headline, records, more);
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
             // Moves the cursor to the start of the old table, and clears the screen below.
@@ -53,6 +53,12 @@ impl Table {
     }
 }
 
+/// Returns the text that is redrawn in place. With the cursor below it, it fits a terminal of 24 rows:
+/// the cursor cannot move up to lines that have left the screen.
+pub(super) fn live_text(headline: &str, records: &[Record], more: &str) -> String {
+    format!("{headline}\n{}\n{more}\n", lines(records, |record| record.rate))
+}
+
 pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String {
     let mut text = row(["client", "class", "Hz/due", "calls", "p50", "p99", "max", "deadline", "missed", "failed"]);
     for record in records {
@@ -66,7 +72,7 @@ pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String
             &format_latency_or_dash(record.percentile(0.99)),
             &format_latency_or_dash(record.percentile(1.0)),
             &record.deadline.map_or("-".into(), format_bound),
-            &record.deadline.map_or("-".into(), |_| record.misses.to_string()),
+            &record.deadline.map_or("-".into(), |_| record.missed().to_string()),
             &record.failures.to_string(),
         ]);
     }

@@ -117,7 +117,7 @@ impl Client {
         self.report.check("send_back", || {
             let values: Vec<i32> = (0..20).collect();
             s.send_back(Some(&self.mine), &values)?;
-            Ok(differs("values", &values, &self.servant.wait_for(20, Duration::from_secs(15))))
+            Ok(differs("values", &values, &self.servant.wait_for(20, Duration::from_secs(60))))
         });
         self.report.check("bounce", || Ok(differs("result", &9, &theirs.bounce(Some(&self.mine), 9)?)));
     }
@@ -309,7 +309,7 @@ impl Client {
             thread::scope(|scope| {
                 for _ in 0..meet {
                     // A failed call makes the number of callers too small, and the check fails.
-                    scope.spawn(|| self.suite.meet(meet, 5000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
+                    scope.spawn(|| self.suite.meet(meet, 20_000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
                 }
             });
             Ok(differs("callers inside at once", &meet, &most.into_inner()))

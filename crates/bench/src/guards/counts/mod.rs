@@ -44,7 +44,7 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let orb = non_polling_client_orb()?;
+    let orb = non_polling_client_orb(0)?;
     let operations = options.operations_or(&DEFAULT_OPERATIONS);
     let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
     for architecture in ARCHITECTURES {

@@ -7,7 +7,7 @@ use corelane_sys::clock::Monotonic;
 
 use super::figures::{found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, rtec_supplier};
-use super::programs::{NONE, Service, USUAL};
+use super::programs::{Service, USUAL};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, Progress, Variant};
@@ -20,7 +20,7 @@ const TRANSPORT: BaselineTransport = BaselineTransport::Tcp;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn one_channel(options: &BenchOptions) -> Result<Deliveries, Failure> {
-    let channel = Channel::start(TRANSPORT, NONE, USUAL, &options.placement)?;
+    let channel = Channel::start(TRANSPORT, USUAL, &options.placement)?;
     let (consumers, arrivals) = Consumers::reporting(TRANSPORT, Service::Rtec, 1, &options.placement)?;
     channel.connect(&consumers, 0)?;
     rtec_supplier(channel, 0, arrivals, vec![consumers.into_program()])
@@ -28,7 +28,7 @@ fn one_channel(options: &BenchOptions) -> Result<Deliveries, Failure> {
 
 /// The first channel has the gateway to the second one, where the consumer is.
 fn two_channels(options: &BenchOptions) -> Result<Deliveries, Failure> {
-    let second = Channel::start(TRANSPORT, NONE, USUAL, &options.placement)?;
+    let second = Channel::start(TRANSPORT, USUAL, &options.placement)?;
     let to = second.rtec.to_string();
     let first = Channel::start_with_gateway(TRANSPORT, &to, &options.placement)?;
     let (consumers, arrivals) = Consumers::reporting(TRANSPORT, Service::Rtec, 1, &options.placement)?;

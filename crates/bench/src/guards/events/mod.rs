@@ -1,7 +1,7 @@
 //! The benchmark `events`: event channels compared with collocated calls, with bare relays of as
 //! many octets, and with omniEvents.
 //!
-//! All processes share one core, so that a delivery has as many context switches as its baseline.
+//! All measured processes share one core, so that a delivery has as many context switches as its baseline.
 
 mod connections;
 mod durable;
@@ -38,7 +38,7 @@ pub(crate) fn events(options: &BenchOptions, report: &mut Report<'_>, progress: 
     relayed::many_consumers(options, sizes, report, progress)?;
     one_process::subscriptions(options, report, progress)?;
     durable::durable(options, report, progress)?;
-    priorities::beside_low_suppliers(options, report, progress)
+    priorities::beside_low_suppliers(options, &others, report, progress)
 }
 
 /// Returns a placement of both sides on one core: the server's core, if the placement has one.

@@ -21,7 +21,7 @@ use corelane_sys::thread::Scheduling;
 
 use super::figures::{BENCH, found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, cos_supplier};
-use super::programs::{NONE, Service, USUAL};
+use super::programs::{Service, USUAL};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Figure, Group, MeasuredSubject, Progress, RunLength, Variant};
@@ -165,7 +165,7 @@ impl MeasuredSubject for Theirs {
 }
 
 fn ours(options: &BenchOptions) -> Result<Deliveries, Failure> {
-    let channel = Channel::start(BaselineTransport::Tcp, NONE, USUAL, &options.placement)?;
+    let channel = Channel::start(BaselineTransport::Tcp, USUAL, &options.placement)?;
     let consumers = Consumers::reporting(BaselineTransport::Tcp, Service::Cos, 1, &options.placement)?;
     let (server, Channel { program, orb, cos, .. }) = (channel.program.pid(), channel);
     cos_supplier(&cos, Arc::new(orb), server, consumers, vec![program])

@@ -9,7 +9,7 @@ use corelane_services::events::{DependencySet, EventSource, EventType};
 use super::connections::{MEASURED, SOURCE, connect_consumer, connect_supplier, event};
 use super::figures::{found, judged, label};
 use super::processes::{Channel, Consumers, Deliveries, MeasuredTime, rtec_supplier};
-use super::programs::{NONE, PATIENT, Service};
+use super::programs::{PATIENT, Service};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, MeasuredSubject, Progress, Variant};
@@ -74,7 +74,7 @@ fn connect_stopped(channel: &mut Channel) -> Result<TcpListener, Failure> {
 /// process of the slow consumer has the placement `others`.
 fn beside(has_others: bool, time: MeasuredTime, options: &BenchOptions, others: &Placement) -> Result<Beside, Failure> {
     let (transport, placement) = (BaselineTransport::Tcp, &options.placement);
-    let mut channel = Channel::start(transport, NONE, PATIENT, placement)?;
+    let mut channel = Channel::start(transport, PATIENT, placement)?;
     let (mut programs, mut stopped) = (Vec::new(), None);
     if has_others {
         // The measured consumer connects last, so that the others precede it.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane::Orb;
+use corelane::rt::RtOrb;
 use corelane_services::events::rtec_event_comm::{Event, PushConsumerRef};
 use corelane_services::events::{DependencySet, EventSource, EventType};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -11,7 +13,7 @@ use corelane_sys::thread::Scheduling;
 use super::connections::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
 use super::figures::{label, point};
 use super::processes::{Channel, Consumers, Deliveries, rtec_supplier};
-use super::programs::{Service, USUAL};
+use super::programs::Service;
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::client_group::GroupClient;
@@ -19,7 +21,7 @@ use crate::harness::{ComparedQuantity, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
 use crate::options::{BenchOptions, Depth};
 use crate::orb::client::object;
-use crate::orb::{client_orb, levels};
+use crate::orb::{levels, prioritized_orb};
 use crate::papers::mt::load_mix::{BackgroundClient, CallPace, LoadMix, Observations};
 use crate::placement::{Placement, permits_fixed_priorities};
 use crate::report::Report;
@@ -32,18 +34,42 @@ const LOW_PERIOD: Duration = Duration::from_millis(100);
 /// `rt_info` of the lanes.
 const FAST: i32 = 20;
 const SLOW: i32 = 10;
-/// Native priority of the measured events, their supplier and their consumer. The channel's pool
-/// has it too, so that no event waits until the channel gets the core.
+/// Native and CORBA priority of the measured events, of their supplier and of their consumer. The channel receives them in
+/// a lane of this priority.
 const TOP: u8 = levels::LEVELS;
 const LOWEST: u8 = 1;
 const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
+/// The CORBA priority of a thread.
+struct ThreadPriority {
+    orb: RtOrb,
+    /// `None` once the thread has it.
+    pending: Option<i16>,
+}
+
+impl ThreadPriority {
+    fn new(orb: &RtOrb, priority: u8) -> Self {
+        ThreadPriority { orb: orb.clone(), pending: Some(priority.into()) }
+    }
+
+    fn enter(&mut self) -> Result<(), Failure> {
+        match self.pending.take() {
+            Some(priority) => Ok(self.orb.current()?.set_priority(priority)?),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A supplier that several runs use, one after the other.
-struct FastSupplier(Arc<Mutex<Deliveries>>);
+struct FastSupplier {
+    deliveries: Arc<Mutex<Deliveries>>,
+    priority: ThreadPriority,
+}
 
 impl GroupClient for FastSupplier {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
-        let mut deliveries = self.0.lock();
+        self.priority.enter()?;
+        let mut deliveries = self.deliveries.lock();
         for _ in 0..count {
             into.push(deliveries.deliver()?);
         }
@@ -53,11 +79,13 @@ impl GroupClient for FastSupplier {
 
 struct LowSupplier {
     proxy: PushConsumerRef,
+    priority: ThreadPriority,
     events: [Event; 1],
 }
 
 impl GroupClient for LowSupplier {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
+        self.priority.enter()?;
         time_calls(count, into, || self.proxy.push(&self.events)).map(drop)?;
         Ok(())
     }
@@ -81,51 +109,61 @@ struct Scene {
     low: Vec<PushConsumerRef>,
     channel: u32,
     placement: Placement,
-    /// The low suppliers use the ORB, which must live as long as they do.
-    _orb: corelane::Orb,
+    others: Placement,
+    /// Keeps the connections of the low suppliers.
+    low_orb: Orb,
+    fast_orb: RtOrb,
 }
 
 impl Scene {
-    fn start(suppliers: usize, options: &BenchOptions) -> Result<Self, Failure> {
+    fn start(suppliers: usize, others: &Placement, options: &BenchOptions) -> Result<Self, Failure> {
         let at = |priority| Placement { scheduling: Some(class(priority)), ..options.placement };
         let lanes = format!("{FAST}:{TOP},{SLOW}:{LOWEST}");
-        let channel = Channel::start(BaselineTransport::Tcp, &lanes, USUAL, &at(TOP))?;
+        let channel = Channel::start_with_lanes(&lanes, &at(TOP))?;
         let (measured, arrivals) = Consumers::reporting(BaselineTransport::Tcp, Service::Rtec, 1, &at(TOP))?;
         channel.connect(&measured, FAST)?;
-        let others = Consumers::silent(1, Duration::ZERO, &at(LOWEST))?;
+        let silent = Consumers::silent(1, Duration::ZERO, &at(LOWEST))?;
         let low_events = DependencySet::new().event(LOW_EVENT, EventSource(SOURCE));
-        for reference in &others.references {
+        for reference in &silent.references {
             let consumer = PushConsumerRef::unchecked_narrow(&object(&channel.orb, reference)?);
             connect_consumer(&channel.rtec, &consumer, &low_events, SLOW)?;
         }
         // Suppliers of different priorities share no connection.
-        let orb = client_orb(suppliers)?;
+        let low_orb = prioritized_orb(suppliers)?;
         let low = (0..suppliers).map(|_| {
             let proxy = connect_supplier(&channel.rtec, LOW_EVENT, SLOW)?;
-            Ok(PushConsumerRef::unchecked_narrow(&object(&orb, &proxy.to_string())?))
+            Ok(PushConsumerRef::unchecked_narrow(&object(&low_orb, &proxy.to_string())?))
         });
         let low = low.collect::<Result<Vec<_>, Failure>>()?;
-        let pid = channel.program.pid();
-        let programs = vec![measured.into_program(), others.into_program()];
+        let (pid, fast_orb) = (channel.program.pid(), channel.orb.real_time());
+        let programs = vec![measured.into_program(), silent.into_program()];
         let fast = rtec_supplier(channel, FAST, arrivals, programs)?;
         let fast = Arc::new(Mutex::new("the fast supplier", LockScope::Orb, fast));
-        Ok(Scene { fast, low, channel: pid, placement: options.placement, _orb: orb })
+        Ok(Scene { fast, low, channel: pid, placement: options.placement, others: *others, low_orb, fast_orb })
     }
 
     fn run(&self, suppliers: usize, deliveries: usize, seen: &mut Observations) -> Result<(), Failure> {
         let low = self.low.iter().take(suppliers).enumerate();
-        let others = low.map(|(number, proxy)| BackgroundClient {
-            member: Box::new(LowSupplier { proxy: proxy.clone(), events: [event(LOW_EVENT, PAYLOAD)] }),
-            scheduling: class(TOP - 1 - (number % usize::from(TOP - 1)) as u8),
-            pace: CallPace::Every(LOW_PERIOD),
+        let others = low.map(|(number, proxy)| {
+            let level = TOP - 1 - (number % usize::from(TOP - 1)) as u8;
+            let (proxy, priority) = (proxy.clone(), ThreadPriority::new(&self.low_orb.real_time(), level));
+            BackgroundClient {
+                member: Box::new(LowSupplier { proxy, priority, events: [event(LOW_EVENT, PAYLOAD)] }),
+                scheduling: class(level),
+                pace: CallPace::Every(LOW_PERIOD),
+            }
         });
         let others = others.collect();
         let load = LoadMix {
-            high: Box::new(FastSupplier(Arc::clone(&self.fast))),
+            high: Box::new(FastSupplier {
+                deliveries: Arc::clone(&self.fast),
+                priority: ThreadPriority::new(&self.fast_orb, TOP),
+            }),
             scheduling: class(TOP),
             period: PERIOD,
             calls: deliveries,
             placement: self.placement,
+            others: self.others,
             server: self.channel,
         };
         load.run(others, seen)
@@ -137,9 +175,11 @@ fn named(suppliers: usize) -> FigureLabel {
     point(label("Corelane", "tcp", "delivery", config), "20 Hz consumer", "suppliers", suppliers)
 }
 
-/// Measures deliveries at 20 Hz beside 0 to 500 suppliers at 10 Hz.
+/// Measures deliveries at 20 Hz beside 0 to 500 suppliers at 10 Hz, which have the placement `others`. The kernel wakes
+/// each supplier by an interrupt, which delays threads of every priority on the same core.
 pub(super) fn beside_low_suppliers(
     options: &BenchOptions,
+    others: &Placement,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
@@ -147,7 +187,7 @@ pub(super) fn beside_low_suppliers(
     let deliveries = options.requested.count.map_or(deliveries, |count| count.min(deliveries));
     let most = suppliers.iter().copied().max().unwrap_or(0);
     progress.show("events: connecting the suppliers of lower priority");
-    let scene = Scene::start(most, options)?;
+    let scene = Scene::start(most, others, options)?;
     let busy = BusyCores::start(&options.placement)?;
     let mut alone: Vec<Observations> = suppliers.iter().map(|_| Observations::default()).collect();
     let mut beside: Vec<Observations> = suppliers.iter().map(|_| Observations::default()).collect();

@@ -20,8 +20,8 @@ use crate::baseline::{BaselineClient, BaselineTransport, one_way, parse_address}
 use crate::harness::MeasuredSubject;
 use crate::launch::{start_event_channel, start_event_consumers, start_relay, start_sink};
 use crate::orb::client::object;
-use crate::orb::client_orb;
 use crate::orb::relay::{RelayedBytes, relayed};
+use crate::orb::{client_orb, prioritized_orb};
 use crate::placement::Placement;
 use crate::sample::Samples;
 use crate::service::RunningProgram;
@@ -37,15 +37,16 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts a channel. [`serve_channel`](super::programs::serve_channel) describes `lanes` and
-    /// `patience`.
-    pub(super) fn start(
-        transport: BaselineTransport,
-        lanes: &str,
-        patience: &str,
-        placement: &Placement,
-    ) -> Result<Self, Failure> {
-        Self::of(start_event_channel(&free_address(transport), lanes, patience, NONE, placement)?)
+    /// Starts a channel without lanes. [`serve_channel`](super::programs::serve_channel) describes `patience`.
+    pub(super) fn start(transport: BaselineTransport, patience: &str, placement: &Placement) -> Result<Self, Failure> {
+        Self::of(start_event_channel(&free_address(transport), NONE, patience, NONE, placement)?, client_orb(0)?)
+    }
+
+    /// Starts a channel with lanes, which [`serve_channel`](super::programs::serve_channel) describes. Threads that use
+    /// it have native priorities that equal their CORBA priorities.
+    pub(super) fn start_with_lanes(lanes: &str, placement: &Placement) -> Result<Self, Failure> {
+        let address = free_address(BaselineTransport::Tcp);
+        Self::of(start_event_channel(&address, lanes, super::programs::USUAL, NONE, placement)?, prioritized_orb(0)?)
     }
 
     /// Starts a channel with a gateway to the channel `to`.
@@ -54,13 +55,13 @@ impl Channel {
         to: &str,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        Self::of(start_event_channel(&free_address(transport), NONE, super::programs::USUAL, to, placement)?)
+        let started = start_event_channel(&free_address(transport), NONE, super::programs::USUAL, to, placement)?;
+        Self::of(started, client_orb(0)?)
     }
 
-    fn of((program, references): (RunningProgram, String)) -> Result<Self, Failure> {
+    fn of((program, references): (RunningProgram, String), orb: Orb) -> Result<Self, Failure> {
         let (rtec, cos) =
             references.split_once(' ').ok_or_else(|| Failure::new("the channel has not printed its references"))?;
-        let orb = client_orb(0)?;
         let rtec = rtec_admin::EventChannelRef::unchecked_narrow(&object(&orb, rtec)?);
         let cos = cos_admin::EventChannelRef::unchecked_narrow(&object(&orb, cos)?);
         Ok(Channel { program, orb, rtec, cos })
@@ -240,7 +241,7 @@ pub(super) struct EventSizes {
 
 /// Measures the sizes over TCP; they do not depend on the transport.
 pub(super) fn event_sizes(placement: &Placement) -> Result<EventSizes, Failure> {
-    let channel = Channel::start(BaselineTransport::Tcp, NONE, super::programs::USUAL, placement)?;
+    let channel = Channel::start(BaselineTransport::Tcp, super::programs::USUAL, placement)?;
     let (mut consumers, mut arrivals) = Consumers::reporting(BaselineTransport::Tcp, Service::Rtec, 1, placement)?;
     let (supplied, delivered) = (Arc::new(RelayedBytes::default()), Arc::new(RelayedBytes::default()));
     for reference in &mut consumers.references {

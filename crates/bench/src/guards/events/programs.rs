@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
+use corelane::rt::RtPolicies;
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemException};
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
 use corelane_services::events::{
     EventChannel, EventLane, EventStore, Gateway, MissPolicy, Retention, STORED_EVENTS, cos_event_comm as cos,
+    receive_lanes,
 };
 use corelane_services::store::FileStore;
 
 use crate::Failure;
 use crate::arrivals::ArrivalReporter;
-use crate::orb::limits;
-use crate::placement::permits_fixed_priorities;
+use crate::orb::{direct_priorities, limits};
 use crate::service::serve_lines;
 
 /// The word for a channel without lanes or without gateway, and for consumers that report no arrivals.
@@ -31,7 +31,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Serves a channel until the input ends. `lanes` is [`NONE`] or a list of `RT_INFO:PRIORITY`
-/// separated by commas. `patience` is [`USUAL`], or [`PATIENT`] for a channel that never gives up
+/// separated by commas, in which calls to the channel arrive, too. `patience` is [`USUAL`], or [`PATIENT`] for a channel that never gives up
 /// on a consumer. `destination` is [`NONE`], or the reference of a channel to which a gateway leads. The answer to any
 /// input line is the number of queued sets.
 ///
@@ -40,15 +40,22 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destination: &str) -> Result<(), Failure> {
     // The pool is that of `corelane events serve`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
-    let rt = if permits_fixed_priorities() { rt } else { rt.scheduling(SchedulingClass::Fair) };
-    let orb = Orb::builder().pool(pool).limits(limits()).real_time(rt).listen(address).build().map_err(failed)?;
+    let orb = Orb::builder()
+        .pool(pool)
+        .limits(limits())
+        .real_time(direct_priorities())
+        .listen(address)
+        .build()
+        .map_err(failed)?;
     let misses = match patience {
         USUAL => MissPolicy::default(),
         PATIENT => MissPolicy { send_timeout: ENDLESS, ..MissPolicy::default() },
         _ => return Err(Failure::new(format!("there is no patience `{patience}`"))),
     };
-    let builder = EventChannel::builder().lanes(parse_lanes(lanes)?).misses(misses);
+    let lanes = parse_lanes(lanes)?;
+    let real_time =
+        if lanes.is_empty() { RtPolicies::default() } else { receive_lanes(&orb, &lanes, None).map_err(failed)? };
+    let builder = EventChannel::builder().lanes(lanes).real_time(real_time).misses(misses);
     let builder = match destination {
         NONE => builder,
         reference => {

@@ -2,7 +2,7 @@
 
 use super::figures::{found, judged, label, point};
 use super::processes::{Channel, Consumers, Deliveries, EventSizes, bare_relay, rtec_supplier};
-use super::programs::{NONE, Service, USUAL};
+use super::programs::{Service, USUAL};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::harness::{ComparedQuantity, Group, Progress, RunLength, Variant};
@@ -20,7 +20,7 @@ fn through_channel(
     consumers: usize,
     options: &BenchOptions,
 ) -> Result<Deliveries, Failure> {
-    let channel = Channel::start(transport, NONE, USUAL, &options.placement)?;
+    let channel = Channel::start(transport, USUAL, &options.placement)?;
     let (consumers, arrivals) = Consumers::reporting(transport, Service::Rtec, consumers, &options.placement)?;
     channel.connect(&consumers, 0)?;
     rtec_supplier(channel, 0, arrivals, vec![consumers.into_program()])

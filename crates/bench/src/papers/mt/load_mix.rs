@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
+use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 
 use crate::Failure;
 use crate::client_group::GroupClient;
@@ -38,14 +38,15 @@ pub(crate) struct LoadMix {
     pub(crate) period: Duration,
     /// Number of calls of the high-priority client. All clients end after its last call.
     pub(crate) calls: usize,
+    /// Placement of the high-priority client.
     pub(crate) placement: Placement,
+    /// Placement of the other clients.
+    pub(crate) others: Placement,
     pub(crate) server: u32,
 }
 
 impl LoadMix {
     pub(crate) fn run(self, others: Vec<BackgroundClient>, seen: &mut Observations) -> Result<(), Failure> {
-        let entered = Placement { scheduling: None, ..self.placement }.enter(Side::Client);
-        let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
         let (barrier, over) = (Arc::new(Barrier::new(others.len() + 1)), Arc::new(AtomicBool::new(false)));
         let before = Cost::so_far(None, Some(self.server));
         let mut low = Vec::with_capacity(others.len());
@@ -56,10 +57,10 @@ impl LoadMix {
             let room = room(other.pace, self.period * self.calls as u32);
             let member = other.member;
             let body = move || paced(member, other.pace, room, &barrier, |_| !over.load(Ordering::Acquire));
-            low.push(thread(format!("low/{number}"), scheduling, body)?);
+            low.push(thread(format!("low/{number}"), &self.others, scheduling, body)?);
         }
         let (member, pace, calls) = (self.high, CallPace::Every(self.period), self.calls);
-        let high = thread("high".to_owned(), self.scheduling, move || {
+        let high = thread("high".to_owned(), &self.placement, self.scheduling, move || {
             let paced = paced(member, pace, calls, &barrier, |made| made < calls);
             over.store(true, Ordering::Release);
             paced
@@ -86,10 +87,14 @@ impl LoadMix {
 
 fn thread<T: Send + 'static>(
     name: String,
+    placement: &Placement,
     scheduling: Scheduling,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Failure> {
-    let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+    let mut builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
+    if let Some(core) = placement.core(Side::Client) {
+        builder = builder.affinity(CpuSet::one(core));
+    }
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 
@@ -281,6 +286,7 @@ mod tests {
                 period: Duration::from_micros(100),
                 calls: 10,
                 placement: Placement::default(),
+                others: Placement::default(),
                 server: std::process::id(),
             };
             let others = vec![

@@ -67,6 +67,7 @@ fn beside(
         period: PERIOD,
         calls,
         placement: options.placement,
+        others: options.placement,
         server: one.pid(),
     };
     game.run(others, seen)
@@ -332,6 +333,7 @@ fn once(
         period: HIGH_PERIOD,
         calls,
         placement: options.placement,
+        others: options.placement,
         server: one.pid(),
     };
     game.run(others, seen)

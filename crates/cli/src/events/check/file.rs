@@ -13,6 +13,8 @@ use corelane_services::events::{
 };
 
 const MAX_ENTRIES: usize = 1_000;
+/// Maximum value of `max_users`: a channel admits at most as many publications, and as many consumers.
+const MAX_USERS: u32 = 256;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
 
@@ -45,6 +47,8 @@ pub(super) struct FilePublication {
     pub(super) supplier: String,
     /// The number of the publication's entry in the schedule.
     pub(super) rt_info: Option<u32>,
+    /// Maximum number of publications that use the entry at a time.
+    max_users: usize,
     pub(super) event_type: EventType,
     /// `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
@@ -62,6 +66,8 @@ pub(super) struct FileSubscription {
     pub(super) name: String,
     /// The number of the subscription's entry in the schedule.
     pub(super) rt_info: Option<u32>,
+    /// Maximum number of consumers that use the entry at a time.
+    max_users: usize,
     pub(super) filter: EventFilter,
     /// The reason why the channel's filter builder refuses the filter; `None` if it accepts the
     /// filter.
@@ -110,6 +116,8 @@ impl ChannelFile {
             };
             let numbers = (rt_info.cast_signed(), lane.rt_info.cast_signed());
             let mut entry = PublicationEntry::new(numbers.0, numbers.1, Duration::from_nanos(period));
+            entry = entry.event(publication.event_type, publication.source.unwrap_or(EventSource::ANY));
+            entry = entry.max_users(publication.max_users);
             entry = entry.jitter(Duration::from_nanos(publication.jitter));
             entry = publication.size.map_or(entry.clone(), |size| entry.size(size));
             entry = publication.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
@@ -119,6 +127,7 @@ impl ChannelFile {
         for subscription in &self.subscriptions {
             let Some(rt_info) = subscription.rt_info else { continue };
             let mut entry = SubscriptionEntry::new(rt_info.cast_signed()).core(subscription.core);
+            entry = entry.max_users(subscription.max_users);
             entry = subscription.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
             entry = subscription.deadline.map_or(entry.clone(), |time| entry.deadline(Duration::from_nanos(time)));
             schedule = schedule.subscription(entry);
@@ -203,9 +212,11 @@ fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fil
         }
         None => None,
     };
+    let rt_info = entry(table, file)?;
     let publication = FilePublication {
         supplier: table.string("supplier")?.unwrap_or_default().to_owned(),
-        rt_info: entry(table, file)?,
+        rt_info,
+        max_users: max_users(table, rt_info)?,
         event_type,
         source,
         period: positive_time(table, "period")?,
@@ -250,6 +261,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
     let subscription = FileSubscription {
         name,
         rt_info,
+        max_users: max_users(table, rt_info)?,
         refusal,
         filter,
         wcet: table.time("wcet")?,
@@ -281,6 +293,15 @@ fn entry(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<u32>, T
         return Err(table.wrong_field("rt_info", "another entry has this number"));
     }
     Ok(rt_info)
+}
+
+/// Reads the maximum number of users of the entry `rt_info`; 1 if the table has none.
+fn max_users(table: &mut TomlTable<'_>, rt_info: Option<u32>) -> Result<usize, TaskFileError> {
+    let Some(max) = table.number("max_users", 1, MAX_USERS)? else { return Ok(1) };
+    if rt_info.is_none() {
+        return Err(table.missing("rt_info"));
+    }
+    Ok(usize::try_from(max).unwrap_or(1))
 }
 
 fn lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<usize>, TaskFileError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies};
+use corelane::rt::RtPolicies;
 use corelane::{Completion, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::thread;
 
@@ -45,6 +46,7 @@ pub struct EventChannelBuilder {
     /// `None` for the default: permitted, unless the channel is durable.
     is_destroyed_by_clients: Option<bool>,
     refusal_listener: RefusalListener,
+    real_time: RtPolicies,
 }
 
 impl OwnSource for SharedChannel {
@@ -80,6 +82,7 @@ impl Default for EventChannelBuilder {
             gateways: Vec::new(),
             is_destroyed_by_clients: None,
             refusal_listener: RefusalListener::default(),
+            real_time: RtPolicies::default(),
         }
     }
 }
@@ -143,6 +146,15 @@ impl EventChannelBuilder {
     #[must_use]
     pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
         self.config.lanes = LaneTable(lanes.into_iter().collect());
+        self
+    }
+
+    /// Sets the real-time policies of the channel's objects, for example the lanes in which calls to the channel arrive
+    /// ([`receive_lanes`](crate::events::receive_lanes)). Default: those of
+    /// [`RtOrb::set_policies`](corelane::rt::RtOrb::set_policies).
+    #[must_use]
+    pub fn real_time(mut self, policies: RtPolicies) -> Self {
+        self.real_time = policies;
         self
     }
 
@@ -342,7 +354,8 @@ impl EventChannelBuilder {
             }
             None => self.router.lane_of_type = self.config.lanes.by_type(),
         }
-        let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
+        let name = format!("CorelaneEvents {}", self.name);
+        let poa = orb.root_poa().create_rt_poa(&name, None, PoaPolicies::default(), &self.real_time)?;
         let keys = plain_keys(&self.name);
         let served = self.serve_in(orb, &poa, &keys);
         if served.is_err() {

@@ -295,7 +295,7 @@ impl SharedChannel {
                 is_gateway: true,
                 is_pulled: false,
             };
-            state.router.connect_supplier(proxy, supplier).map_err(|_| disconnected())?;
+            state.router.connect_supplier(proxy, supplier, Self::now()).map_err(|_| disconnected())?;
             proxy
         };
         let mut known = self.federation.known.lock();

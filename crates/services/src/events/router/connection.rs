@@ -1,15 +1,18 @@
 //! The connections of a channel's proxies: a consumer with its queues and counts, a supplier with
 //! its publications.
 
+use std::sync::Arc;
+
 use corelane_sched::task::Nanos;
 
 use super::delivery_set::{DeliverySet, RoutedEvent};
-use super::metering::{DeclaredEvents, DeclaredHandling};
+use super::metering::DeclaredEvents;
 use crate::events::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType, QueueStatistics};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
 use crate::events::health::ConsumerHealth;
 use crate::events::queue::DeliveryQueue;
+use crate::events::schedule::AdmittedConsumer;
 use crate::events::subscriptions::{Occurrence, SubscriptionError};
 
 /// A proxy of a channel. Numbers are not used again.
@@ -50,10 +53,10 @@ pub(in crate::events) struct NewConsumer<P> {
     /// each lane of the channel. A direct consumer has one peer, and its queue stays empty.
     pub(in crate::events) queues: Vec<(usize, P)>,
     pub(in crate::events) transfer: Transfer,
-    pub(in crate::events) filter: EventFilter,
+    pub(in crate::events) filter: Arc<EventFilter>,
     pub(in crate::events) is_gateway: bool,
     /// `Some` for a consumer that the schedule has admitted.
-    pub(in crate::events) declared: Option<Box<DeclaredHandling>>,
+    pub(in crate::events) declared: Option<Box<AdmittedConsumer>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ pub(super) struct Connection<E, P> {
     pub(super) queues: Box<[SenderQueue<E, P>]>,
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
-    pub(super) declared: Option<Box<DeclaredHandling>>,
+    pub(super) declared: Option<Box<AdmittedConsumer>>,
     /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
     pub(super) is_suspended: bool,

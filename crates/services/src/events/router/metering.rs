@@ -3,28 +3,17 @@
 
 use corelane_sched::task::Nanos;
 
+use super::Router;
 use super::connection::{ProxyId, QueuePeer, SupplierConnection};
 use super::delivery_set::RoutedEvent;
-use super::{Connection, Router};
-use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
-use crate::events::schedule::{
-    AdmittedConsumer, AdmittedPublication, ChannelLoad, PublicationLoad, RateMeter, SubscriptionLoad, SurplusPolicy,
-};
+use crate::events::schedule::{AdmittedPublication, ChannelLoad, RateMeter, SurplusPolicy};
 
-/// The declaration of a supplier for the events of one type and source.
+/// The declaration of a supplier for the events of one type and source, with their meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
-    pub(in crate::events) period: Nanos,
-    pub(in crate::events) load: PublicationLoad,
+    pub(in crate::events) publication: AdmittedPublication,
     pub(in crate::events) meter: RateMeter,
-}
-
-/// The declaration of an admitted consumer.
-#[derive(Clone, Debug)]
-pub(in crate::events) struct DeclaredHandling {
-    pub(in crate::events) filter: EventFilter,
-    pub(in crate::events) load: SubscriptionLoad,
 }
 
 impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
@@ -56,29 +45,36 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
     }
 
+    /// Keeps the meters of a supplier that is no longer connected.
+    pub(super) fn keep_meters(&mut self, departed: &SupplierConnection<P>, now: Nanos) {
+        for publication in &departed.publications {
+            if let Some(DeclaredEvents { publication, meter }) = publication.declared.as_deref() {
+                self.departed_meters.keep(publication.used.entry, &publication.header, meter, now);
+            }
+        }
+    }
+
+    /// Lets the meters of a new supplier go on where those of earlier suppliers have ended.
+    pub(super) fn resume_meters(&mut self, supplier: &mut SupplierConnection<P>) {
+        for publication in &mut supplier.publications {
+            if let Some(DeclaredEvents { publication, meter }) = publication.declared.as_deref_mut() {
+                self.departed_meters.resume(publication.used.entry, &publication.header, meter);
+            }
+        }
+    }
+
     /// Returns the load of all admitted peers, except that of the proxy whose peer may be replaced.
     pub(in crate::events) fn admitted_load(&self, except: ProxyId, lanes: Vec<i32>, overhead: Nanos) -> ChannelLoad {
         let suppliers = self.suppliers.iter().filter(|(proxy, _)| **proxy != except);
         let publications = suppliers.filter_map(|(_, supplier)| supplier.as_ref()).flat_map(|it| &it.publications);
-        let publication = |(header, declared): (EventHeader, &DeclaredEvents)| AdmittedPublication {
-            header,
-            period: declared.period,
-            load: declared.load,
-        };
+        let declared = publications.filter_map(|it| Some(it.declared.as_deref()?.publication.clone()));
         let connections = self.connections.values();
         let present = connections.filter(|connection| connection.proxy != except && connection.ending.is_none());
-        let consumer = |connection: &Connection<E, P>| {
-            let declared = connection.declared.as_ref()?;
-            Some(AdmittedConsumer { proxy: connection.proxy.0, filter: declared.filter.clone(), load: declared.load })
-        };
         ChannelLoad {
             lanes,
             overhead,
-            publications: publications
-                .filter_map(|it| Some((it.header, it.declared.as_deref()?)))
-                .map(publication)
-                .collect(),
-            consumers: present.filter_map(consumer).collect(),
+            publications: declared.collect(),
+            consumers: present.filter_map(|connection| connection.declared.as_deref().cloned()).collect(),
         }
     }
 }
@@ -98,7 +94,7 @@ fn take<P>(supplier: &mut SupplierConnection<P>, header: &EventHeader, bytes: us
     for publication in supplier.publications.iter_mut().filter(|publication| is_same(&publication.header)) {
         let Some(declared) = publication.declared.as_deref_mut() else { continue };
         if declared.meter.take(bytes, now) {
-            return Metered::Within(declared.load.lane);
+            return Metered::Within(declared.publication.load.lane);
         }
         metered = Metered::Surplus;
     }

@@ -34,7 +34,7 @@ use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
 use super::numbers::NumberHashing;
 use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
-use super::schedule::SurplusPolicy;
+use super::schedule::{DepartedMeters, SurplusPolicy};
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
 pub(super) use self::connection::{
@@ -42,7 +42,7 @@ pub(super) use self::connection::{
 };
 use self::connection::{Connection, SenderQueue};
 pub(super) use self::delivery_set::{DeliverySet, RoutedEvent};
-pub(super) use self::metering::{DeclaredEvents, DeclaredHandling};
+pub(super) use self::metering::DeclaredEvents;
 pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 
@@ -112,6 +112,7 @@ pub(super) struct Router<E, P> {
     unpublished: u64,
     surplus: SurplusCounts,
     departed: DeliveryCounts,
+    departed_meters: DepartedMeters,
 }
 
 impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
@@ -129,6 +130,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             unpublished: 0,
             surplus: SurplusCounts::default(),
             departed: DeliveryCounts::default(),
+            departed_meters: DepartedMeters::default(),
         }
     }
 
@@ -147,6 +149,21 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         Some(proxy)
     }
 
+    /// Checks that a consumer may be connected to a proxy. Returns the connection that it would
+    /// replace.
+    pub(super) fn check_consumer(&self, proxy: ProxyId) -> Result<Option<ConsumerId>, ConnectRefusal> {
+        let before = *self.consumers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
+        let is_permitted = before.is_none() || self.config.is_consumer_reconnected;
+        if is_permitted { Ok(before) } else { Err(ConnectRefusal::AlreadyConnected) }
+    }
+
+    /// Checks that a supplier may be connected to a proxy.
+    pub(super) fn check_supplier(&self, proxy: ProxyId) -> Result<(), ConnectRefusal> {
+        let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
+        let is_permitted = before.is_none() || self.config.is_supplier_reconnected;
+        if is_permitted { Ok(()) } else { Err(ConnectRefusal::AlreadyConnected) }
+    }
+
     /// Connects a consumer. Returns the id of the connection, and the consumer that it replaces.
     pub(super) fn connect_consumer(
         &mut self,
@@ -154,10 +171,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         consumer: NewConsumer<P>,
         now: Nanos,
     ) -> Result<(ConsumerId, Option<Disconnected<P>>), ConnectRefusal> {
-        let before = *self.consumers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
-        if before.is_some() && !self.config.is_consumer_reconnected {
-            return Err(ConnectRefusal::AlreadyConnected);
-        }
+        let before = self.check_consumer(proxy)?;
         let max = self.config.limits.max_senders;
         let senders = if consumer.transfer == Transfer::Queued { consumer.queues.len() } else { 0 };
         if self.senders + senders > max {
@@ -217,19 +231,22 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     pub(super) fn connect_supplier(
         &mut self,
         proxy: ProxyId,
-        supplier: SupplierConnection<P>,
+        mut supplier: SupplierConnection<P>,
+        now: Nanos,
     ) -> Result<Option<P>, ConnectRefusal> {
-        let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
-        if before.is_some() && !self.config.is_supplier_reconnected {
-            return Err(ConnectRefusal::AlreadyConnected);
-        }
+        self.check_supplier(proxy)?;
         let max = self.config.limits.max_pulled_suppliers;
         let pulled = self.suppliers.values().flatten().filter(|supplier| supplier.is_pulled);
         if supplier.is_pulled && pulled.count() >= max {
             return Err(ConnectRefusal::TooManyPulledSuppliers(max));
         }
-        let before = self.suppliers.insert(proxy, Some(supplier));
-        Ok(before.flatten().map(|before| before.peer))
+        let before = self.suppliers.insert(proxy, None).flatten();
+        if let Some(before) = &before {
+            self.keep_meters(before, now);
+        }
+        self.resume_meters(&mut supplier);
+        self.suppliers.insert(proxy, Some(supplier));
+        Ok(before.map(|before| before.peer))
     }
 
     /// Removes a consumer's proxy. Returns `None` if there is no such proxy; otherwise the peer, if
@@ -242,8 +259,12 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
 
     /// Removes a supplier's proxy. Returns `None` if there is no such proxy; otherwise the peer, if
     /// one was connected.
-    pub(super) fn remove_supplier(&mut self, proxy: ProxyId) -> Option<Option<P>> {
-        self.suppliers.remove(&proxy).map(|supplier| supplier.map(|supplier| supplier.peer))
+    pub(super) fn remove_supplier(&mut self, proxy: ProxyId, now: Nanos) -> Option<Option<P>> {
+        let removed = self.suppliers.remove(&proxy)?;
+        if let Some(supplier) = &removed {
+            self.keep_meters(supplier, now);
+        }
+        Some(removed.map(|supplier| supplier.peer))
     }
 
     /// Removes all proxies, and returns the connected peers. If `is_called_back`, each peer is

@@ -100,7 +100,12 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
-        let result = subscriptions.push_owned(header, event, now, |id, set| {
+        let least_urgent = config.lanes.saturating_sub(1);
+        // Otherwise an event for best effort would take a declared event with it out of its lane.
+        let outranks = |event: &E, held: &E| {
+            config.surplus.is_some() && event.lane() < least_urgent && held.lane() >= least_urgent
+        };
+        let result = subscriptions.push_owned(header, event, now, &outranks, |id, set| {
             route(connections, config, id, DeliverySet::of_offered(set), now, routed);
         });
         self.disconnect_overflowed(routed);
@@ -121,8 +126,11 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
-        let event = event.in_lane(lane_of_type(header, config));
-        let result = subscriptions.push_owned(header, event, now, |id, set| {
+        // Without a supplier there is no declaration.
+        let least_urgent = config.lanes.saturating_sub(1);
+        let lane = if config.surplus.is_some() { least_urgent } else { lane_of_type(header, config) };
+        let event = event.in_lane(lane);
+        let result = subscriptions.push_owned(header, event, now, &|_, _| false, |id, set| {
             route(connections, config, id, DeliverySet::of_offered(set), now, routed);
         });
         self.disconnect_overflowed(routed);

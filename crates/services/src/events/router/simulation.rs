@@ -166,7 +166,7 @@ impl Simulation {
         let publications = Box::new([publication(1, Some(0)), publication(2, None)]);
         let all =
             SupplierConnection { peer: TestPeer(usize::MAX, None), publications, is_gateway: false, is_pulled: false };
-        router.connect_supplier(supplier, all).unwrap();
+        router.connect_supplier(supplier, all, 0).unwrap();
         Simulation {
             random,
             router,
@@ -210,7 +210,7 @@ impl Simulation {
         let wants_gaps = self.random.below(3) == 0;
         let set = DependencySet::new().event(EventType(event_type), EventSource::ANY);
         let set = if wants_gaps { set.event(EventType::GAP, EventSource::ANY) } else { set };
-        let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+        let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap().into();
         let count = self.config.lanes.max(1);
         let only = self.random.below(count as u64) as usize;
         let lanes = if self.random.below(2) == 0 { only..only + 1 } else { 0..count };

@@ -1,13 +1,19 @@
 //! Gap events: which drops they report, and when.
 
+use std::sync::Arc;
+
 use super::simulation::TestEvent;
 use super::*;
 use crate::events::designator::DependencySet;
 use crate::events::filter::{EventFilter, FilterBuilder, FilterLimits};
 use crate::events::header::{EventSource, EventType};
+use crate::events::schedule::{
+    AdmittedConsumer, AdmittedPublication, EntryUse, PublicationLoad, RateMeter, SubscriptionLoad,
+};
 use crate::events::subscriptions::Occurrence;
 
 const A: EventType = EventType(16);
+const B: EventType = EventType(17);
 
 impl QueuePeer for () {
     fn take_turn(&self) -> bool {
@@ -44,11 +50,12 @@ impl GapScene {
         let supplier = router.add_supplier().unwrap();
         let connection =
             SupplierConnection { peer: (), publications: Box::new([]), is_gateway: false, is_pulled: false };
-        router.connect_supplier(supplier, connection).unwrap();
+        router.connect_supplier(supplier, connection, 0).unwrap();
         let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
         let proxy = router.add_consumer().unwrap();
-        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false, declared: None };
+        let new =
+            NewConsumer { queues: vec![(0, ())], transfer, filter: filter.into(), is_gateway: false, declared: None };
         let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
@@ -168,6 +175,125 @@ fn direct_consumer_is_told_again_after_a_failed_gap_event() {
     }
     assert_eq!(calls(&scene.push()), [Got::Gap(3), Got::Event(3)]);
     assert_eq!((calls(&scene.push()), scene.dropped()), (vec![Got::Event(4)], 3));
+}
+
+#[test]
+fn load_for_an_admission_shares_the_filters_of_the_consumers() {
+    let mut router = Router::<TestEvent, ()>::new(RouterConfig::default());
+    let set = DependencySet::new().event(A, EventSource::ANY);
+    let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+    let filter = Arc::new(filter);
+    let load = SubscriptionLoad::default();
+    let proxy = router.add_consumer().unwrap();
+    let declared = AdmittedConsumer { proxy: proxy.0, used: [].into(), filter: Arc::clone(&filter), load };
+    let new = NewConsumer {
+        queues: vec![(0, ())],
+        transfer: Transfer::Direct,
+        filter: Arc::clone(&filter),
+        is_gateway: false,
+        declared: Some(Box::new(declared)),
+    };
+    router.connect_consumer(proxy, new, 0).unwrap();
+    let other = router.add_consumer().unwrap();
+    let shared = router.admitted_load(other, vec![1], 0).consumers.remove(0).filter;
+    // The test, its copy of the load, the router's declaration, and the subscription.
+    assert!(Arc::ptr_eq(&shared, &filter));
+    assert_eq!(Arc::strong_count(&filter), 4);
+    assert!(router.admitted_load(proxy, vec![1], 0).consumers.is_empty());
+}
+
+/// A channel with a schedule and two lanes, whose consumer waits for the types 16 and 17.
+struct ScheduledScene {
+    router: Router<TestEvent, ()>,
+    consumer: ConsumerId,
+    declared: ProxyId,
+    undeclared: ProxyId,
+    pushed: u64,
+}
+
+impl ScheduledScene {
+    fn new() -> Self {
+        let lane_of_type = [(A.0, 0), (B.0, 0)].into();
+        let surplus = Some(SurplusPolicy::BestEffort);
+        let mut router = Router::new(RouterConfig { lanes: 2, lane_of_type, surplus, ..RouterConfig::default() });
+        let set = DependencySet::new().conjunction(2).event(A, EventSource::ANY).event(B, EventSource::ANY);
+        let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+        let new = NewConsumer {
+            queues: vec![(0, ()), (1, ())],
+            transfer: Transfer::Pulled,
+            filter: filter.into(),
+            is_gateway: false,
+            declared: None,
+        };
+        let proxy = router.add_consumer().unwrap();
+        let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
+        let declaration = |event_type| {
+            let header = EventHeader::new(event_type, EventSource(1));
+            let used = EntryUse { entry: 101, max_users: 2 };
+            let publication = AdmittedPublication { used, header, period: 10, load: PublicationLoad::default() };
+            let meter = RateMeter::new(10, 0, None);
+            Publication { header, lane: None, declared: Some(Box::new(DeclaredEvents { publication, meter })) }
+        };
+        let mut supplier = |publications: &[Publication]| {
+            let proxy = router.add_supplier().unwrap();
+            let connection =
+                SupplierConnection { peer: (), publications: publications.into(), is_gateway: false, is_pulled: false };
+            router.connect_supplier(proxy, connection, 0).unwrap();
+            proxy
+        };
+        let (declared, undeclared) = (supplier(&[declaration(A), declaration(B)]), supplier(&[]));
+        Self { router, consumer, declared, undeclared, pushed: 0 }
+    }
+
+    fn push(&mut self, supplier: ProxyId, event_type: EventType, now: Nanos) {
+        let (header, event) = self.event(event_type);
+        self.router.push(supplier, &header, event, now, &mut Routed::default()).unwrap();
+    }
+
+    fn event(&mut self, event_type: EventType) -> (EventHeader, TestEvent) {
+        self.pushed += 1;
+        let event = TestEvent { number: self.pushed, key: (event_type.0, 1), bytes: 1, lane: 9, gap: 0, total: 0 };
+        (EventHeader::new(event_type, EventSource(1)), event)
+    }
+
+    /// Returns the lane of the next set, and the numbers of its events.
+    fn pull(&mut self) -> Option<(usize, Vec<u64>)> {
+        let queues = self.router.statistics(0).consumers.remove(0).queues;
+        let lane = queues.iter().find(|queue| queue.sets > 0)?.lane;
+        let set = self.router.pull(self.consumer, 0).unwrap()?;
+        let number = |it: &Occurrence<TestEvent>| match it {
+            Occurrence::Event(event) => event.number,
+            Occurrence::Timeout(expiry) => panic!("{expiry:?}"),
+        };
+        Some((lane, set.as_slice().iter().map(number).collect()))
+    }
+}
+
+#[test]
+fn declared_event_takes_the_place_of_one_for_best_effort_in_its_conjunction() {
+    let mut scene = ScheduledScene::new();
+    let (declared, undeclared) = (scene.declared, scene.undeclared);
+    scene.push(undeclared, A, 0);
+    scene.push(declared, A, 0);
+    // The second one comes too early.
+    scene.push(declared, A, 5);
+    scene.push(declared, B, 10);
+    assert_eq!(scene.pull(), Some((0, vec![2, 4])));
+    // Without a declared event of its own, a part has the other one, and the rate of such sets has no
+    // bound.
+    scene.push(undeclared, A, 20);
+    scene.push(declared, B, 20);
+    assert_eq!((scene.pull(), scene.pull()), (Some((1, vec![5, 6])), None));
+}
+
+#[test]
+fn event_without_a_supplier_has_best_effort_in_a_channel_with_a_schedule() {
+    let mut scene = ScheduledScene::new();
+    for event_type in [A, B] {
+        let (header, event) = scene.event(event_type);
+        scene.router.publish(&header, event, 0, &mut Routed::default()).unwrap();
+    }
+    assert_eq!(scene.pull(), Some((1, vec![1, 2])));
 }
 
 #[test]

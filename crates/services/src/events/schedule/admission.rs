@@ -4,13 +4,16 @@
 //! The jobs are those of the declared events alone. A set with an event beyond its declaration is in
 //! the least urgent lane, which delays no job.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use corelane_sched::analysis::StepBudget;
 use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, largest};
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::{MAX_PERIOD, Nanos};
 
+use super::entries::EntryUse;
 use super::jobs::{ConsumerJob, PublicationLoad, ScheduledLoad, SubscriptionLoad};
 use crate::events::expression::EventNames;
 use crate::events::filter::EventFilter;
@@ -25,18 +28,23 @@ const MAX_PUBLICATIONS: usize = 256;
 /// Maximum number of admitted consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 
-#[derive(Clone, Debug)]
+/// The declaration of a publication, whose supplier is admitted or asks for admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct AdmittedPublication {
+    pub(in crate::events) used: EntryUse,
     pub(in crate::events) header: EventHeader,
     pub(in crate::events) period: Nanos,
     pub(in crate::events) load: PublicationLoad,
 }
 
+/// The declaration of a consumer that is admitted or asks for admission. A clone copies no filter.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct AdmittedConsumer {
     /// The number of the consumer's proxy.
     pub(in crate::events) proxy: u64,
-    pub(in crate::events) filter: EventFilter,
+    pub(in crate::events) used: Arc<[EntryUse]>,
+    /// Shared with the channel, which reads it for each event.
+    pub(in crate::events) filter: Arc<EventFilter>,
     pub(in crate::events) load: SubscriptionLoad,
 }
 
@@ -72,6 +80,15 @@ pub enum ScheduleTest {
     TooComplex,
     /// Neither the consumer nor the publications of its events declare an execution time.
     NoExecutionTime,
+    /// The entry has its maximum number of users.
+    Users {
+        /// The number of the entry.
+        entry: i32,
+        /// The maximum number of publications or of consumers
+        /// ([`PublicationEntry::max_users`](crate::events::PublicationEntry::max_users),
+        /// [`SubscriptionEntry::max_users`](crate::events::SubscriptionEntry::max_users)).
+        max: usize,
+    },
     /// The channel has the maximum number of admitted publications, or of admitted consumers.
     Limit {
         /// The maximum.
@@ -118,7 +135,10 @@ impl AdmissionRefusal {
     pub fn excess(&self) -> Option<Nanos> {
         match self.test {
             ScheduleTest::ResponseTime { response, deadline } => Some(response?.saturating_sub(deadline)),
-            ScheduleTest::TooComplex | ScheduleTest::NoExecutionTime | ScheduleTest::Limit { .. } => None,
+            ScheduleTest::TooComplex
+            | ScheduleTest::NoExecutionTime
+            | ScheduleTest::Users { .. }
+            | ScheduleTest::Limit { .. } => None,
         }
     }
 }
@@ -144,6 +164,9 @@ impl fmt::Display for AdmissionRefusal {
             }
             ScheduleTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
             ScheduleTest::NoExecutionTime => f.write_str("no wcet is declared")?,
+            ScheduleTest::Users { entry, max } => {
+                write!(f, "the entry {entry} has its maximum number of users, {max}")?;
+            }
             ScheduleTest::Limit { max } => {
                 write!(f, "the channel has at most {max} admitted publications, and as many admitted consumers")?;
             }
@@ -195,6 +218,9 @@ impl ChannelLoad {
                 return refusal(None, 0, 0, ScheduleTest::Limit { max }, None);
             }
         }
+        if let Some(EntryUse { entry, max_users: max }) = self.crowded_entry() {
+            return refusal(None, 0, 0, ScheduleTest::Users { entry, max }, None);
+        }
         let failing = match self.failing_job(&mut StepBudget::new(MAX_STEPS)) {
             Ok(failing) => failing,
             Err(TooManySteps) => return refusal(None, 0, 0, ScheduleTest::TooComplex, None),
@@ -208,6 +234,18 @@ impl ChannelLoad {
         let consumer = self.consumers.get(job.subscription);
         let lane = self.lanes.get(job.lanes.1).copied().unwrap_or_default();
         refusal(consumer.map(|it| it.proxy), lane, consumer.map_or(0, |it| it.load.core), test, admissible)
+    }
+
+    /// Returns an entry that has more users than it may have.
+    fn crowded_entry(&self) -> Option<EntryUse> {
+        let publications = self.publications.iter().map(|publication| publication.used);
+        let mut uses = publications.chain(self.consumers.iter().flat_map(|consumer| consumer.used.iter().copied()));
+        let mut users: BTreeMap<i32, usize> = BTreeMap::new();
+        uses.find(|used| {
+            let count = users.entry(used.entry).or_default();
+            *count += 1;
+            *count > used.max_users
+        })
     }
 
     fn longest_execution(&self, consumer: usize, steps: &mut StepBudget) -> Option<Nanos> {

@@ -7,9 +7,19 @@ use std::time::Duration;
 use corelane_sched::task::{MAX_PERIOD, MIN_PERIOD, Nanos};
 
 use super::jobs::{PublicationLoad, SubscriptionLoad};
+use crate::events::header::{EventHeader, EventSource, EventType};
 
 /// Maximum number of entries of a schedule, of either kind.
 const MAX_ENTRIES: usize = 1_024;
+
+/// The use of an entry by a publication or a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::events) struct EntryUse {
+    /// The number of the entry.
+    pub(in crate::events) entry: i32,
+    /// Maximum number of publications, or of consumers, that name the entry at a time.
+    pub(in crate::events) max_users: usize,
+}
 
 /// The reaction to events beyond their declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,13 +31,19 @@ pub enum SurplusPolicy {
     Drop,
 }
 
+/// The load of a consumer, and the entries that its dependencies name.
+type UsedEntries = (SubscriptionLoad, Vec<EntryUse>);
+
 /// The declaration of a supplier's events of one type and source.
 ///
-/// A publication names the entry by its `rt_info`. Several publications may name it; each is a load
-/// of its own.
+/// A publication names the entry by its `rt_info`. One publication may name it at a time, unless
+/// [`max_users`](Self::max_users) permits more; each is a load of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicationEntry {
     pub(super) rt_info: i32,
+    max_users: usize,
+    event_type: EventType,
+    source: EventSource,
     lane: i32,
     period: Nanos,
     jitter: Nanos,
@@ -46,7 +62,36 @@ impl PublicationEntry {
     /// lane. `period` is the shortest time between two events: 100 us to one hour.
     #[must_use]
     pub fn new(rt_info: i32, lane: i32, period: Duration) -> Self {
-        Self { rt_info, lane, period: nanos(period), jitter: 0, size: None, wcet: None, deadline: None }
+        Self {
+            rt_info,
+            max_users: 1,
+            event_type: EventType::ANY,
+            source: EventSource::ANY,
+            lane,
+            period: nanos(period),
+            jitter: 0,
+            size: None,
+            wcet: None,
+            deadline: None,
+        }
+    }
+
+    /// Restricts the entry to publications of this type and source. Default: of every type and
+    /// source; so do [`EventType::ANY`] and [`EventSource::ANY`].
+    #[must_use]
+    pub const fn event(mut self, event_type: EventType, source: EventSource) -> Self {
+        self.event_type = event_type;
+        self.source = source;
+        self
+    }
+
+    /// Sets the maximum number of publications that name the entry at a time, at least one, which is
+    /// the default. A connection with a further one is refused
+    /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    #[must_use]
+    pub const fn max_users(mut self, max: usize) -> Self {
+        self.max_users = max;
+        self
     }
 
     /// Sets the time by which an event may be early or late, at most one hour. Default: 0; an event
@@ -93,6 +138,30 @@ impl PublicationEntry {
         self.size
     }
 
+    pub(in crate::events) const fn entry_use(&self) -> EntryUse {
+        EntryUse { entry: self.rt_info, max_users: self.max_users }
+    }
+
+    /// Checks the type and source of a publication that names the entry.
+    ///
+    /// # Errors
+    /// Returns the wrong field with the reason.
+    pub(in crate::events) fn check_event(&self, header: &EventHeader) -> Result<(), (&'static str, String)> {
+        if self.event_type != EventType::ANY && self.event_type != header.event_type {
+            return Err((
+                "type",
+                format!("the entry {} is for events of the type {}", self.rt_info, self.event_type.0),
+            ));
+        }
+        if self.source != EventSource::ANY && self.source != header.source {
+            return Err((
+                "source",
+                format!("the entry {} is for events of the source {}", self.rt_info, self.source.0),
+            ));
+        }
+        Ok(())
+    }
+
     fn check(&self, lanes: &[i32], max_queued: usize) -> Result<(), (&'static str, String)> {
         let Some(at) = lanes.iter().position(|lane| *lane == self.lane) else {
             return Err(("lane", format!("the channel has no lane {}", self.lane)));
@@ -109,17 +178,20 @@ impl PublicationEntry {
         if self.size.is_some_and(|size| size as usize > max_queued) {
             return Err(("size", format!("a consumer's queue holds events of at most {max_queued} bytes")));
         }
+        check_users(self.max_users)?;
         check_times(self.wcet, self.deadline)
     }
 }
 
 /// The declaration of a consumer's handling.
 ///
-/// A dependency names the entry by its `rt_info`. A consumer whose dependencies name several entries
+/// A dependency names the entry by its `rt_info`. One consumer may name it at a time, unless
+/// [`max_users`](Self::max_users) permits more. A consumer whose dependencies name several entries
 /// has the longest of their execution times and the shortest of their deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionEntry {
     pub(super) rt_info: i32,
+    max_users: usize,
     load: SubscriptionLoad,
 }
 
@@ -127,7 +199,15 @@ impl SubscriptionEntry {
     /// Creates an entry with a number that is not 0.
     #[must_use]
     pub fn new(rt_info: i32) -> Self {
-        Self { rt_info, load: SubscriptionLoad::default() }
+        Self { rt_info, max_users: 1, load: SubscriptionLoad::default() }
+    }
+
+    /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least 1.
+    /// Default: one. A further consumer is refused ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    #[must_use]
+    pub const fn max_users(mut self, max: usize) -> Self {
+        self.max_users = max;
+        self
     }
 
     /// Sets the worst-case execution time of the consumer for one set. Default: the sum of the
@@ -152,6 +232,10 @@ impl SubscriptionEntry {
         self.load.core = core;
         self
     }
+}
+
+fn check_users(max: usize) -> Result<(), (&'static str, String)> {
+    if max == 0 { Err(("max_users", "an entry has at least one user".to_owned())) } else { Ok(()) }
 }
 
 fn check_times(wcet: Option<Nanos>, deadline: Option<Nanos>) -> Result<(), (&'static str, String)> {
@@ -243,7 +327,8 @@ impl ChannelSchedule {
         Some((entry, lanes.iter().position(|lane| *lane == entry.lane)?))
     }
 
-    /// Returns the load of a consumer whose dependencies name these numbers; `None` if all are 0.
+    /// Returns the load of a consumer whose dependencies name these numbers, and the entries that it
+    /// uses; `None` if all are 0.
     ///
     /// # Errors
     /// Returns the index of a number without an entry, or of an entry with another core than those
@@ -251,8 +336,9 @@ impl ChannelSchedule {
     pub(in crate::events) fn subscription_load(
         &self,
         rt_infos: &[i32],
-    ) -> Result<Option<SubscriptionLoad>, (usize, String)> {
+    ) -> Result<Option<UsedEntries>, (usize, String)> {
         let mut combined: Option<SubscriptionLoad> = None;
+        let mut used: Vec<EntryUse> = Vec::new();
         for (at, rt_info) in rt_infos.iter().enumerate().filter(|(_, rt_info)| **rt_info != 0) {
             let entry = self.subscriptions.iter().find(|entry| entry.rt_info == *rt_info);
             let entry = entry.ok_or_else(|| (at, format!("the schedule has no subscription entry {rt_info}")))?;
@@ -263,8 +349,12 @@ impl ChannelSchedule {
             // An execution time that an entry leaves to the publications has no known maximum.
             load.wcet = load.wcet.zip(entry.load.wcet).map(|(one, other)| one.max(other));
             load.deadline = [load.deadline, entry.load.deadline].into_iter().flatten().min();
+            // A consumer with several dependencies of an entry is one user.
+            if used.iter().all(|other| other.entry != *rt_info) {
+                used.push(EntryUse { entry: *rt_info, max_users: entry.max_users });
+            }
         }
-        Ok(combined)
+        Ok(combined.map(|load| (load, used)))
     }
 
     /// Checks the entries for a channel with these lanes, the most urgent first, whose queues hold
@@ -286,10 +376,11 @@ impl ChannelSchedule {
         let mut taken = BTreeSet::new();
         let publications =
             self.publications.iter().map(|entry| ("publication", entry.rt_info, entry.check(lanes, max_queued)));
-        let subscriptions = self
-            .subscriptions
-            .iter()
-            .map(|entry| ("subscription", entry.rt_info, check_times(entry.load.wcet, entry.load.deadline)));
+        let of_subscription = |entry: &SubscriptionEntry| {
+            check_users(entry.max_users).and_then(|()| check_times(entry.load.wcet, entry.load.deadline))
+        };
+        let subscriptions =
+            self.subscriptions.iter().map(|entry| ("subscription", entry.rt_info, of_subscription(entry)));
         for (kind, rt_info, checked) in publications.chain(subscriptions) {
             let error = |(field, reason)| ScheduleError { entry: Some((kind, rt_info)), field, reason };
             if rt_info == 0 || !taken.insert(rt_info) {
@@ -363,12 +454,29 @@ mod tests {
             with(PublicationEntry::new(101, 1, MS)).contains(" lane: the least urgent lane, 1, is for best effort")
         );
         assert!(with(PublicationEntry::new(0, 20, MS)).contains(" rt_info: "));
+        assert!(with(entry(MS).max_users(0)).contains(" max_users: "));
+        let none = ChannelSchedule::new().subscription(SubscriptionEntry::new(201).max_users(0));
+        assert_eq!(refused(none), "the subscription entry 201: max_users: an entry has at least one user");
         let twice = ChannelSchedule::new().publication(entry(MS)).subscription(SubscriptionEntry::new(101));
         assert!(refused(twice).contains("the subscription entry 101: rt_info: "));
         assert!(refused(ChannelSchedule::new().overhead(Duration::MAX)).contains(" overhead: "));
         let right = ChannelSchedule::new().publication(entry(MS).size(0)).subscription(SubscriptionEntry::new(201));
         assert_eq!(right.check(&[20, 1], 1_000), Ok(()));
         assert_eq!(right.check(&[20], 1_000).unwrap_err().field(), "lanes");
+    }
+
+    #[test]
+    fn entry_takes_the_events_to_which_it_is_restricted() {
+        let wrong = |entry: PublicationEntry, event_type, source| {
+            let header = EventHeader::new(EventType(event_type), EventSource(source));
+            entry.check_event(&header).err().map(|(field, _)| field)
+        };
+        let entry = PublicationEntry::new(101, 20, MS);
+        assert_eq!(wrong(entry.clone(), 17, 3), None);
+        let of_source = entry.clone().event(EventType(16), EventSource(3));
+        assert_eq!(wrong(of_source.clone(), 16, 3), None);
+        assert_eq!((wrong(of_source.clone(), 17, 3), wrong(of_source, 16, 4)), (Some("type"), Some("source")));
+        assert_eq!(wrong(entry.event(EventType(16), EventSource::ANY), 16, 4), None);
     }
 
     #[test]
@@ -379,9 +487,10 @@ mod tests {
             .subscription(entry(202, 2 * MS, 10 * MS))
             .subscription(SubscriptionEntry::new(203))
             .subscription(SubscriptionEntry::new(204).core(1));
-        let load = schedule.subscription_load(&[0, 201, 202]).unwrap().unwrap();
+        let (load, used) = schedule.subscription_load(&[0, 201, 202, 201]).unwrap().unwrap();
         assert_eq!((load.wcet, load.deadline), (Some(2_000_000), Some(9_000_000)));
-        assert_eq!(schedule.subscription_load(&[201, 203]).unwrap().unwrap().wcet, None);
+        assert_eq!(used, [201, 202].map(|entry| EntryUse { entry, max_users: 1 }));
+        assert_eq!(schedule.subscription_load(&[201, 203]).unwrap().unwrap().0.wcet, None);
         assert_eq!(schedule.subscription_load(&[0, 0]), Ok(None));
         assert_eq!(schedule.subscription_load(&[201, 7]).unwrap_err().0, 1);
         assert!(schedule.subscription_load(&[201, 204]).unwrap_err().1.contains("another core"));

@@ -1,6 +1,12 @@
-//! The meter of a publication: which events are within the declared rate and size.
+//! The meter of a publication: which events are within the declared rate and size, also if its
+//! supplier connects again.
+
+use std::collections::BTreeMap;
 
 use corelane_sched::task::Nanos;
+
+use crate::events::header::EventHeader;
+use crate::events::queue::LatestKey;
 
 /// A meter of arrivals, the generic cell rate algorithm of ITU-T I.371: a token bucket that keeps
 /// one time in place of its level.
@@ -34,6 +40,49 @@ impl RateMeter {
     }
 }
 
+/// The meters of publications that have ended. A later publication with the same entry takes one
+/// of them over, so a supplier gains no events if it connects again.
+///
+/// Invariant: the meters of an entry, here and in use, are at most as many as the publications that
+/// it had at a time.
+#[derive(Debug, Default)]
+pub(in crate::events) struct DepartedMeters {
+    /// By the number of the entry: the type and source of each publication, and the time at which
+    /// its next event is due.
+    by_entry: BTreeMap<i32, Vec<(LatestKey, Nanos)>>,
+}
+
+impl DepartedMeters {
+    /// Keeps the meter of a publication that ends at `now`. Forgets the meters of the entry whose
+    /// next event is due: a new meter takes the same events.
+    pub(in crate::events) fn keep(&mut self, entry: i32, header: &EventHeader, meter: &RateMeter, now: Nanos) {
+        let kept = self.by_entry.entry(entry).or_default();
+        kept.push((key(header), meter.due_at));
+        kept.retain(|(_, due_at)| *due_at > now);
+        if kept.is_empty() {
+            self.by_entry.remove(&entry);
+        }
+    }
+
+    /// Lets the meter of a new publication go on where another one of the entry has ended: one of
+    /// the same type and source, or else the one whose next event is due last.
+    pub(in crate::events) fn resume(&mut self, entry: i32, header: &EventHeader, meter: &mut RateMeter) {
+        let Some(kept) = self.by_entry.get_mut(&entry) else { return };
+        let own = key(header);
+        let found = kept.iter().enumerate().max_by_key(|(_, (key, due_at))| (*key == own, *due_at)).map(|(at, _)| at);
+        if let Some(at) = found {
+            meter.due_at = kept.swap_remove(at).1;
+        }
+        if kept.is_empty() {
+            self.by_entry.remove(&entry);
+        }
+    }
+}
+
+fn key(header: &EventHeader) -> LatestKey {
+    (header.event_type.0, header.source.0)
+}
+
 #[cfg(test)]
 mod tests {
     use corelane_sched::analysis::max_arrivals;
@@ -41,6 +90,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::events::header::{EventSource, EventType};
+
+    fn header(source: i32) -> EventHeader {
+        EventHeader::new(EventType(16), EventSource(source))
+    }
+
+    #[test]
+    fn new_meter_goes_on_where_one_of_the_entry_has_ended() {
+        let mut departed = DepartedMeters::default();
+        let fresh = RateMeter::new(100, 0, None);
+        for (source, at) in [(1, 1_000), (2, 1_030), (3, 1_010)] {
+            let mut meter = fresh.clone();
+            assert!(meter.take(1, at));
+            departed.keep(101, &header(source), &meter, at);
+        }
+        let mut resumed = |entry, source| {
+            let mut meter = fresh.clone();
+            departed.resume(entry, &header(source), &mut meter);
+            meter.due_at
+        };
+        assert_eq!(resumed(102, 1), 0, "another entry");
+        assert_eq!(resumed(101, 1), 1_100, "the same type and source");
+        assert_eq!(resumed(101, 4), 1_130, "the last of the others");
+        assert_eq!((resumed(101, 4), resumed(101, 4)), (1_110, 0));
+    }
+
+    #[test]
+    fn meters_whose_next_event_is_due_are_forgotten() {
+        let mut departed = DepartedMeters::default();
+        for at in (1_000..2_000).step_by(10) {
+            let mut meter = RateMeter::new(100, 50, None);
+            assert!(meter.take(1, at));
+            departed.keep(101, &header(1), &meter, at);
+            assert!(departed.by_entry[&101].len() <= 10);
+        }
+        departed.keep(101, &header(1), &RateMeter::new(100, 0, None), 2_090);
+        assert!(departed.by_entry.is_empty());
+    }
 
     #[test]
     fn an_event_is_early_by_the_jitter_at_most() {
@@ -80,6 +167,27 @@ mod tests {
                     let events = (last - first + 1) as u64;
                     prop_assert!(events <= max_arrivals(&timing, until - from + 1), "{from} to {until}");
                 }
+            }
+        }
+
+        #[test]
+        fn supplier_that_connects_again_has_no_more_events_than_one_that_stays(
+            period in 1_u64..100,
+            jitter in 0_u64..300,
+            steps in prop::collection::vec((0_u64..40, prop::bool::ANY), 1..200),
+        ) {
+            let mut departed = DepartedMeters::default();
+            let mut staying = RateMeter::new(period, jitter, None);
+            let mut meter = staying.clone();
+            let mut now = 1_000;
+            for (gap, connects_again) in steps {
+                now += gap;
+                if connects_again {
+                    departed.keep(101, &header(1), &meter, now);
+                    meter = RateMeter::new(period, jitter, None);
+                    departed.resume(101, &header(2), &mut meter);
+                }
+                prop_assert_eq!(meter.take(1, now), staying.take(1, now), "at {}", now);
             }
         }
 

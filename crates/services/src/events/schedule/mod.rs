@@ -13,7 +13,9 @@ mod simulation;
 
 pub use self::admission::{AdmissibleLoad, AdmissionRefusal, RefusedPeer, ScheduleTest};
 pub(super) use self::admission::{AdmittedConsumer, AdmittedPublication, Candidate, ChannelLoad};
+#[cfg(test)]
+pub(super) use self::entries::EntryUse;
 pub use self::entries::{ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy};
 pub use self::jobs::{ConsumerJob, JobTrigger, PublicationLoad, ScheduledLoad, SubscriptionLoad, UndeclaredTiming};
-pub(super) use self::meter::RateMeter;
+pub(super) use self::meter::{DepartedMeters, RateMeter};
 pub(super) use self::refusals::{RefusalListener, Refusals, ScheduleConfig};

@@ -27,8 +27,7 @@ impl fmt::Debug for RefusalListener {
     }
 }
 
-/// The refusals of a channel. The lock around them is held from the admission of a peer until the
-/// peer is connected, and taken before the channel's lock.
+/// The refusals of a channel.
 #[derive(Debug, Default)]
 pub(in crate::events) struct Refusals {
     pub(in crate::events) count: u64,

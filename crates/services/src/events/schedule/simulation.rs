@@ -3,6 +3,7 @@
 //! say.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use corelane_sched::analysis::max_arrivals;
 use corelane_sched::random::Random;
@@ -14,7 +15,7 @@ use super::*;
 use crate::events::expression::EventNames;
 use crate::events::filter::{EventFilter, FilterLimits};
 use crate::events::header::{EventHeader, EventSource, EventType};
-use crate::events::subscriptions::{ConsumerId, Occurrence, SubscriptionLimits, Subscriptions};
+use crate::events::subscriptions::{ConsumerId, Occurrence, Offered, SubscriptionLimits, Subscriptions};
 
 const MS: Nanos = 1_000_000;
 
@@ -35,11 +36,12 @@ fn filter(expression: &str) -> EventFilter {
 
 fn publication(event_type: i32, source: i32, period: Nanos, wcet: Nanos, lane: usize) -> AdmittedPublication {
     let load = PublicationLoad { wcet: Some(wcet), lane, ..PublicationLoad::default() };
-    AdmittedPublication { header: EventHeader::new(EventType(event_type), EventSource(source)), period, load }
+    let header = EventHeader::new(EventType(event_type), EventSource(source));
+    AdmittedPublication { used: EntryUse { entry: 101, max_users: usize::MAX }, header, period, load }
 }
 
 fn consumer(proxy: u64, expression: &str) -> AdmittedConsumer {
-    AdmittedConsumer { proxy, filter: filter(expression), load: SubscriptionLoad::default() }
+    AdmittedConsumer { proxy, used: [].into(), filter: filter(expression).into(), load: SubscriptionLoad::default() }
 }
 
 fn empty() -> ChannelLoad {
@@ -129,6 +131,31 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     assert_eq!((refusal.test, refusal.consumer), (ScheduleTest::Limit { max: 256 }, None));
 }
 
+#[test]
+fn entry_has_at_most_its_maximum_of_users() {
+    let using =
+        |max_users, publication| AdmittedPublication { used: EntryUse { entry: 102, max_users }, ..publication };
+    let mut load = empty();
+    for source in 1..=2 {
+        let new = using(2, publication(16, source, 10 * MS, 1, 0));
+        supplier(&load, 1, new.clone()).unwrap();
+        load.publications.push(new);
+    }
+    let refusal = supplier(&load, 3, using(2, publication(17, 1, 10 * MS, 1, 0))).unwrap_err();
+    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 102, max: 2 }, RefusedPeer::Supplier));
+    let text = "the supplier 3 does not fit the schedule: the entry 102 has its maximum number of users, 2";
+    assert_eq!(refusal.to_string(), text);
+    supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
+    let with = |proxy| AdmittedConsumer {
+        used: [EntryUse { entry: 201, max_users: 1 }].into(),
+        load: SubscriptionLoad { wcet: Some(1), ..SubscriptionLoad::default() },
+        ..consumer(proxy, "type 16")
+    };
+    load.consumers.push(with(7));
+    let refusal = subscriber(&load, with(8)).unwrap_err();
+    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 201, max: 1 }, RefusedPeer::Consumer));
+}
+
 /// Offers random publications and consumers, and returns the admitted ones.
 fn admitted(random: &mut Random) -> ChannelLoad {
     let mut load = empty();
@@ -190,7 +217,7 @@ fn simulate_jobs(load: &ChannelLoad, random: &mut Random) -> usize {
 fn push_events(load: &ChannelLoad, random: &mut Random) {
     let mut subscriptions: Subscriptions<bool> = Subscriptions::new(SubscriptionLimits::default());
     let ids: HashMap<ConsumerId, usize> = (0..load.consumers.len())
-        .map(|number| (subscriptions.add(load.consumers[number].filter.clone(), 0).unwrap(), number))
+        .map(|number| (subscriptions.add(Arc::clone(&load.consumers[number].filter), 0).unwrap(), number))
         .collect();
     let mut meters: Vec<RateMeter> =
         load.publications.iter().map(|it| RateMeter::new(it.period, it.load.jitter, None)).collect();
@@ -201,14 +228,18 @@ fn push_events(load: &ChannelLoad, random: &mut Random) {
         let Some(number) = (!meters.is_empty()).then(|| random.index(meters.len())) else { return };
         let is_declared = meters[number].take(1, now);
         let header = load.publications[number].header;
-        let mut deliver = |id: ConsumerId, set: &[Occurrence<bool>]| {
+        let deliver = |id: ConsumerId, set: Offered<'_, bool>| {
+            let set = match &set {
+                Offered::Only(event) => std::slice::from_ref(event),
+                Offered::Shared(set) => set,
+            };
             let events =
                 || set.iter().filter_map(|it| if let Occurrence::Event(event) = it { Some(*event) } else { None });
             if events().count() > 0 && events().all(|is_declared| is_declared) {
                 sets[ids[&id]].push(now);
             }
         };
-        subscriptions.push(&header, is_declared, now, &mut deliver).unwrap();
+        subscriptions.push_owned(&header, is_declared, now, &|new, held| *new && !*held, deliver).unwrap();
     }
     let (_, jobs) = load.jobs();
     for (number, sets) in sets.iter().enumerate() {

@@ -36,25 +36,35 @@ enum Command {
     LinkUpdate = 29,
 }
 
-/// Makes one bpf(2) call.
+/// Number of further attempts to load a program. The verifier gives up with EAGAIN when a signal
+/// arrives, and libbpf makes as many attempts.
+const LOAD_RETRIES: u32 = 5;
+
+/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a program.
 ///
 /// # Safety
 /// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding
 /// bytes. Every address in it is valid for the length that the kernel reads or writes there.
 unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
-    let result = syscall::once(|| {
-        // SAFETY: the attributes live through the call and have the given size. The caller
-        // guarantees the rest of the contract.
-        unsafe {
-            libc::syscall(
-                libc::SYS_bpf,
-                command as libc::c_ulong,
-                std::ptr::from_mut(attributes),
-                size_of::<Attributes>(),
-            )
+    let mut retries = 0..LOAD_RETRIES;
+    loop {
+        let result = syscall::retry_interrupted(|| {
+            // SAFETY: the attributes live through the call and have the given size. The caller
+            // guarantees the rest of the contract.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_bpf,
+                    command as libc::c_ulong,
+                    std::ptr::from_mut(attributes),
+                    size_of::<Attributes>(),
+                )
+            }
+        });
+        let is_given_up = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        if !(is_given_up && matches!(command, Command::ProgramLoad) && retries.next().is_some()) {
+            return i32::try_from(result?).map_err(|_| io::ErrorKind::InvalidData.into());
         }
-    })?;
-    i32::try_from(result).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
 }
 
 /// `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.

@@ -196,6 +196,11 @@ impl AsFd for LoadedProgram {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
     use super::super::Register::{R0, R1, R2, R3, R10};
     use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, unavailable_reason};
     use super::*;
@@ -223,6 +228,37 @@ mod tests {
         let action = |first: u8| program.test_run(&[first; 64], 1).unwrap().action;
         assert_eq!((action(1), action(2)), (XdpAction(2), XdpAction(1)));
         assert_eq!(program.test_run(&[1; 4], 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    extern "C" fn ignore(_: libc::c_int) {}
+
+    /// Regression test: the run failed with EINTR, for example after the process was stopped.
+    #[test]
+    fn signal_does_not_end_a_test_run() {
+        if let Some(refusal) = unavailable_reason() {
+            return println!("not run: {refusal}");
+        }
+        let program = assembled(|asm| {
+            asm.set(R0, XdpAction::PASS).exit();
+        });
+        let program = load("pass", &program, &[]).unwrap();
+        let handler = ignore as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the handler does nothing, and no other test of this program uses the signal.
+        unsafe { libc::signal(libc::SIGUSR1, handler) };
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begun = Arc::clone(&has_begun);
+        // The run takes some tenths of a second.
+        let run = std::thread::spawn(move || {
+            begun.store(true, Ordering::Relaxed);
+            program.test_run(&[0; 64], 20_000_000)
+        });
+        while !has_begun.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        // SAFETY: the thread is joined later, so its id is valid.
+        unsafe { libc::pthread_kill(run.as_pthread_t(), libc::SIGUSR1) };
+        assert_eq!(run.join().unwrap().unwrap().action, XdpAction(2));
     }
 
     #[test]

@@ -110,6 +110,12 @@ mod tests {
         }
     }
 
+    /// Returns an address without a listener. No other test uses its host, so no other socket gets
+    /// its port.
+    fn shut() -> SocketAddr {
+        TcpListener::bind("127.0.53.1:0").unwrap().local_addr().unwrap()
+    }
+
     fn in_a_minute() -> Option<Monotonic> {
         Some(clock::now() + Duration::from_secs(60))
     }
@@ -120,7 +126,7 @@ mod tests {
     fn silent_or_refusing_address_does_not_block_the_others() {
         let silent = silent();
         let live = TcpListener::bind("127.0.0.1:0").unwrap();
-        let shut = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let shut = shut();
         let live = live.local_addr().unwrap();
         for addresses in [&[silent.address, live][..], &[shut, live], &[silent.address, shut, live], &[live]] {
             for deadline in [None, in_a_minute()] {
@@ -155,7 +161,7 @@ mod tests {
         let soon = Some(clock::now() + Duration::from_millis(50));
         let late = connect_any(&[silent.address], &SocketOptions::default(), STAGGER, soon).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
-        let shut = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let shut = shut();
         let refused = connect_any(&[shut, shut], &SocketOptions::default(), STAGGER, in_a_minute()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         assert!(connect_any(&[], &SocketOptions::default(), STAGGER, None).is_err());

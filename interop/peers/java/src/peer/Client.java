@@ -575,7 +575,7 @@ public final class Client {
         System.out.println("took " + (System.nanoTime() - began) / 1_000_000 + " ms with " + threads + " threads");
         if (meet > 0) {
             AtomicInteger most = new AtomicInteger();
-            inThreads(meet, t -> most.accumulateAndGet(suite.meet(meet, 5000), Math::max));
+            inThreads(meet, t -> most.accumulateAndGet(suite.meet(meet, 20_000), Math::max));
             check("meet", () -> unequal("callers inside at once", meet, most.get()));
         }
     }

@@ -33,7 +33,7 @@ use corelane_sys::counters;
 use corelane_sys::cpu_budget::CpuBudgets;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
-use corelane_sys::thread::{JoinHandle, Scheduling, Tid};
+use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, Tid};
 use corelane_wire::Limits;
 use corelane_wire::giop::MessageKind;
 
@@ -90,6 +90,9 @@ impl std::fmt::Debug for CorePoolThreads {
 struct SharedPool {
     settings: CorePoolSettings,
     binder: Arc<dyn TaskBinder>,
+    /// The cores of the thread that created the pool. Threads of tasks start on them, because the
+    /// thread that starts them may be pinned. `None` if the kernel does not tell them.
+    usable: Option<CpuSet>,
     /// The budgets of jobs that can be demoted; `None` if the threads have no priorities.
     budgets: Option<CpuBudgets>,
     /// The instant from which the times of rates and deadlines are counted.
@@ -195,6 +198,7 @@ impl CorePoolThreads {
         CorePoolThreads(Arc::new(SharedPool {
             settings,
             binder,
+            usable: thread::affinity(None).ok(),
             budgets,
             started_at: Monotonic::now(),
             state,

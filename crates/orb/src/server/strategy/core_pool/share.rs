@@ -57,6 +57,10 @@ struct CoreShare {
     asked: AtomicBool,
     /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
     next_at: AtomicU64,
+    /// Number of pieces of work that have begun.
+    begun: AtomicU64,
+    /// The time in nanoseconds that each piece of work costs beyond its processor time.
+    request_cost: u64,
     server: PiMutex<ShareState>,
 }
 
@@ -68,12 +72,20 @@ struct ShareState {
     is_lost: bool,
 }
 
-impl ShareState {
-    fn used(&self) -> u64 {
-        let used = self.threads.iter().fold(self.ended, |sum, (_, clock)| sum.saturating_add(clock.time()));
-        u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+impl CoreShare {
+    /// Returns the time in nanoseconds with which the budget is charged, since the pool was
+    /// created.
+    ///
+    /// The context switches that the costs stand for take the core's time as work does. So the
+    /// threads take no more of the core before the next check than without the costs.
+    fn used(&self, state: &ShareState) -> u64 {
+        let used = state.threads.iter().fold(state.ended, |sum, (_, clock)| sum.saturating_add(clock.time()));
+        let costs = self.begun.load(Ordering::SeqCst).saturating_mul(self.request_cost);
+        u64::try_from(used.as_nanos()).unwrap_or(u64::MAX).saturating_add(costs)
     }
+}
 
+impl ShareState {
     fn level(&self) -> ShareLevel {
         if self.is_lost { ShareLevel::Background } else { self.server.level() }
     }
@@ -95,6 +107,8 @@ impl BestEffortShares {
                 ask_before: AtomicU64::new(u64::MAX),
                 asked: AtomicBool::new(false),
                 next_at: AtomicU64::new(u64::MAX),
+                begun: AtomicU64::new(0),
+                request_cost: u64::try_from(share.request_cost.as_nanos()).unwrap_or(u64::MAX),
                 server: PiMutex::new("best-effort share", LockScope::Lane, state),
             }
         };
@@ -122,7 +136,7 @@ impl BestEffortShares {
     pub(super) fn uses(&self) -> Vec<BestEffortUse> {
         let use_of = |share: &CoreShare| {
             let state = share.server.lock();
-            let (used, exhausted) = state.server.use_of(state.used());
+            let (used, exhausted) = state.server.use_of(share.used(&state));
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
             // The kernel may have refused the share to all threads of the core.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
@@ -170,7 +184,7 @@ impl BestEffortShares {
         // Work that asked and has ended counts as running until the next check. Otherwise each short
         // request would ask.
         let mut is_busy = share.asked.swap(false, Ordering::SeqCst) || share.working.load(Ordering::SeqCst) > 0;
-        let used = state.used();
+        let used = share.used(&state);
         loop {
             let check = state.server.check(now, used, is_busy);
             if check.change.is_some() {
@@ -196,6 +210,7 @@ impl BestEffortShares {
 
     fn begin_work(&self, share: &CoreShare) {
         share.working.fetch_add(1, Ordering::SeqCst);
+        share.begun.fetch_add(1, Ordering::SeqCst);
         if self.now() < share.ask_before.load(Ordering::SeqCst) {
             share.asked.store(true, Ordering::SeqCst);
             self.wake.notify();
@@ -369,6 +384,27 @@ mod tests {
         assert!(shares.check().is_some());
         assert!(!asks(0));
         assert!(asks(1));
+    }
+
+    #[test]
+    fn each_piece_of_work_costs_its_switches_beyond_its_processor_time() {
+        let share = BestEffortShare::new(Duration::from_millis(1), Duration::from_secs(3_600));
+        let share = share.request_cost(Duration::from_micros(100));
+        let shares = BestEffortShares::new(share, &[0], Scheduling::Fifo(SHARE_PRIORITY)).unwrap();
+        let work = |pieces: u32| {
+            for _ in 0..pieces {
+                shares.begin_work(&shares.cores[0]);
+                shares.check_core(&shares.cores[0], shares.now());
+                BestEffortShares::end_work(&shares.cores[0]);
+            }
+            shares.cores[0].server.lock().level()
+        };
+        // No thread has entered, so no processor time is used. The piece that begins the period is
+        // charged as the others are, so ten of them use up the budget.
+        assert_eq!(work(9), ShareLevel::AboveTasks);
+        assert_eq!(shares.uses()[0].used, Duration::from_micros(900));
+        assert_eq!(work(1), ShareLevel::Background);
+        assert_eq!(shares.uses()[0], BestEffortUse { used: share.budget, exhausted: 1, ..shares.uses()[0] });
     }
 
     #[test]

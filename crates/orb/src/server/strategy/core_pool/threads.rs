@@ -139,6 +139,7 @@ impl SharedPool {
             .name(format!("{}/b{number}", lane.config.name))
             .stack_size(lane.config.thread_stack_size)
             .scheduling(Scheduling::Other)
+            .preferred_affinity(self.usable)
             .prefault_stack(handler.context().config().locks_memory);
         let (pool, lane, handler, own) =
             (Arc::clone(self), Arc::clone(lane), Arc::clone(handler), Arc::clone(&mailbox));
