@@ -369,11 +369,16 @@ fn thread_polls_again_after_a_task() {
 fn later_request_arrives_during_an_upcall_that_has_been_answered() {
     with_two_cores(|run_on| {
         let opened = Arc::new(AtomicU64::new(0));
-        let waits = AtomicU64::new(0);
+        let has_missed = Arc::new(AtomicBool::new(false));
+        let (waits, missed) = (AtomicU64::new(0), Arc::clone(&has_missed));
         let servant = plain(move |operation| match operation {
             b"wait" => {
                 let (number, begun) = (waits.fetch_add(1, Ordering::SeqCst), Instant::now());
-                while opened.load(Ordering::SeqCst) <= number && begun.elapsed() < PATIENCE {
+                while opened.load(Ordering::SeqCst) <= number {
+                    if begun.elapsed() >= PATIENCE {
+                        missed.store(true, Ordering::SeqCst);
+                        return;
+                    }
                     std::thread::sleep(Duration::from_micros(100));
                 }
             }
@@ -397,6 +402,7 @@ fn later_request_arrives_during_an_upcall_that_has_been_answered() {
             call(&object, "nothing");
             send_oneway(&answered_first, "wait");
             call(&object, "open");
+            assert!(!has_missed.load(Ordering::SeqCst), "a request waited for the upcall that precedes it");
         }
         drop(orb);
     });

@@ -80,7 +80,7 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
 /// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
-/// [`end_polling`](Self::end_polling). Other threads may read meanwhile. While a thread polls,
+/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a thread polls,
 /// [`Stream::readiness`] reports no arrivals, so the thread must stop before it does anything that
 /// may take long.
 pub trait PolledInput {

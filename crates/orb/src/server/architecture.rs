@@ -99,6 +99,11 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
+    /// Returns true if all threads that read connections of the lane read them with `Wait::Now`.
+    fn may_poll_rings(&self) -> bool {
+        true
+    }
+
     #[cfg(feature = "replies-first")]
     fn may_defer_requests(&self) -> bool {
         true

@@ -53,7 +53,9 @@ impl<S: Architecture<S>> Lane<S> {
             let connection = self.connections.get(handle.0, handle.1);
             if connection.as_ref().is_some_and(|connection| connection.stream.polled_input().is_some()) {
                 drop(connection);
-                if let ControlFlow::Break(event) = self.poll_rings(handler, worker, handle)? {
+                if self.strategy.may_poll_rings()
+                    && let ControlFlow::Break(event) = self.poll_rings(handler, worker, handle)?
+                {
                     return Ok(event.map(|event| note_connection(worker, event)));
                 }
             } else if let Some(connection) = connection {

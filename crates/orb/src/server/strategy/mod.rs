@@ -160,6 +160,10 @@ impl Architecture<Strategy> for Strategy {
         delegate!(self.may_spin())
     }
 
+    fn may_poll_rings(&self) -> bool {
+        delegate!(self.may_poll_rings())
+    }
+
     #[cfg(feature = "replies-first")]
     fn may_defer_requests(&self) -> bool {
         delegate!(self.may_defer_requests())

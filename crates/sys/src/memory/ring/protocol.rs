@@ -194,11 +194,12 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Clears a wake word whose requests any thread of its side may withdraw. Returns true if it
-/// requested the bell and the peer has not taken the request.
+/// Withdraws a request for the bell. Returns true if the wake word had one, which the peer has not
+/// taken.
 #[inline]
 pub(super) fn withdraw_bell(word: &AtomicU32) -> bool {
-    word.load(Ordering::Relaxed) != AWAKE && word.swap(AWAKE, Ordering::Relaxed) == BELL
+    word.load(Ordering::Relaxed) == BELL
+        && word.compare_exchange(BELL, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// Sets a flag, which is never cleared, and returns the wake request of the side that owns the wake
