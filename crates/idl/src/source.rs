@@ -29,7 +29,7 @@ impl Span {
     }
 }
 
-/// A file of a [`SourceMap`].
+/// The identifier of a file in a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub(crate) u32);
 

@@ -142,7 +142,7 @@ fn socket_options(properties: &ConnectionProperties) -> SocketOptions {
     SocketOptions {
         nodelay: properties.no_delay.unwrap_or(true),
         dont_route: properties.dont_route.unwrap_or(false),
-        default_keepalive: properties.keep_alive.unwrap_or(false),
+        system_keepalive: properties.keep_alive.unwrap_or(false),
         send_buffer: octets(properties.send_buffer_size),
         receive_buffer: octets(properties.receive_buffer_size),
         ..SocketOptions::default()

@@ -96,7 +96,7 @@ mod written_any;
 #[cfg(feature = "any")]
 pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
 pub use cancel::Canceller;
-pub use client::connection::ImmediateSend;
+pub use client::connection::ImmediateSendResult;
 pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};

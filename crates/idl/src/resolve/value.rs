@@ -200,8 +200,8 @@ impl DeclarationResolver<'_> {
         supports
     }
 
-    /// Checks that the supported interface equals the interface that the base supports, or is
-    /// derived from that interface.
+    /// Checks that the non-abstract interface that the value supports, if any, equals or is derived
+    /// from the non-abstract interface that its nearest base supports.
     fn check_supported(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != InterfaceFlavor::Abstract))

@@ -63,7 +63,7 @@ pub(super) struct OnewayBuffer {
 
 /// How much of a message was sent without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImmediateSend {
+pub enum ImmediateSendResult {
     /// The transport has taken the whole message.
     Sent,
     /// The transport has taken a part of the message. The connection keeps the rest, and sends it
@@ -295,20 +295,20 @@ impl ClientConnection {
 
     /// Sends a message if the transport takes it at once, and keeps the rest if the transport takes
     /// a part. A connection that fails before it has taken a byte becomes unusable.
-    pub(crate) fn send_now(&mut self, message: &[u8]) -> ImmediateSend {
+    pub(crate) fn send_now(&mut self, message: &[u8]) -> ImmediateSendResult {
         if self.has_unsent() {
-            return ImmediateSend::NotSent;
+            return ImmediateSendResult::NotSent;
         }
         match self.monitored.stream().send(message, Wait::Now) {
-            Ok(sent) if sent >= message.len() => ImmediateSend::Sent,
-            Ok(0) => ImmediateSend::NotSent,
+            Ok(sent) if sent >= message.len() => ImmediateSendResult::Sent,
+            Ok(0) => ImmediateSendResult::NotSent,
             Ok(sent) => {
                 self.oneways.bytes.extend_from_slice(message.get(sent..).unwrap_or_default());
-                ImmediateSend::Begun
+                ImmediateSendResult::Begun
             }
             Err(error) => {
                 self.is_broken |= error.kind() != io::ErrorKind::WouldBlock;
-                ImmediateSend::NotSent
+                ImmediateSendResult::NotSent
             }
         }
     }

@@ -9,7 +9,7 @@ use super::Operation;
 use super::call::{ArgumentWriter, CallRoute, Invocation, RequestSpec};
 use super::callee::Callee;
 use super::thread_policies::has_thread_policies;
-use crate::client::connection::ImmediateSend;
+use crate::client::connection::ImmediateSendResult;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::ExchangeError;
 use crate::policy::SyncScope;
@@ -30,19 +30,19 @@ pub(crate) fn try_oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
-) -> Result<ImmediateSend, SystemException> {
+) -> Result<ImmediateSendResult, SystemException> {
     let context = callee.context();
     context.check_usable()?;
     let scope = callee.policies().sync_scope.unwrap_or(SyncScope::Transport);
     if scope != SyncScope::Transport || has_thread_policies() {
-        return Ok(ImmediateSend::NotSent);
+        return Ok(ImmediateSendResult::NotSent);
     }
     let mut call = invocation(callee, operation, arguments);
     let Some((route, chosen)) = CallRoute::preferred(context, callee.binding()) else {
-        return Ok(ImmediateSend::NotSent);
+        return Ok(ImmediateSendResult::NotSent);
     };
     let Some(mut connection) = chosen.pool.borrow_idle_now().filter(|connection| !connection.has_unsent()) else {
-        return Ok(ImmediateSend::NotSent);
+        return Ok(ImmediateSendResult::NotSent);
     };
     call.priority = chosen.priority;
     let own = &mut *connection;
@@ -59,10 +59,10 @@ pub(crate) fn try_oneway<'a>(
     let max = context.config().fragment_size.unwrap_or(usize::MAX);
     let sent = match encoder.contiguous() {
         Some(message) if message.len() <= max => own.send_now(message),
-        _ => ImmediateSend::NotSent,
+        _ => ImmediateSendResult::NotSent,
     };
     own.request_memory = encoder.take_buffer();
-    if sent != ImmediateSend::NotSent {
+    if sent != ImmediateSendResult::NotSent {
         own.announced = announced;
         callee.binding().record_first_reply(route.profile);
     }
@@ -107,7 +107,7 @@ mod tests {
         (orb, object, listener)
     }
 
-    fn try_send(object: &ObjectRef, octets: usize) -> ImmediateSend {
+    fn try_send(object: &ObjectRef, octets: usize) -> ImmediateSendResult {
         let write = |encoder: &mut Encoder<'_>| {
             encoder.write_raw(&vec![7; octets]);
             Ok(())
@@ -126,15 +126,15 @@ mod tests {
     #[test]
     fn oneway_that_would_wait_is_not_sent_and_a_begun_one_is_finished_before_any_other() {
         let (_orb, object, listener) = scene();
-        assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the reference has no connection");
+        assert_eq!(try_send(&object, 8), ImmediateSendResult::NotSent, "the reference has no connection");
         object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
         let mut stream = listener.accept().unwrap().0;
-        assert_eq!(try_send(&object, 8), ImmediateSend::Sent);
-        assert_eq!(try_send(&object, LARGE), ImmediateSend::Begun);
-        assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the rest of a message is before this one");
+        assert_eq!(try_send(&object, 8), ImmediateSendResult::Sent);
+        assert_eq!(try_send(&object, LARGE), ImmediateSendResult::Begun);
+        assert_eq!(try_send(&object, 8), ImmediateSendResult::NotSent, "the rest of a message is before this one");
         let reader = std::thread::spawn(move || [(); 4].map(|()| read_message(&mut stream)));
         object.finish_oneway().unwrap();
-        assert_eq!(try_send(&object, 800), ImmediateSend::Sent);
+        assert_eq!(try_send(&object, 800), ImmediateSendResult::Sent);
         let sizes = reader.join().unwrap();
         assert!(sizes[1] < 200 && sizes[2] > LARGE && sizes[3] > 800 && sizes[3] < 1_000, "{sizes:?}");
     }
@@ -146,11 +146,11 @@ mod tests {
             object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
             let object = if closes { object } else { object.with_timeout(Duration::from_millis(100)) };
             let stream = listener.accept().unwrap().0;
-            assert_eq!(try_send(&object, LARGE), ImmediateSend::Begun);
+            assert_eq!(try_send(&object, LARGE), ImmediateSendResult::Begun);
             let _kept = (!closes).then_some(stream);
             let kind = object.finish_oneway().unwrap_err().kind();
             assert_eq!(kind, if closes { Kind::CommFailure } else { Kind::Timeout });
-            assert_eq!(try_send(&object, 8), ImmediateSend::NotSent, "the connection is gone");
+            assert_eq!(try_send(&object, 8), ImmediateSendResult::NotSent, "the connection is gone");
             assert_eq!(object.finish_oneway().unwrap_err().kind(), Kind::CommFailure);
         }
     }

@@ -3,7 +3,7 @@
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::{OBJECT_REPOSITORY_ID, ObjectRef, read_reference};
-use crate::client::connection::ImmediateSend;
+use crate::client::connection::ImmediateSendResult;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::invocation::call::{self, ArgumentWriter, ResultReader};
 use crate::invocation::callee::Callee;
@@ -326,14 +326,14 @@ impl ObjectRef {
     ///
     /// # Examples
     /// ```no_run
-    /// use corelane::ImmediateSend;
+    /// use corelane::ImmediateSendResult;
     /// # fn example(object: corelane::ObjectRef) -> Result<(), corelane::SystemException> {
     /// let tick = corelane::Operation::new("tick");
     /// match object.try_send_oneway(&tick, &|_| Ok(()))? {
-    ///     ImmediateSend::Sent => {}
+    ///     ImmediateSendResult::Sent => {}
     ///     // A thread that may wait does the rest.
-    ///     ImmediateSend::Begun => object.finish_oneway()?,
-    ///     ImmediateSend::NotSent => object.send_oneway(&tick, &|_| Ok(()))?,
+    ///     ImmediateSendResult::Begun => object.finish_oneway()?,
+    ///     ImmediateSendResult::NotSent => object.send_oneway(&tick, &|_| Ok(()))?,
     /// }
     /// # Ok(())
     /// # }
@@ -342,10 +342,10 @@ impl ObjectRef {
         &self,
         operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
-    ) -> Result<ImmediateSend, SystemException> {
+    ) -> Result<ImmediateSendResult, SystemException> {
         let callee = self.callee();
         if callee.may_be_collocated() {
-            return Ok(ImmediateSend::NotSent);
+            return Ok(ImmediateSendResult::NotSent);
         }
         crate::invocation::immediate::try_oneway(callee, operation, arguments)
     }

@@ -186,7 +186,8 @@ pub struct SurplusCounts {
 /// The counts of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStatistics {
-    /// Events that suppliers have pushed and the channel has routed.
+    /// Events that the channel has routed: pushed by suppliers, or published directly to a durable
+    /// channel.
     pub published: u64,
     /// Events that the channel refused, because their header is invalid or their supplier is not
     /// connected.

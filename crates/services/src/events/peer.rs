@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use corelane::{Encoder, ImmediateSend, ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
+use corelane::{Encoder, ImmediateSendResult, ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::PiCondvar;
 
@@ -91,9 +91,9 @@ impl Peer {
         let PeerObject::RtecConsumer(consumer) = &self.object else { return ImmediatePush::NotSent };
         let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);
         match consumer.as_object().try_send_oneway(&PUSH, &write) {
-            Ok(ImmediateSend::Sent) => ImmediatePush::Done,
-            Ok(ImmediateSend::Begun) => ImmediatePush::Begun,
-            Ok(ImmediateSend::NotSent) => ImmediatePush::NotSent,
+            Ok(ImmediateSendResult::Sent) => ImmediatePush::Done,
+            Ok(ImmediateSendResult::Begun) => ImmediatePush::Begun,
+            Ok(ImmediateSendResult::NotSent) => ImmediatePush::NotSent,
             Err(_) => ImmediatePush::Refused,
         }
     }

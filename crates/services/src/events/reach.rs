@@ -22,7 +22,7 @@ pub struct PublishedEvent {
 
 /// The part of a set that bounds the rate of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTrigger {
+pub enum DeliveryTrigger {
     /// The published event with this index.
     Event(usize),
     /// A timeout with this delay or period in nanoseconds.
@@ -35,7 +35,7 @@ pub enum SetTrigger {
 pub struct SetArrival {
     /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest
     /// rate.
-    pub trigger: SetTrigger,
+    pub trigger: DeliveryTrigger,
     /// The period of the trigger in nanoseconds; `None` without a bound, and for a timeout that
     /// expires once.
     pub period: Option<Nanos>,
@@ -195,11 +195,11 @@ impl Search<'_> {
             Offer::Event(number) => {
                 let period = self.published[number].period;
                 let (events, groups) = (vec![number], vec![vec![number]]);
-                SetArrival { trigger: SetTrigger::Event(number), period, jitter: 0, events, groups }
+                SetArrival { trigger: DeliveryTrigger::Event(number), period, jitter: 0, events, groups }
             }
             Offer::Timeout(_, kind, delay) => {
                 let period = kind.is_periodic().then_some(delay);
-                let trigger = SetTrigger::Timeout(kind, delay);
+                let trigger = DeliveryTrigger::Timeout(kind, delay);
                 SetArrival { trigger, period, jitter: 0, events: Vec::new(), groups: Vec::new() }
             }
         }
@@ -251,7 +251,7 @@ fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
 /// Returns the number of sets in 10^18 ns; the maximum if there is no bound.
 fn rate(sets: &[SetArrival]) -> u128 {
     let of_set = |set: &SetArrival| match set.trigger {
-        SetTrigger::Timeout(TimeoutKind::Once, _) => Some(0),
+        DeliveryTrigger::Timeout(TimeoutKind::Once, _) => Some(0),
         _ => set.period.map(|period| 1_000_000_000_000_000_000 / u128::from(period.max(1))),
     };
     sets.iter().try_fold(0_u128, |sum, set| sum.checked_add(of_set(set)?)).unwrap_or(u128::MAX)
@@ -317,7 +317,7 @@ mod tests {
         let events = [(16, 1, 50 * MS), (17, 2, 100 * MS), (17, 3, 40 * MS)];
         let sets = reach("all(type 16, type 17)", &events).sets;
         let expected = SetArrival {
-            trigger: SetTrigger::Event(0),
+            trigger: DeliveryTrigger::Event(0),
             period: Some(50 * MS),
             jitter: 50 * MS,
             events: vec![0, 1, 2],
@@ -326,8 +326,8 @@ mod tests {
         assert_eq!(sets, [expected]);
         let sets = reach("all(type 16, interval 200ms) or type 17 source 3", &events).sets;
         let triggers: Vec<_> = sets.iter().map(|set| (set.trigger, set.period, set.events.clone())).collect();
-        let timeout = SetTrigger::Timeout(TimeoutKind::Interval, 200 * MS);
-        assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (SetTrigger::Event(2), Some(40 * MS), vec![2])]);
+        let timeout = DeliveryTrigger::Timeout(TimeoutKind::Interval, 200 * MS);
+        assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (DeliveryTrigger::Event(2), Some(40 * MS), vec![2])]);
     }
 
     fn expressions() -> impl Strategy<Value = String> {

@@ -189,7 +189,7 @@ impl StoredEvent {
             SPARE_OCTETS.set(octets);
         }
         self.event.header = rtec::EventHeader::default();
-        self.event.data.payload.clear_within(MAX_SPARE_PAYLOAD);
+        self.event.data.payload.clear_and_limit_memory(MAX_SPARE_PAYLOAD);
         if self.event.data.any_value.type_code().kind() != Kind::Null {
             self.event.data.any_value = Any::null();
         }

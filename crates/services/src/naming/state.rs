@@ -1,4 +1,5 @@
-//! Contexts and their bindings, as one immutable value that is cheap to clone.
+//! Contexts and their bindings, in a persistent structure: a clone is cheap and does not see later
+//! changes.
 //!
 //! Invariant: every binding belongs to an existing context, and no context id is used twice. A
 //! binding may lead to a destroyed context.

@@ -156,8 +156,8 @@ mod tests {
         extern "C" fn caught(_: libc::c_int) {
             CAUGHT.fetch_add(1, Ordering::SeqCst);
         }
-        // SAFETY: a zeroed action has no flags, so signals interrupt calls, and the handler may run
-        // at any time.
+        // SAFETY: zeroes are a valid action, and the handler only adds to an atomic, which is
+        // async-signal-safe. Without SA_RESTART, the signal interrupts calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = caught as extern "C" fn(_) as usize;

@@ -71,12 +71,12 @@ impl Octets {
     /// use corelane_wire::Octets;
     /// let mut octets = Octets::from(vec![1, 2, 3]);
     /// let memory = octets.backing_memory();
-    /// octets.clear_within(64);
+    /// octets.clear_and_limit_memory(64);
     /// assert!(octets.is_empty());
     /// octets.clone_from(&Octets::from(vec![4, 5]));
     /// assert_eq!((&octets[..], octets.backing_memory()), (&[4, 5][..], memory));
     /// ```
-    pub fn clear_within(&mut self, max_bytes: usize) {
+    pub fn clear_and_limit_memory(&mut self, max_bytes: usize) {
         match &mut self.0 {
             Repr::Own(vector) if vector.capacity() <= max_bytes => vector.clear(),
             _ => *self = Octets::new(),

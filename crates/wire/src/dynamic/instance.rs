@@ -1,5 +1,5 @@
-//! Values (IDL `valuetype`) in trees: the first occurrence has the state, each further occurrence
-//! its number.
+//! Values (IDL `valuetype`) in value trees: the first occurrence of an instance has its state. Each
+//! further occurrence has the number of that instance.
 
 use std::any::Any;
 use std::borrow::Cow;

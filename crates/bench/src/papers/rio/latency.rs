@@ -422,7 +422,8 @@ mod tests {
 
     #[test]
     fn load_without_strain_is_refused() {
-        // The round trips do not decide, because their replies wait at the sender.
+        // Only the times of the requests show strain. The replies of round trips also wait at the host that sends the
+        // load.
         let baseline = |condition, request, whole| {
             let observed = Observed { requests: vec![request], ..Observed::default() };
             Results {

@@ -16,7 +16,8 @@ use crate::store::Store;
 
 /// Maximum number of requests that one commit takes.
 const MAX_BATCH_REQUESTS: usize = 1_024;
-/// Size in bytes after which a commit takes no further event. A commit of this size fits into the store's log.
+/// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of this size fits into the
+/// store's log.
 const MAX_BATCH_BYTES: usize = 512 << 10;
 /// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room, and other events are
 /// not stored.

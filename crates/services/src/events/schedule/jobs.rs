@@ -7,7 +7,7 @@ use corelane_sched::analysis::response_time::response_time_within;
 use corelane_sched::task::{Nanos, Timing, Utilization};
 
 use crate::events::designator::TimeoutKind;
-use crate::events::reach::{SetArrival, SetTrigger};
+use crate::events::reach::{DeliveryTrigger, SetArrival};
 
 /// The declared load of the events of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,15 +164,15 @@ impl ScheduledLoad {
             sum.flatten()
         };
         let (trigger, of_trigger) = match set.trigger {
-            SetTrigger::Event(event) => {
+            DeliveryTrigger::Event(event) => {
                 let number = publications.get(event).copied().unwrap_or_default();
                 (JobTrigger::Publication(number), of_event(&event).copied().unwrap_or_default())
             }
-            SetTrigger::Timeout(kind, delay) => (JobTrigger::Timeout(kind, delay), PublicationLoad::default()),
+            DeliveryTrigger::Timeout(kind, delay) => (JobTrigger::Timeout(kind, delay), PublicationLoad::default()),
         };
         let wcet = subscription.wcet.or_else(|| declared(&set.events)).map(|wcet| wcet.saturating_add(self.overhead));
         let timing = match (set.period, wcet) {
-            (None, _) if matches!(set.trigger, SetTrigger::Timeout(..)) => Err(UndeclaredTiming::Once(wcet)),
+            (None, _) if matches!(set.trigger, DeliveryTrigger::Timeout(..)) => Err(UndeclaredTiming::Once(wcet)),
             (None, _) => Err(UndeclaredTiming::Period),
             (_, None) => Err(UndeclaredTiming::Execution),
             (Some(period), Some(wcet)) => Ok(Timing::new(wcet, period)

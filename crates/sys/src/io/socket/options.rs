@@ -14,7 +14,7 @@ pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
     pub nodelay: bool,
     /// TCP: probes idle connections at the system's default times. False by default.
-    pub default_keepalive: bool,
+    pub system_keepalive: bool,
     /// TCP: probes idle connections at these times.
     pub keepalive: Option<KeepAlive>,
     /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its overhead.
@@ -45,7 +45,7 @@ impl Default for SocketOptions {
     fn default() -> Self {
         Self {
             nodelay: true,
-            default_keepalive: false,
+            system_keepalive: false,
             keepalive: None,
             send_buffer: None,
             receive_buffer: None,
@@ -97,7 +97,7 @@ impl SocketOptions {
         if self.dont_route {
             set_dont_route(fd, true)?;
         }
-        if self.default_keepalive {
+        if self.system_keepalive {
             set_keepalive_enabled(fd, true)?;
         }
         if let Some(keepalive) = self.keepalive {
@@ -465,8 +465,7 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(count as usize)
 }
 
-/// Number of the option `SO_PASSRIGHTS`; `None` on architectures that number socket options
-/// differently.
+/// Number of the option `SO_PASSRIGHTS`; `None` on architectures whose number has not been checked.
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 

@@ -57,8 +57,8 @@ use crate::server::message::{Message, object_key, target_of};
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
-/// The longest time for which a thread waits for its connection alone, and so notices no change of
-/// its duty.
+/// The longest time for which the thread of a task blocks on its connection only. During this time
+/// it does not notice a change of its duty.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Native priority of sleeping threads: the lowest fixed priority.
