@@ -13,7 +13,8 @@ use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::{SchedulingClass, UnmatchedPriority};
 use super::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding,
+    TaskMeasurement,
 };
 use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
@@ -141,6 +142,19 @@ impl CorePool {
     #[must_use]
     pub fn task_addresses(&self) -> &[Vec<Endpoint>] {
         self.endpoints.addresses()
+    }
+
+    /// Returns the tasks that have left the set since the last call of this method, because the
+    /// kernel refused a core, a priority or a thread that it had permitted to the pool before.
+    ///
+    /// The thread of such a task keeps the core and the priority that it had, for the request that it
+    /// may be running. Further requests of the task are best effort until the task is in a new set.
+    /// [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task. Refusals of a
+    /// [lost core](Self::lose_core) are not returned: its tasks get other cores. The list is empty
+    /// after the end of the pool.
+    #[must_use]
+    pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()
     }
 
     /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane::rt::{CorePool, TaskEndpoint};
+use corelane::rt::{CorePool, RefusedTask, TaskEndpoint};
 use corelane::{ObjectRef, Orb, SystemException};
 use corelane_sched::task::{CoreId, Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
@@ -183,6 +183,14 @@ impl SharedAdmission {
                         pool.report_returned_core(core, change.restored.len());
                     }
                     state = self.state.lock();
+                    continue;
+                }
+                // Refusals of lost cores are gone now: their tasks have other cores.
+                let refused = pool.take_refused_tasks();
+                let is_demoted = |task: &RefusedTask| state.books.demote(TaskId(task.task), now);
+                if refused.iter().map(is_demoted).fold(false, |one, other| one | other) {
+                    state.update_dispatch(now);
+                    self.unsaved.notify_one();
                     continue;
                 }
             }
@@ -662,6 +670,10 @@ mod tests {
 
         fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
             self.books.set_lost_cores(lost, now)
+        }
+
+        fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
+            self.books.demote(task, now)
         }
 
         fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {

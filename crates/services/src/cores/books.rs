@@ -15,6 +15,7 @@
 //!                  +--------> gone                    cancel, or no commit in time
 //!
 //! promised <---> demoted                              its core is lost, and no other has room
+//! promised ----> demoted                              the kernel refuses its core, priority or thread
 //! ```
 //!
 //! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
@@ -188,7 +189,8 @@ pub enum BooksRefusal {
     NotFound,
     /// The token is not the token of the task or chain.
     WrongToken,
-    /// The task has lost its core, and no other core has room for it.
+    /// The task is demoted: it has lost its core and no other core has room for it, or the kernel
+    /// has refused its core, priority or thread.
     CoreLost,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
@@ -212,7 +214,9 @@ impl fmt::Display for BooksRefusal {
             }
             Self::NotFound => f.write_str("the task has ended or never existed"),
             Self::WrongToken => f.write_str("the token belongs to another task"),
-            Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
+            Self::CoreLost => {
+                f.write_str("the task has no core: it is lost and no other has room, or the kernel refused it")
+            }
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
             Self::NotSavedYet => f.write_str("the store of the books does not have an earlier change yet"),
         }
@@ -229,7 +233,8 @@ pub enum TaskState {
     /// The task is promised until this time.
     Promised(Nanos),
     /// The task has lost its core, and no other core has room for it. Its requests are best effort
-    /// until a core has room. The lease ends at this time.
+    /// until a core has room. The lease ends at this time. A task whose core, priority or thread the
+    /// kernel has refused stays in this state.
     Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),
@@ -454,6 +459,12 @@ pub trait Books: Send {
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
+
+    /// Takes the core from a promised task, because the kernel refuses the task's core, priority or
+    /// thread. The task is demoted until it ends, also if a core has room for it. Its share of the
+    /// core is free after the deadline of a job that may run now. Returns false, and changes nothing,
+    /// if the task is not promised or has no core.
+    fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
     /// promised, demoted, reserved or pending.

@@ -616,6 +616,11 @@ impl Books for MemoryBooks {
         self.change_lost_cores(lost)
     }
 
+    fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
+        self.advance(now);
+        self.leave_refused_core(task)
+    }
+
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
         self.advance(now);
         std::mem::take(&mut self.ended)

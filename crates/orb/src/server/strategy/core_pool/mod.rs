@@ -17,6 +17,7 @@ mod deadline_order;
 mod deferrable_server;
 mod job_log;
 mod jobs;
+mod kernel_refusals;
 mod rate;
 mod roster;
 mod share;
@@ -39,6 +40,7 @@ use corelane_wire::giop::MessageKind;
 
 use self::deadline_order::DeadlineOrder;
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
+use self::kernel_refusals::KernelRefusals;
 use self::rate::{RateAdmission, RateWait, TaskRate};
 use self::roster::{Duty, Roster, ThreadNumber};
 use self::share::BestEffortShares;
@@ -46,7 +48,7 @@ pub(crate) use self::share::SHARE_PRIORITY;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
 use crate::rt::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding, TaskMeasurement,
 };
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
@@ -115,6 +117,17 @@ struct PoolState {
     /// The reason why promises are advisory; `None` if there is no reason.
     refusal: Option<String>,
     is_refusal_reported: bool,
+    refusals: KernelRefusals,
+}
+
+impl PoolState {
+    /// Tells a thread that its duty has changed.
+    fn tell_duty(&self, number: ThreadNumber) {
+        if let Some(seat) = self.seats.get(number) {
+            seat.mailbox.changes.fetch_add(1, Ordering::Release);
+            seat.mailbox.wake.notify();
+        }
+    }
 }
 
 struct Seat {
@@ -189,6 +202,7 @@ impl CorePoolThreads {
             refusal: (settings.class == SchedulingClass::Fair)
                 .then(|| "the ORB's threads are in the ordinary class".to_owned()),
             is_refusal_reported: false,
+            refusals: KernelRefusals::default(),
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
         let jobs = JobLog::new(settings.max_recorded_jobs);
@@ -210,15 +224,14 @@ impl CorePoolThreads {
         let pool = &*self.0;
         let mut state = pool.state.lock();
         state.meters.set_tasks(tasks.iter().map(|binding| binding.task).chain(demoted.iter().copied()));
+        state.refusals.keep_tasks(|task| tasks.iter().any(|binding| binding.task == task));
         for number in state.roster.set_tasks(tasks) {
             if let Duty::Serve(binding) = state.roster.duty(number) {
                 pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
             }
+            // A refused task leaves the set.
             pool.place(&mut state, number);
-            if let Some(seat) = state.seats.get(number) {
-                seat.mailbox.changes.fetch_add(1, Ordering::Release);
-                seat.mailbox.wake.notify();
-            }
+            state.tell_duty(number);
         }
         // A thread whose wait for a rate ends must find its new duty, so the rates change last.
         rate::update(&mut state.rates, tasks, demoted);
@@ -238,6 +251,7 @@ impl CorePoolThreads {
         }
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
+        state.refusals.lose_core(core);
         // A thread may have been refused the core before the caller noticed its loss.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
@@ -288,6 +302,10 @@ impl CorePoolThreads {
 
     pub(crate) fn recorded_jobs(&self, from: u64, most: usize) -> JobBatch {
         self.0.jobs.recorded(from, most)
+    }
+
+    pub(crate) fn take_refused_tasks(&self) -> Vec<RefusedTask> {
+        self.0.state.lock().refusals.take()
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {

@@ -16,12 +16,14 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use super::bound::{BoundConnection, serve};
 use super::deadline_order::DeadlineOrder;
+use super::kernel_refusals::Request;
 use super::roster::{BindDecision, Duty, ThreadNumber};
 use super::{Assignment, Mailbox, PoolState, RESTING_PRIORITY, Seat, ServedTask, SharedPool, TaskThread};
 use crate::event::Event;
 use crate::nested_wait;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
+use crate::rt::core_config::RefusedTask;
 use crate::server::architecture::Architecture;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
@@ -40,26 +42,40 @@ impl SharedPool {
 
     /// Gives a thread the core and the scheduling of its duty. The lock of the state orders all
     /// changes of a thread.
-    pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) {
-        let (core, scheduling) = match state.roster.duty(number) {
+    ///
+    /// If the kernel refuses what it has permitted before, the thread keeps its core and its
+    /// scheduling, and its task leaves the set. Returns false in this case.
+    pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
+        let (core, scheduling, task) = match state.roster.duty(number) {
             Duty::Serve(binding) => {
                 let level = state.order.level_of(number);
-                (binding.core, self.scheduling(level.unwrap_or(binding.priority)))
+                (binding.core, self.scheduling(level.unwrap_or(binding.priority)), Some(binding.task))
             }
-            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY)),
+            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY), None),
             // The thread keeps its core for the job that it may be running.
-            Duty::GiveUp => return,
+            Duty::GiveUp => return true,
         };
-        let Some(seat) = state.seats.get_mut(number) else { return };
-        let Some(tid) = seat.tid else { return };
-        let mut refused = None;
-        if seat.core != Some(core) && !state.lost_cores.contains(&core) {
+        let Some(seat) = state.seats.get_mut(number) else { return true };
+        let Some(tid) = seat.tid else { return true };
+        let mut refusal = None;
+        let before = seat.core;
+        if before != Some(core) && !state.lost_cores.contains(&core) {
             match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
-                Ok(()) => seat.core = Some(core),
-                Err(error) => refused = Some(format!("core {core}: {error}")),
+                Ok(()) => {
+                    seat.core = Some(core);
+                    state.refusals.permit(Request::Core(core));
+                }
+                Err(error) => refusal = Some((Request::Core(core), format!("core {core}: {error}"))),
             }
         }
-        if seat.scheduling != scheduling {
+        let withdrawn = |state: &PoolState, refusal: &Option<(Request, String)>| {
+            let refused = refusal.as_ref().filter(|(request, _)| state.refusals.was_permitted(*request));
+            task.filter(|_| refused.is_some())
+        };
+        if withdrawn(state, &refusal).is_none()
+            && let Some(seat) = state.seats.get_mut(number)
+            && seat.scheduling != scheduling
+        {
             // A demoted job keeps its low priority until its end, when its thread takes its duty
             // again.
             let set = match &self.budgets {
@@ -67,12 +83,39 @@ impl SharedPool {
                 None => thread::set_scheduling(Some(tid), scheduling),
             };
             match set {
-                Ok(()) => seat.scheduling = scheduling,
-                Err(error) => refused = Some(format!("{scheduling:?}: {error}")),
+                Ok(()) => {
+                    seat.scheduling = scheduling;
+                    if scheduling != Scheduling::Other {
+                        state.refusals.permit(Request::FixedPriority);
+                    }
+                }
+                Err(error) => refusal = Some((Request::FixedPriority, format!("{scheduling:?}: {error}"))),
             }
         }
-        if state.refusal.is_none() {
-            state.refusal = refused;
+        let task = withdrawn(state, &refusal);
+        let Some((request, reason)) = refusal else { return true };
+        let Some(task) = task else {
+            state.refusal.get_or_insert(reason);
+            return true;
+        };
+        if let Some(seat) = state.seats.get_mut(number)
+            && seat.core != before
+            && let Some(before) = before
+        {
+            // A core that is refused again is set when the thread next sleeps.
+            let is_back = thread::set_affinity(Some(tid), &CpuSet::one(before)).is_ok();
+            seat.core = is_back.then_some(before);
+        }
+        self.withdraw(state, task, request, reason);
+        false
+    }
+
+    /// Removes a task from the set, because the kernel refuses a request for it. Its threads return
+    /// their connections to the lane.
+    fn withdraw(&self, state: &mut PoolState, task: u64, request: Request, reason: String) {
+        state.refusals.refuse(task, request, reason);
+        for number in state.roster.remove_task(task) {
+            state.tell_duty(number);
         }
     }
 
@@ -113,12 +156,18 @@ impl SharedPool {
 
     pub(super) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         let mut state = self.state.lock();
+        let tasks = state.refusals.take_unreported();
         if !state.is_refusal_reported
             && let Some(error) = state.refusal.clone()
         {
             state.is_refusal_reported = true;
             drop(state);
             context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+        } else {
+            drop(state);
+        }
+        for RefusedTask { task, reason } in tasks {
+            context.events().report(&Event::TaskRefused { pool: pool.to_owned(), task, error: reason });
         }
     }
 
@@ -178,13 +227,16 @@ impl SharedPool {
             BindDecision::Wake(number) => {
                 // The priority is raised before the thread is woken, because at its own priority it
                 // might have to wait for the core.
-                self.place(&mut state, number);
-                Some(number)
+                self.place_woken(&mut state, number).then_some(number)
             }
             BindDecision::Start(number) => match self.start_thread(&mut state, &lane, handler, number) {
                 Ok(()) => Some(number),
-                Err(_) => {
+                Err(error) => {
                     state.roster.start_failed(number);
+                    // Further connections of a task that has a thread end no promise.
+                    if !state.roster.is_served(task) {
+                        self.withdraw(&mut state, task, Request::Thread, format!("a thread: {error}"));
+                    }
                     None
                 }
             },
@@ -205,6 +257,17 @@ impl SharedPool {
         }
     }
 
+    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back and
+    /// returns false.
+    fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
+        let is_placed = self.place(state, number);
+        if !is_placed {
+            state.roster.wake_failed(number);
+            self.place(state, number);
+        }
+        is_placed
+    }
+
     #[cold]
     pub(super) fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
         self.state.lock().roster.count_not_bound();
@@ -219,10 +282,11 @@ impl SharedPool {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
             BindDecision::Wake(number) => {
-                self.place(&mut state, number);
-                let seat = state.seats.get_mut(number)?;
-                seat.connection = Arc::downgrade(connection);
-                return Some(Arc::clone(&seat.mailbox));
+                if self.place_woken(&mut state, number) {
+                    let seat = state.seats.get_mut(number)?;
+                    seat.connection = Arc::downgrade(connection);
+                    return Some(Arc::clone(&seat.mailbox));
+                }
             }
             // Only a thread that has a handler can start further threads.
             BindDecision::Start(number) => state.roster.start_failed(number),

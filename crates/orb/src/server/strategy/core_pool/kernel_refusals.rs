@@ -1,0 +1,118 @@
+//! What the kernel has permitted to the threads of a core pool, and the tasks for which it later
+//! refuses as much.
+//!
+//! A request that the kernel refuses from the start makes the promises of the pool advisory. A
+//! request of a kind that the kernel has permitted before ends the promise of the one task that
+//! needs it, so that the other promises stay true.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::rt::core_config::RefusedTask;
+
+/// A request to the kernel for a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Core(usize),
+    FixedPriority,
+    Thread,
+}
+
+struct Refusal {
+    request: Request,
+    reason: String,
+    is_reported: bool,
+    /// True if [`KernelRefusals::take`] has returned the refusal.
+    is_taken: bool,
+}
+
+#[derive(Default)]
+pub(super) struct KernelRefusals {
+    cores: BTreeSet<usize>,
+    has_priorities: bool,
+    tasks: BTreeMap<u64, Refusal>,
+}
+
+impl KernelRefusals {
+    pub(super) fn permit(&mut self, request: Request) {
+        match request {
+            Request::Core(core) => {
+                self.cores.insert(core);
+            }
+            Request::FixedPriority => self.has_priorities = true,
+            Request::Thread => {}
+        }
+    }
+
+    /// Returns true if the kernel has permitted such a request before.
+    pub(super) fn was_permitted(&self, request: Request) -> bool {
+        match request {
+            Request::Core(core) => self.cores.contains(&core),
+            Request::FixedPriority => self.has_priorities,
+            Request::Thread => true,
+        }
+    }
+
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) {
+        self.tasks.insert(task, Refusal { request, reason, is_reported: false, is_taken: false });
+    }
+
+    /// Forgets the refusals of a core, which is lost: its tasks get other cores.
+    pub(super) fn lose_core(&mut self, core: usize) {
+        self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
+    }
+
+    /// Forgets the refusals of tasks that are not in the set any more, once they are reported.
+    pub(super) fn keep_tasks(&mut self, is_in_set: impl Fn(u64) -> bool) {
+        self.tasks.retain(|task, refusal| is_in_set(*task) || !refusal.is_reported);
+    }
+
+    pub(super) fn take(&mut self) -> Vec<RefusedTask> {
+        self.new_refusals(|refusal| &mut refusal.is_taken)
+    }
+
+    pub(super) fn take_unreported(&mut self) -> Vec<RefusedTask> {
+        self.new_refusals(|refusal| &mut refusal.is_reported)
+    }
+
+    /// Returns the refusals whose mark is false, and sets their marks.
+    fn new_refusals(&mut self, mark: impl Fn(&mut Refusal) -> &mut bool) -> Vec<RefusedTask> {
+        let new = |(task, refusal): (&u64, &mut Refusal)| {
+            let is_new = !std::mem::replace(mark(refusal), true);
+            is_new.then(|| RefusedTask { task: *task, reason: refusal.reason.clone() })
+        };
+        self.tasks.iter_mut().filter_map(new).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_permitted_before_can_be_refused_later() {
+        let mut refusals = KernelRefusals::default();
+        let requests = [Request::Core(1), Request::FixedPriority];
+        assert_eq!(requests.map(|request| refusals.was_permitted(request)), [false, false]);
+        requests.into_iter().for_each(|request| refusals.permit(request));
+        assert_eq!(requests.map(|request| refusals.was_permitted(request)), [true, true]);
+        assert!(!refusals.was_permitted(Request::Core(0)));
+    }
+
+    #[test]
+    fn refusals_are_taken_and_reported_once_and_those_of_a_lost_core_not_at_all() {
+        let mut refusals = KernelRefusals::default();
+        refusals.refuse(1, Request::Core(1), "one".to_owned());
+        refusals.refuse(2, Request::FixedPriority, "earlier".to_owned());
+        refusals.refuse(2, Request::FixedPriority, "two".to_owned());
+        refusals.lose_core(1);
+        let two = [RefusedTask { task: 2, reason: "two".to_owned() }];
+        assert_eq!(refusals.take(), two);
+        assert_eq!(refusals.take(), []);
+        refusals.keep_tasks(|_| false);
+        assert_eq!(refusals.take_unreported(), two);
+        assert_eq!(refusals.take_unreported(), []);
+        refusals.keep_tasks(|_| false);
+        assert!(refusals.tasks.is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+//! Core pools whose threads the kernel refuses a core, a priority or their start after it has
+//! permitted this before: a seccomp filter refuses the system calls of one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use corelane::mapping::Operation;
+use corelane::poa::ObjectId;
+use corelane::rt::{CorePoolConfig, TaskBinding};
+use corelane::{
+    Dispatch, Event, ObjectRef, Orb, OrbBuilder, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
+    SystemExceptionKind as Kind,
+};
+use corelane_sched::allocation::Machine;
+use corelane_services::cores::protocol::tasks::AdmitError;
+use corelane_services::cores::protocol::{
+    Criticality, JobOverrun, TaskRecord, TaskSpec, TaskState, TaskTiming, TasksRef,
+};
+use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor};
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::older_kernel::{RefusedRequest, refuse};
+use corelane_sys::thread::{Scheduling, list_threads};
+use corelane_tests::core_pool::{HOLD, STEP, Scene, Served, step, task};
+use corelane_tests::real_time::{require_fifo, wait_until};
+
+type Events = Arc<Mutex<Vec<String>>>;
+
+/// Makes an ORB that records the events of refused tasks.
+fn observed_orb(configure: impl FnOnce(OrbBuilder) -> OrbBuilder) -> (Orb, Events) {
+    require_fifo();
+    let events: Events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
+    let seen = Arc::clone(&events);
+    let observe = move |event: &Event| {
+        if matches!(event, Event::TaskRefused { .. } | Event::TasksAdvisory { .. }) {
+            seen.lock().push(event.to_string());
+        }
+    };
+    let orb = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).on_event(observe);
+    let orb = configure(orb).build().unwrap();
+    orb.root_poa().manager().activate().unwrap();
+    (orb, events)
+}
+
+/// Sets the tasks of a pool on a thread whose requests the kernel refuses.
+fn set_refused(scene: &Scene, request: RefusedRequest, tasks: &[TaskBinding]) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            refuse(request).unwrap();
+            scene.set(tasks);
+        });
+    });
+}
+
+fn placement(thread: &str) -> (Vec<usize>, Scheduling) {
+    let threads = list_threads().unwrap();
+    let thread = threads.iter().find(|other| other.name == thread).expect("the thread");
+    (thread.cores.iter().collect(), thread.scheduling)
+}
+
+/// Makes the kernel refuse a request of the thread that runs the operation.
+static REFUSE: Operation = Operation::new("refuse");
+
+/// Serves `refuse` and `step`.
+struct Refuser;
+
+impl Skeleton for Refuser {
+    fn repository_ids(&self) -> &'static [&'static str] {
+        &["IDL:corelane.test/Refuser:1.0"]
+    }
+
+    fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
+        if !matches!(operation, b"refuse" | b"step") {
+            return Err(SystemException::bad_operation());
+        }
+        let argument = call.arguments().read_u32()?;
+        let requests = [RefusedRequest::Scheduling, RefusedRequest::Thread];
+        if operation == b"refuse" {
+            refuse(requests[argument as usize]).unwrap();
+        }
+        let by = corelane::rt::served_by();
+        let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
+        let reply = call.reply();
+        reply.write_u32(by.core.unwrap_or(usize::MAX) as u32);
+        reply.write_u8(native);
+        reply.write_i16(-1);
+        reply.write_bool(by.handed_over);
+        reply.write_latin1_str(&by.thread)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn refused_move_is_taken_back_and_its_task_withdrawn() {
+    let requests = [(RefusedRequest::Affinity, "core 1: "), (RefusedRequest::Scheduling, "Fifo(50): ")];
+    for (number, (request, reason)) in requests.into_iter().enumerate() {
+        let (orb, events) = observed_orb(|builder| builder);
+        let pool = format!("move{number}");
+        let scene = Scene::new(orb, CorePoolConfig::default().name(pool.clone()).cores([0, 1]));
+        scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
+        let (client, other) = (Orb::new().unwrap(), Orb::new().unwrap());
+        let (object, of_other) = (scene.object(&client, "task-1"), scene.object(&other, "task-2"));
+        let by = step(&object, &STEP, 0).unwrap();
+        assert!(step(&of_other, &STEP, 0).unwrap().is_bound());
+        let holding = {
+            let object = object.clone();
+            std::thread::spawn(move || step(&object, &HOLD, 1).unwrap())
+        };
+        wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
+        set_refused(&scene, request, &[task(1, 1, 50), task(2, 1, 30)]);
+        // The running request keeps the core and the priority from before.
+        assert_eq!(placement(&by.thread), (vec![0], Scheduling::Fifo(40)), "{request:?}");
+        let refused = scene.pool.take_refused_tasks();
+        assert_eq!(refused.iter().map(|refused| refused.task).collect::<Vec<_>>(), [1]);
+        assert!(refused[0].reason.starts_with(reason), "{refused:?}");
+        assert_eq!(scene.pool.take_refused_tasks(), []);
+        scene.state.open.store(true, Ordering::SeqCst);
+        let held = holding.join().unwrap();
+        assert_eq!((held.core, held.native, &held.thread), (0, 40, &by.thread));
+        wait_until(|| scene.pool.counts().bound_now == 1);
+        let plain = step(&object, &STEP, 2).unwrap();
+        assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+        let expected = format!("the core pool {pool} has withdrawn the promise of task 1: the kernel refused {reason}");
+        wait_until(|| events.lock().iter().any(|event| event.starts_with(&expected)));
+        assert_eq!((events.lock().len(), scene.pool.advisory_reason()), (1, None));
+        // The other task has kept its promise, and a new promise of the first one holds.
+        let kept = step(&of_other, &STEP, 1).unwrap();
+        assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
+        scene.set(&[task(1, 1, 50), task(2, 1, 30)]);
+        let again = step(&object, &STEP, 3).unwrap();
+        assert_eq!((again.core, again.native, again.is_bound()), (1, 50, true));
+        assert_eq!((scene.pool.counts().refused_by_kernel, scene.pool.counts().bound), (1, 3));
+    }
+}
+
+/// Makes a pool with one thread without a task, of which the kernel refuses a request.
+fn refused_binding(name: &str, request: u32) -> (Scene, Events, Orb) {
+    let (orb, events) = observed_orb(|builder| builder);
+    let config =
+        CorePoolConfig::default().name(name).cores([0]).best_effort_threads(1).threads_per_core(1).max_threads(3);
+    let scene = Scene::new(orb, config);
+    let servant = Servant::new(Refuser);
+    scene.poa.activate_object_with_id(&ObjectId::from(&b"refuser"[..]), &servant).unwrap();
+    scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
+    let client = Orb::new().unwrap();
+    assert!(step(&scene.object(&client, "task-1"), &STEP, 0).unwrap().is_bound());
+    let by = step(&scene.object(&client, "refuser"), &REFUSE, request).unwrap();
+    assert!(!by.is_bound(), "{by:?}");
+    (scene, events, client)
+}
+
+#[test]
+fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
+    let (scene, events, first) = refused_binding("raise", 0);
+    // A thread of the pool sleeps again.
+    drop(first);
+    wait_until(|| scene.pool.counts().bound_now == 0);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-2");
+    let plain = step(&object, &STEP, 1).unwrap();
+    assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+    wait_until(|| events.lock().len() == 1);
+    assert!(events.lock()[0].contains("task 2: the kernel refused Fifo(30): "), "{events:?}");
+    assert_eq!(scene.pool.take_refused_tasks().len(), 1);
+    assert_eq!(placement("raise/b0"), (vec![0], Scheduling::Fifo(1)));
+    let counts = scene.pool.counts();
+    assert_eq!((counts.bound, counts.bound_now, counts.not_bound, counts.refused_by_kernel), (1, 0, 1, 1));
+}
+
+#[test]
+fn task_without_a_thread_is_withdrawn_if_the_kernel_starts_none() {
+    let (scene, events, first) = refused_binding("start", 1);
+    // A second connection of a task that has a thread ends no promise.
+    let second = Orb::new().unwrap();
+    assert!(!step(&scene.object(&second, "task-1"), &STEP, 1).unwrap().is_bound());
+    assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
+    let client = Orb::new().unwrap();
+    let plain = step(&scene.object(&client, "task-2"), &STEP, 2).unwrap();
+    assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+    let refused = scene.pool.take_refused_tasks();
+    assert!(refused.len() == 1 && refused[0].task == 2 && refused[0].reason.starts_with("a thread: "), "{refused:?}");
+    wait_until(|| events.lock().len() == 1);
+    assert!(step(&scene.object(&first, "task-1"), &STEP, 3).unwrap().is_bound());
+}
+
+const MS: u64 = 1_000_000;
+
+fn spec(name: &str, period: u64, target: &ObjectRef) -> TaskSpec {
+    TaskSpec {
+        name: name.into(),
+        target: Some(target.clone()),
+        operation: String::new(),
+        timing: TaskTiming { execution: 5 * MS, period, deadline: 0, jitter: 0, blocking: 0, min_distance: 0 },
+        importance: Criticality::Normal,
+        core: 0,
+        lease: 3_600_000 * MS,
+        overrun: JobOverrun::Report,
+    }
+}
+
+#[test]
+fn admission_object_demotes_a_task_that_the_kernel_refuses() {
+    // One thread serves the target and the admission object.
+    let one =
+        |builder: OrbBuilder| builder.pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 }));
+    let (server, events) = observed_orb(one);
+    let pool = CorePoolConfig::default().cores([0]);
+    let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(&server).unwrap();
+    let target = server.root_poa().activate(&Servant::new(Refuser)).unwrap().to_string();
+    let client = Orb::new().unwrap();
+    let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
+    let target = client.string_to_object(&target).unwrap().unwrap();
+    let record = |task: u64| -> TaskRecord {
+        let (records, ..) = tasks.snapshot().unwrap();
+        records.into_iter().find(|record| record.task == task).expect("the task")
+    };
+    let served =
+        |object: &Option<ObjectRef>| -> Served { step(object.as_ref().expect("a task reference"), &STEP, 0).unwrap() };
+    let slow = tasks.admit(&spec("slow", 200 * MS, &target)).unwrap();
+    assert_eq!(served(&slow.target).native, 98);
+    assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
+    // The thread that admits the urgent task may not lower the thread of the slow one.
+    let urgent = tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
+    wait_until(|| record(slow.task).state == TaskState::Demoted);
+    assert_eq!(record(slow.task).core, -1);
+    wait_until(|| !events.lock().is_empty());
+    let event = events.lock()[0].clone();
+    assert!(event.contains("has withdrawn the promise of task") && event.contains("Fifo(97): "), "{event}");
+    let outcome = tasks.outcome(slow.task, &slow.token);
+    let Err(AdmitError::System(error)) = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(error.kind(), Kind::NoResources);
+    wait_until(|| !served(&slow.target).is_bound());
+    let by = served(&urgent.target);
+    assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
+    // The books keep the demoted task until its client withdraws it.
+    tasks.withdraw(slow.task, &slow.token).unwrap();
+    assert_eq!(service.core_pool().and_then(|pool| pool.advisory_reason()), None);
+}
