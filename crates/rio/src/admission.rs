@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use corelane_sched::analysis::response_time::response_time;
+use corelane_sched::analysis::sensitivity::largest;
 use corelane_sched::task::{Nanos, Timing, TimingError, Utilization};
 
 use crate::budget::{Budget, BudgetError, BudgetServerKind};
@@ -391,23 +392,15 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the largest number of packets with which no bound is violated, by binary search:
-    /// more packets never remove a violation.
+    /// Returns the largest number of packets with which no bound is violated: more packets never
+    /// remove a violation.
     fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
-        let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
-        let (mut low, mut high) = (1, request.packets());
-        if !fits(low) {
-            return None;
-        }
-        while low < high {
-            let middle = high - (high - low) / 2;
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        Some(low)
+        let fits = |packets: u64| {
+            let request = u32::try_from(packets).ok().and_then(|packets| request.with_packets(packets));
+            request.is_some_and(|request| self.check(&request).is_ok())
+        };
+        let most = request.packets().max(1);
+        largest(1, most.into(), fits).and_then(|packets| u32::try_from(packets).ok())
     }
 }
 

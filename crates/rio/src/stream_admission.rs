@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_net::{IoClass, IoProperties};
+use corelane_sched::analysis::sensitivity::largest;
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex};
 
@@ -162,7 +163,7 @@ impl AdmittedStreams {
         }
     }
 
-    /// Returns the largest budget that fits, by binary search: more bytes never remove a violation.
+    /// Returns the largest budget that fits: more bytes never remove a violation.
     fn admissible_bytes(
         &self,
         state: &Admission,
@@ -171,23 +172,12 @@ impl AdmittedStreams {
         transport: &RioConfig,
     ) -> Option<u32> {
         let IoClass::Guaranteed { bytes, period } = io.class else { return None };
-        let fits = |bytes| {
+        let fits = |bytes: u64| {
+            let Ok(bytes) = u32::try_from(bytes) else { return false };
             let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..*io };
             state.check(&self.request(stream, &io, transport)).is_ok()
         };
-        let (mut low, mut high) = (1, bytes);
-        if !fits(low) {
-            return None;
-        }
-        while low < high {
-            let middle = high - (high - low) / 2;
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        Some(low)
+        largest(1, bytes.max(1).into(), fits).and_then(|bytes| u32::try_from(bytes).ok())
     }
 }
 

@@ -60,7 +60,17 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
 
 /// Returns the largest number from `least` to `most` for which `fits` returns true; `None` if there
 /// is none. If `fits` returns true for a number, it must return true for all smaller numbers.
-fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
+///
+/// The search halves the range with each call of `fits`, so it makes at most 65 calls.
+///
+/// # Examples
+/// ```
+/// use corelane_sched::analysis::sensitivity::largest;
+///
+/// assert_eq!(largest(1, 1_000, |number| number * number <= 150), Some(12));
+/// assert_eq!(largest(1, 1_000, |_| false), None);
+/// ```
+pub fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;
     }
@@ -80,6 +90,23 @@ fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u
 mod tests {
     use super::*;
     use crate::analysis::response_time::all_meet_deadlines;
+
+    #[test]
+    fn the_largest_number_that_fits_is_found_within_65_calls() {
+        for (least, most) in [(0, 0), (1, 1), (1, 7), (3, 8), (0, u64::MAX)] {
+            for bound in [0, 1, 3, 7, 8, 1_000, u64::MAX] {
+                let mut calls = 0;
+                let found = largest(least, most, |number| {
+                    calls += 1;
+                    assert!((least..=most).contains(&number));
+                    number <= bound
+                });
+                assert_eq!(found, (bound >= least).then(|| bound.min(most)), "{least} {most} {bound}");
+                assert!(calls <= 65, "{calls}");
+            }
+        }
+        assert_eq!(largest(2, 1, |_| true), None);
+    }
 
     #[test]
     fn a_task_may_grow_until_another_misses() {
