@@ -2,7 +2,7 @@
 //! from `idl/values.idl`.
 
 use corelane_wire::cdr::{Cdr, Decoder, Encoder, Endian, Scratch};
-use corelane_wire::codeset::{CharSet, CodeSets, WideOrder, WideSet};
+use corelane_wire::codeset::{CharSet, CodeSets, WideByteOrder, WideCodeSet};
 use corelane_wire::giop::Version;
 
 use values::{
@@ -61,8 +61,8 @@ impl Settings {
             version: versions[usize::from(octet >> 1 & 3)],
             code_sets: CodeSets {
                 char: if bit(3) { CharSet::Latin1 } else { CharSet::Utf8 },
-                wchar: if bit(4) { WideSet::None } else { WideSet::Utf16 },
-                wide_order: if bit(5) { WideOrder::Sender } else { WideOrder::Standard },
+                wchar: if bit(4) { WideCodeSet::None } else { WideCodeSet::Utf16 },
+                wide_order: if bit(5) { WideByteOrder::Sender } else { WideByteOrder::Standard },
             },
         }
     }

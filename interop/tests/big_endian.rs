@@ -17,10 +17,12 @@ use corelane_wire::codeset::{CodeSetContext, CodeSetInfo};
 use corelane_wire::exception::{Completion, SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
     self, Header, LocateRequest, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHeader,
-    ResponseExpected, ServiceContext, Target, context_id,
+    ResponseExpected, ServiceContext, TargetAddress, context_id,
 };
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
-use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, Limits, Scratch, Version, WideOrder};
+use corelane_wire::{
+    Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, Limits, Scratch, Version, WideByteOrder,
+};
 
 const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
 const LIMITS: Limits = Limits::DEFAULT;
@@ -202,7 +204,7 @@ impl RawClient {
             version: self.version,
             request_id: self.next_id,
             response_expected: ResponseExpected::Target,
-            target: Target::Key(&self.key),
+            target: TargetAddress::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: if negotiates { &context } else { &[] },
         };
@@ -355,7 +357,7 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
                 let request = Request::parse(&message, &header, &LIMITS).unwrap();
                 let context = request.contexts.find(context_id::CODE_SETS);
                 if let Some(data) = context {
-                    announced = CodeSetContext::parse(data).unwrap().code_sets(WideOrder::Standard);
+                    announced = CodeSetContext::parse(data).unwrap().code_sets(WideByteOrder::Standard);
                 }
                 let code_sets =
                     if header.version == Version::GIOP_1_0 { standing } else { announced.unwrap_or(standing) };

@@ -20,7 +20,7 @@ use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_wire::giop::{
     self, AddressingMode, Header, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHeader,
-    ResponseExpected, Target,
+    ResponseExpected, TargetAddress,
 };
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 use corelane_wire::{Cdr, Encoder, Limits, Version};
@@ -194,8 +194,11 @@ fn corelane_serves_every_addressing_mode() {
     ior.encode(&mut e).unwrap();
     let whole = e.to_vec();
     let (tag, data) = (profile.tag, &profile.data[..]);
-    let targets =
-        [Target::Key(&key), Target::Profile { tag, data }, Target::Reference { selected: 0, tag, data, ior: &whole }];
+    let targets = [
+        TargetAddress::Key(&key),
+        TargetAddress::Profile { tag, data },
+        TargetAddress::Reference { selected: 0, tag, data, ior: &whole },
+    ];
     let mut socket = TcpStream::connect((host.as_str(), *port)).unwrap();
     for (request_id, target) in (1..).zip(targets) {
         let mut e = Encoder::new();

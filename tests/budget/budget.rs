@@ -10,7 +10,7 @@ use corelane_net::SharedMemory;
 use corelane_sys::counters;
 use corelane_tests::real_time::{fifo_orb, require_fifo};
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -271,7 +271,7 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
         version: Version::GIOP_1_2,
         request_id: 1,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(&key),
+        target: TargetAddress::Key(&key),
         operation: b"sum",
         contexts: &[],
     };

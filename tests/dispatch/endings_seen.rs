@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Endpoint};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Encoder, Version};
 
 fn port(server: &Server) -> u16 {
@@ -24,7 +24,7 @@ fn request(server: &Server, id: u32, operation: &str, argument: i32, response: R
         version: Version::GIOP_1_2,
         request_id: id,
         response_expected: response,
-        target: Target::Key(&key),
+        target: TargetAddress::Key(&key),
         operation: operation.as_bytes(),
         contexts: &[],
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::{Dispatch, NestedWait, Orb, PoolConfig};
 use corelane_tests::{ProbeRef, Server, serve, serve_with};
-use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 use corelane_wire::{Cdr, Encoder, Limits, Version};
 
@@ -77,7 +77,7 @@ fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
         version: Version::GIOP_1_2,
         request_id,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(key),
+        target: TargetAddress::Key(key),
         operation: operation.as_bytes(),
         contexts: &[],
     };

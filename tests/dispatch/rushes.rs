@@ -8,7 +8,7 @@ use corelane::{Dispatch, Encoder, Endpoint};
 use corelane_sys::counters;
 use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 
 const SHORT: i32 = 1_000;
 
@@ -31,7 +31,7 @@ impl Requests {
             version: Version::GIOP_1_2,
             request_id: self.count,
             response_expected: response,
-            target: Target::Key(&self.key),
+            target: TargetAddress::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: &[],
         };

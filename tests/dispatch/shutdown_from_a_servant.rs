@@ -10,7 +10,7 @@ use corelane::poa::{
     IdAssignment, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator, ServantManager, ServantResult,
 };
 use corelane::{Endpoint, Orb, Servant, ShutdownHandle, SystemException};
-use corelane_wire::giop::{self, Header, MessageKind, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, MessageKind, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Encoder, Version};
 
 struct Ender(ShutdownHandle);
@@ -61,7 +61,7 @@ fn clients_get_close_connection_although_main_drops_the_orb() {
         version: Version::GIOP_1_2,
         request_id: 1,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(b"Ender"),
+        target: TargetAddress::Key(b"Ender"),
         operation: b"end",
         contexts: &[],
     };

@@ -152,7 +152,7 @@ fn beside_a_good_client(
             Dispatch::ThreadPerConnection { .. } => 0,
         };
         for _ in 0..threads {
-            scope.spawn(|| client(&server.ior).1.with_timeout(LONG).slow(2_000).unwrap());
+            scope.spawn(|| client(&server.ior).1.with_timeout(LONG).slow(500).unwrap());
         }
         while server.probe.started().unwrap() < i32::try_from(threads).unwrap() {
             std::thread::sleep(Duration::from_millis(1));

@@ -9,7 +9,7 @@ use corelane::{ConnectionLimits, Dispatch, Endpoint, Event, Limits, Orb, PoolCon
 use corelane_net::Peer;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Encoder, Version};
 
 type Told = Arc<Mutex<Vec<(&'static str, Peer)>>>;
@@ -100,7 +100,7 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
         version: Version::GIOP_1_2,
         request_id: 1,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(&key),
+        target: TargetAddress::Key(&key),
         operation: b"mirror",
         contexts: &[],
     };

@@ -13,7 +13,7 @@ use corelane::{Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, S
 use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::probe;
-use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
 
 fn until(is_so: impl Fn() -> bool) {
@@ -154,7 +154,7 @@ impl Client {
         let mut octets = Vec::new();
         for id in 0..count {
             let mut message = Encoder::new();
-            let (target, operation) = (Target::Key(&self.key), operation.as_bytes());
+            let (target, operation) = (TargetAddress::Key(&self.key), operation.as_bytes());
             let version = Version::GIOP_1_2;
             let head = RequestHeader {
                 version,

@@ -7,7 +7,7 @@ use corelane::{CallPolicies, Event, Orb, PoolConfig, SystemExceptionKind as Kind
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::scripted::{self, REPLY};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, raw, serve_with};
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext, Target, context_id};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext, TargetAddress, context_id};
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
@@ -26,7 +26,7 @@ fn refused(key: &[u8], id: u32, operation: &[u8]) -> Vec<u8> {
         version: Version::GIOP_1_2,
         request_id: id,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(key),
+        target: TargetAddress::Key(key),
         operation,
         contexts: &[ServiceContext { id: context_id::RT_CORBA_PRIORITY, data: &data }],
     };

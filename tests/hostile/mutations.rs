@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Encoder, Endian, Version};
 
 const MESSAGES: usize = 2500;
@@ -42,7 +42,7 @@ fn request(key: &[u8], version: Version, endian: Endian) -> Vec<u8> {
         version,
         request_id: 9,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(key),
+        target: TargetAddress::Key(key),
         operation: b"echo",
         contexts: &[],
     };

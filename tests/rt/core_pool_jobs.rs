@@ -157,7 +157,7 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     assert_eq!(raw.receive_reply_id(), sent[1]);
     assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.delayed, counts.refused, counts.dropped), (1, 3, 1), "{counts:?}");
+    assert_eq!((counts.delayed_by_rate, counts.refused, counts.dropped), (1, 3, 1), "{counts:?}");
     let refused = |is_oneway| (1, is_oneway, Scheduling::Other);
     assert_eq!(*refusals.lock(), [refused(false), refused(false), refused(false), refused(true)]);
 }
@@ -202,9 +202,9 @@ fn change_of_a_rate_moves_the_wait_of_a_request_and_the_end_of_its_task_ends_it(
             step(&object, &STEP, 1).unwrap();
         }
         let delayed = |object, number| {
-            let before = scene.pool.counts().delayed;
+            let before = scene.pool.counts().delayed_by_rate;
             let call = move || step(object, &STEP, number).unwrap();
-            (call, move |scene: &Scene| wait_until(|| scene.pool.counts().delayed > before))
+            (call, move |scene: &Scene| wait_until(|| scene.pool.counts().delayed_by_rate > before))
         };
         std::thread::scope(|scope| {
             let (call, waits) = delayed(&object, 2);
@@ -247,7 +247,7 @@ fn request_of_a_task_without_a_free_thread_keeps_the_rate() {
     }
     assert_eq!(*scene.state.steps.0.lock(), [0, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.not_bound, counts.delayed, counts.refused), (1, 0, 2), "{counts:?}");
+    assert_eq!((counts.not_bound, counts.delayed_by_rate, counts.refused), (1, 0, 2), "{counts:?}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(hourly())]);
     assert_eq!(one.send("step", None, Some(1)), one.receive_reply_id());
     let waiting = one.send("step", None, Some(2));
-    wait_until(|| scene.pool.counts().delayed == 1);
+    wait_until(|| scene.pool.counts().delayed_by_rate == 1);
     for client in [&mut two, &mut foreign, &mut one] {
         for _ in 0..20 {
             let sent = client.send("step", None, Some(3));
@@ -317,7 +317,7 @@ fn request_that_waits_for_its_reader_is_a_job_when_it_runs() {
     let large = raw.send("fill", None, Some(1));
     wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
     let waiting = raw.send("step", None, Some(2));
-    wait_until(|| scene.pool.counts().delayed == 1);
+    wait_until(|| scene.pool.counts().delayed_by_rate == 1);
     let jobs = || scene.pool.measurements().iter().find(|measured| measured.task == 2).unwrap().jobs;
     // The client does not read the large result, so the next request cannot run when its delay
     // ends.

@@ -152,7 +152,7 @@ fn threads_are_lowered_after_their_budget_and_raised_in_the_next_period() {
     for time in &above[1..] {
         assert!(*time >= BUDGET - Duration::from_micros(300), "{above:?}");
     }
-    wait_until(|| scene.pool.best_effort_uses()[0].is_guaranteed);
+    wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
     assert!(scene.pool.best_effort_uses()[0].exhausted >= 4);
 }
 
@@ -191,9 +191,9 @@ fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     call(&worker, &WORK, 1);
     scene.pool.lose_core(0);
     assert_eq!(call(&worker, &WORK, 1_000)[0], Duration::ZERO);
-    assert!(!scene.pool.best_effort_uses()[0].is_guaranteed);
+    assert!(!scene.pool.best_effort_uses()[0].runs_above_tasks);
     scene.pool.return_core(0);
-    wait_until(|| scene.pool.best_effort_uses()[0].is_guaranteed);
+    wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
     assert!(call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
     let threads = list_threads().unwrap();
     let of_pool = threads.iter().filter(|thread| thread.name.starts_with("lost/l"));

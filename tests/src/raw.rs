@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use corelane::Endpoint;
-use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, TargetAddress};
 use corelane_wire::{Encoder, Version};
 
 use crate::Server;
@@ -46,7 +46,7 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
         version: Version::GIOP_1_2,
         request_id: id,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(key),
+        target: TargetAddress::Key(key),
         operation: operation.as_bytes(),
         contexts: &[],
     };

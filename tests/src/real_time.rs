@@ -12,7 +12,8 @@ use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
-    self, Header, MessageKind, Reply, ReplyStatus, RequestHeader, ResponseExpected, ServiceContext, Target, context_id,
+    self, Header, MessageKind, Reply, ReplyStatus, RequestHeader, ResponseExpected, ServiceContext, TargetAddress,
+    context_id,
 };
 use corelane_wire::ior::{TaoEndpoint, component_tag};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
@@ -387,7 +388,7 @@ impl RawClient {
             version: Version::GIOP_1_2,
             request_id: self.next,
             response_expected: ResponseExpected::Target,
-            target: Target::Key(&self.key),
+            target: TargetAddress::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: &contexts,
         };

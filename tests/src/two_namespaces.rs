@@ -21,7 +21,7 @@ pub(crate) const LOW: i16 = 10;
 /// Priority of the higher lane.
 pub(crate) const HIGH: i16 = 20;
 
-/// Begins an ORB with this transport and threads of the ordinary class.
+/// Returns the builder of an ORB with this transport, whose threads have the ordinary scheduling class.
 pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     let transport: Arc<dyn Transport> = transport.clone();
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);

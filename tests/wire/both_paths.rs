@@ -269,7 +269,7 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
-            let space = ValueReadState::new().with_functions(Some(known_type), None);
+            let space = ValueReadState::new().with_lookup_and_converter(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
             assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());

@@ -32,8 +32,8 @@ fn bulk_and_single_elements_have_the_same_octets() {
             values.encode(&mut bulk).unwrap();
             single.write_len(values.len()).unwrap();
             values.iter().try_for_each(|value| value.encode(&mut single)).unwrap();
-            let octets = single.into_buffer();
-            assert_eq!(bulk.into_buffer(), octets);
+            let octets = single.into_reusable_buffer();
+            assert_eq!(bulk.into_reusable_buffer(), octets);
             let scratch = Scratch::new();
             let decoder = || Decoder::new(&octets, endian).at_position(usize::from(start)).with_scratch(&scratch);
             assert_eq!(Vec::<Nested>::decode(&mut decoder()).unwrap(), values);
@@ -49,7 +49,7 @@ fn bulk_and_single_elements_have_the_same_octets() {
 fn invalid_enumerators_are_refused_in_every_element() {
     let mut e = encoder(Endian::Big, 0);
     (0..4).map(exact).collect::<Vec<Exact>>().encode(&mut e).unwrap();
-    let octets = e.into_buffer();
+    let octets = e.into_reusable_buffer();
     let scratch = Scratch::new();
     let found: Vec<usize> =
         (0..octets.len() - 3).step_by(4).filter(|at| octets[at + 3] < 3 && is_colour(&octets, *at)).collect();
@@ -80,11 +80,11 @@ fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
     let mut e = encoder(Endian::Big, 12);
     e.write_len(2).unwrap();
     exact(1).encode(&mut e).unwrap();
-    message.extend(&e.into_buffer()[12..]);
+    message.extend(&e.into_reusable_buffer()[12..]);
     let cut = message.len();
     let mut e = encoder(Endian::Big, 12);
     exact(2).encode(&mut e).unwrap();
-    message.extend(&e.into_buffer()[12..]);
+    message.extend(&e.into_reusable_buffer()[12..]);
     let (breaks, scratch) = ([cut], Scratch::new());
     let decoder =
         || Decoder::new(&message, Endian::Big).at_position(12).with_fragment_starts(&breaks).with_scratch(&scratch);

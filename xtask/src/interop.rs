@@ -13,7 +13,8 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     match *options {
         [] => {
             if steps.step("system packages", host::packages) {
-                all(steps);
+                let all = ["test", "--package", PACKAGE, "--locked", "--no-fail-fast"];
+                steps.command("interop", steps::cargo().args(all));
             }
         }
         ["--tao", prefix] => {
@@ -26,10 +27,6 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
         _ => return false,
     }
     true
-}
-
-pub(crate) fn all(steps: &mut Steps) {
-    steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked", "--no-fail-fast"]));
 }
 
 fn is_tao(prefix: &Path) -> steps::Outcome {

@@ -49,13 +49,13 @@ pub struct ProcessRecords {
 }
 
 /// A server and a client that calls one operation of the server, both with time probes.
-pub struct ProbedCalls {
+pub struct ProbedClientAndServer {
     server: RunningProgram,
     calls: Option<StubCalls>,
     placement: Placement,
 }
 
-impl ProbedCalls {
+impl ProbedClientAndServer {
     /// Starts a server, and a client that calls `operation`. `kind` names a dispatch architecture
     /// or a number of lanes, as in `corelane trace --server`.
     ///
@@ -67,7 +67,7 @@ impl ProbedCalls {
         let calls = StubCalls { target: target(&orb, &reference)?, operation, server: server.pid() };
         // References are usable while their ORB exists, so the ORB is never dropped.
         std::mem::forget(orb);
-        Ok(ProbedCalls { server, calls: Some(calls), placement: *placement })
+        Ok(ProbedClientAndServer { server, calls: Some(calls), placement: *placement })
     }
 
     /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the

@@ -1,5 +1,5 @@
-//! The commands `corelane completions` and `corelane man`, which print shell completions and manual
-//! pages.
+//! The commands `corelane completions`, which prints shell completions, and `corelane man`, which
+//! writes manual pages to a folder.
 
 use std::ffi::OsString;
 use std::fs;

@@ -12,7 +12,7 @@ use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
 use corelane_bench::operation::MeasuredOperation;
 use corelane_bench::placement::{CoreChoice, Placement};
-use corelane_bench::probed::{PassedProbe, ProbedCalls, ProcessRecords};
+use corelane_bench::probed::{PassedProbe, ProbedClientAndServer, ProcessRecords};
 
 use self::switches::{Preemption, PreemptionCapture};
 use crate::arguments::{self, ArgumentRefusal, option};
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     };
     let capture = PreemptionCapture::start();
     let permitted = capture.is_some();
-    let recorded = ProbedCalls::start(&options.server, options.operation, &options.placement)
+    let recorded = ProbedClientAndServer::start(&options.server, options.operation, &options.placement)
         .and_then(|mut probed| probed.record_calls(WARM_UP, options.calls));
     let processes = match recorded {
         Ok(processes) => processes,

@@ -179,7 +179,7 @@ impl Transport for Unix {
         let fd = if is_refused {
             DescriptorFilterListener::without_descriptor_passing(fd)
         } else {
-            DescriptorFilterListener::with_descriptor_passing(fd)
+            DescriptorFilterListener::for_unix_listener(fd)
         };
         Ok(Box::new(SocketListener::new(fd, endpoint.clone(), file)))
     }
@@ -198,7 +198,7 @@ pub(crate) fn filtered_socket(fd: OwnedFd) -> DescriptorFilterSocket {
     if socket::refuses_descriptors(fd.as_fd()) {
         DescriptorFilterSocket::without_descriptor_passing(fd)
     } else {
-        DescriptorFilterSocket::with_descriptor_passing(fd)
+        DescriptorFilterSocket::for_unix_listener(fd)
     }
 }
 
@@ -441,8 +441,8 @@ fn time_out(error: io::Error) -> io::Error {
 }
 
 struct SocketListener {
-    /// Dropped before the socket: while the socket exists, no other file can have the inode of this
-    /// file.
+    /// Dropped before the socket, because its drop recognises its file by the inode. While the
+    /// socket exists, no other file can get this inode.
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,

@@ -11,7 +11,7 @@ use corelane_wire::ior::{
     self, Ior, Profile, ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag,
 };
 use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
-use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
+use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideByteOrder};
 
 use crate::rt::Protocol;
 use crate::rt::client_policies::ProfilePolicies;
@@ -93,10 +93,10 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
-    negotiate(&own, server, WideOrder::Standard)
+    negotiate(&own, server, WideByteOrder::Standard)
         .or_else(|_| {
             own.char.conversion = conversion;
-            negotiate(&own, server, WideOrder::Standard)
+            negotiate(&own, server, WideByteOrder::Standard)
         })
         .ok()
 }
@@ -259,10 +259,10 @@ pub(crate) fn make_ior(
 }
 
 #[cold]
-pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
+pub(crate) fn key_in_profile<'m>(target: &giop::TargetAddress<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
-        giop::Target::Key(key) => Some(key),
-        giop::Target::Profile { tag, data } | giop::Target::Reference { tag, data, .. } => {
+        giop::TargetAddress::Key(key) => Some(key),
+        giop::TargetAddress::Profile { tag, data } | giop::TargetAddress::Reference { tag, data, .. } => {
             Profile::parse(*tag, data, limits).ok().map(|profile| profile.object_key)
         }
     }

@@ -130,7 +130,7 @@ impl Any {
         #[cfg(feature = "valuetype")]
         if let Some(client) = &self.client {
             let convert = client.value_functions().convert_custom;
-            let values = self.value.value_read_state().with_functions(None, convert);
+            let values = self.value.value_read_state().with_lookup_and_converter(None, convert);
             return self.value.encode_value_with(
                 &mut self.value.decoder().with_value_read_state(&values).with_environment(client),
                 e,

@@ -113,8 +113,8 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits until `look` returns a value or `deadline` has passed. The main thread of `orb` runs
-/// queued deactivations meanwhile.
+/// Waits until `look` returns a value or `deadline` has passed. If the calling thread is the main
+/// thread of `orb`, it runs queued deactivations meanwhile.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

@@ -486,7 +486,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
 
 #[test]
 fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
-    use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
+    use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, TargetAddress};
     use std::io::{Read, Write};
     let world = World::new();
     let object = world.root.activate(&number(8)).unwrap();
@@ -498,7 +498,7 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
         version: corelane::Version::GIOP_1_2,
         request_id: 1,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(b"Eight"),
+        target: TargetAddress::Key(b"Eight"),
         operation: b"value",
         contexts: &[],
     };

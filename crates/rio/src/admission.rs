@@ -522,8 +522,8 @@ impl Resources {
             StreamLoad::Unbounded => return u64::MAX,
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
-        // In the worst case one packet is long and all other packets have the minimum size. Each
-        // short packet is padded.
+        // An upper bound: no packet is larger than `largest`, and the padding of a packet is at most
+        // that of a packet of minimum size.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

@@ -5,7 +5,7 @@
 
 use corelane_sched::allocation::baseline;
 use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
-use corelane_sched::analysis::server::{self, Server, ServerKind};
+use corelane_sched::analysis::server::{self, AperiodicServer, ServerKind};
 use corelane_sched::analysis::{StepBudget, bounds, demand, priorities, response_time};
 use corelane_sched::random::Random;
 use corelane_sched::simulation::{ArrivalPattern, CoreAssignment, SchedulingRule, SimulatedSystem, simulate};
@@ -107,7 +107,7 @@ fn periodic_tasks_within_their_bound_are_schedulable_beside_a_server() {
         let kinds = [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic];
         let kind = kinds[random.index(kinds.len())];
         let period = 1_000_000;
-        let server = Server { kind, budget: random.within(1, period * 3 / 4), period };
+        let server = AperiodicServer { kind, budget: random.within(1, period * 3 / 4), period };
         let shortest = if kind == ServerKind::Deferrable { period + server.budget } else { period };
         let count = random.within(1, 4);
         let periods: Vec<u64> = (0..count).map(|_| random.within(shortest, 4 * shortest)).collect();

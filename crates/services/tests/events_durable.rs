@@ -553,7 +553,7 @@ fn refused_channels_leave_nothing_in_the_store() {
     assert_eq!(full.kind(), Kind::NoResources);
     disk.set(DiskState::Works);
     assert_eq!(EventStore::open(disk.clone()).unwrap().channels(), [""; 0]);
-    // Its keys are free again.
+    // The keys of the channel that was not created are free again.
     factory.create_object(&key, &criteria("flight")).unwrap();
     assert_eq!(EventStore::open(disk).unwrap().channels(), ["flight"]);
     orb.shutdown(true).unwrap();

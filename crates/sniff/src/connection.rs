@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use corelane_wire::codeset::{CodeSetContext, CodeSets, WideOrder};
+use corelane_wire::codeset::{CodeSetContext, CodeSets, WideByteOrder};
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::{
     CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, ResponseExpected, context_id,
@@ -314,5 +314,5 @@ fn message<'m>(
 
 fn code_sets_of(request: &Request<'_>) -> Option<CodeSets> {
     let data = request.contexts.find(context_id::CODE_SETS)?;
-    CodeSetContext::parse(data).ok()?.code_sets(WideOrder::Standard)
+    CodeSetContext::parse(data).ok()?.code_sets(WideByteOrder::Standard)
 }

@@ -4,7 +4,7 @@ mod capture;
 
 use corelane_sniff::{CaptureError, MessageContent, SniffEvent, SniffRecord, Sniffer, read_capture};
 use corelane_wire::Encoder;
-use corelane_wire::giop::{self, RequestHeader, Target, Version};
+use corelane_wire::giop::{self, RequestHeader, TargetAddress, Version};
 use proptest::prelude::*;
 
 use capture::{Conversation, Sent, pcap, pcapng};
@@ -18,20 +18,20 @@ fn request(id: u32, operation: &str) -> Vec<u8> {
         version: Version::GIOP_1_2,
         request_id: id,
         response_expected: giop::ResponseExpected::Target,
-        target: Target::Key(b"a key"),
+        target: TargetAddress::Key(b"a key"),
         operation: operation.as_bytes(),
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
     giop::finish_message(&mut encoder).unwrap();
-    encoder.into_buffer()
+    encoder.into_reusable_buffer()
 }
 
 fn reply(id: u32) -> Vec<u8> {
     let mut encoder = Encoder::new();
     giop::begin_reply(&mut encoder, Version::GIOP_1_2, id, giop::ReplyStatus::NoException, &[]).unwrap();
     giop::finish_message(&mut encoder).unwrap();
-    encoder.into_buffer()
+    encoder.into_reusable_buffer()
 }
 
 fn line(seen: &SniffRecord<'_>) -> String {

@@ -1,12 +1,12 @@
 //! Entry points for fuzzing: functions that must return for every input. A panic is a finding.
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Scratch, ValueReadState};
-use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideOrder, WideSet, negotiate};
+use crate::codeset::{CharSet, CodeSetContext, CodeSetInfo, CodeSets, WideByteOrder, WideCodeSet, negotiate};
 use crate::connection::{ConnectionSide, FragmentPlan, Framer, FramingStep, ProtocolFault, ReplyMatch, RequestTable};
 use crate::dynamic::{AnyValue, Value};
 use crate::exception::SystemExceptionBody;
 use crate::giop::{
-    self, CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, Target, Version,
+    self, CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, TargetAddress, Version,
 };
 use crate::ior::{
     Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, parse_alternate_address, parse_policies, parse_unix_transport,
@@ -42,8 +42,8 @@ pub fn cdr(input: &[u8]) {
     let versions = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2, Version::GIOP_1_2];
     let code_sets = CodeSets {
         char: if bit(3) { CharSet::Utf8 } else { CharSet::Latin1 },
-        wchar: if bit(4) { WideSet::Utf16 } else { WideSet::None },
-        wide_order: if bit(5) { WideOrder::Sender } else { WideOrder::Standard },
+        wchar: if bit(4) { WideCodeSet::Utf16 } else { WideCodeSet::None },
+        wide_order: if bit(5) { WideByteOrder::Sender } else { WideByteOrder::Standard },
     };
     let scratch = Scratch::new();
     let mut octets = octets.to_vec();
@@ -191,7 +191,7 @@ fn each_type(d: &Decoder<'_>) {
             CodeSetContext::parse(data),
         );
         if let Ok(info) = CodeSetInfo::parse(data) {
-            let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideOrder::Standard);
+            let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideByteOrder::Standard);
         }
     }
 }
@@ -286,7 +286,7 @@ fn write_again(header: &Header, request: &Request<'_>) {
     };
     // A target that is a whole reference is copied with its old alignment, so the new message may
     // not parse.
-    let plain = !matches!(request.target, Target::Reference { .. });
+    let plain = !matches!(request.target, TargetAddress::Reference { .. });
     let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish_message(&mut e));
     assert!(written.is_ok());
     let octets = e.to_vec();

@@ -30,7 +30,7 @@ pub mod rt;
 pub mod typecode;
 
 pub use cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, Primitive, Scratch};
-pub use codeset::{CharSet, CodeSets, WideOrder, WideSet};
+pub use codeset::{CharSet, CodeSets, WideByteOrder, WideCodeSet};
 pub use decimal::{Decimal, DecimalError, Fixed};
 pub use dynamic::{AnyValue, Value};
 pub use giop::Version;

@@ -276,7 +276,7 @@ fn encapsulated(contents: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrError>)
     let mut e = Encoder::new();
     e.endian().to_flag().encode(&mut e)?;
     contents(&mut e)?;
-    Ok(e.into_buffer())
+    Ok(e.into_reusable_buffer())
 }
 
 #[cfg(test)]

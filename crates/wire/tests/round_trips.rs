@@ -2,13 +2,16 @@
 
 use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
-    self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
+    self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext,
+    TargetAddress,
 };
 use corelane_wire::ior::{
     Corbaloc, CorbalocAddress, Corbaname, Ior, ObjectUrl, ProfileAddress, TaggedComponent, TaggedProfile, escape_key,
     unescape_key,
 };
-use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Scratch, Version, WideOrder};
+use corelane_wire::{
+    Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, Scratch, Version, WideByteOrder,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -203,7 +206,7 @@ fn version() -> impl Strategy<Value = Version> {
 fn sets() -> impl Strategy<Value = CodeSets> {
     let standard = prop_oneof![Just(CodeSets::LATIN1_UTF16), Just(CodeSets::UTF8_UTF16)];
     (standard, any::<bool>()).prop_map(|(sets, sender)| {
-        let wide_order = if sender { WideOrder::Sender } else { WideOrder::Standard };
+        let wide_order = if sender { WideByteOrder::Sender } else { WideByteOrder::Standard };
         CodeSets { wide_order, ..sets }
     })
 }
@@ -246,7 +249,7 @@ impl Sent {
                 version: self.version,
                 request_id: self.request_id,
                 response_expected: ResponseExpected::Target,
-                target: Target::Key(&self.key),
+                target: TargetAddress::Key(&self.key),
                 operation: self.operation.as_bytes(),
                 contexts: &contexts,
             };
@@ -265,7 +268,7 @@ impl Sent {
             (reply.request_id, reply.contexts, reply.body())
         } else {
             let request = Request::parse(message, &header, &LIMITS).unwrap();
-            assert_eq!((request.target, request.operation), (Target::Key(&self.key), self.operation.as_bytes()));
+            assert_eq!((request.target, request.operation), (TargetAddress::Key(&self.key), self.operation.as_bytes()));
             (request.request_id, request.contexts, request.body())
         };
         assert_eq!(id, self.request_id);

@@ -14,7 +14,7 @@ use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
 use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
     self, CancelRequest, Header, HeaderError, LocateReply, LocateRequest, LocateStatus, MessageKind, Reply,
-    ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
+    ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, TargetAddress,
 };
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, Decoder, Encoder, Endian, Limits, Version, rt};
@@ -135,13 +135,13 @@ fn contexts(contexts: giop::ReceivedServiceContexts<'_>) -> Value {
     contexts.iter().map(one).collect()
 }
 
-fn target(target: &Target<'_>, message: &Endian) -> Value {
+fn target(target: &TargetAddress<'_>, message: &Endian) -> Value {
     match *target {
-        Target::Key(key) => json!({"disposition": "KeyAddr", "object_key_hex": hex(key)}),
-        Target::Profile { tag, data } => {
+        TargetAddress::Key(key) => json!({"disposition": "KeyAddr", "object_key_hex": hex(key)}),
+        TargetAddress::Profile { tag, data } => {
             json!({"disposition": "ProfileAddr", "profile": reference::profile(tag, data)})
         }
-        Target::Reference { selected, ior, tag, data } => {
+        TargetAddress::Reference { selected, ior, tag, data } => {
             let ior = Ior::decode(&mut Decoder::new(ior, *message)).unwrap();
             assert_eq!((ior.profiles[0].tag, ior.profiles[0].data.as_slice()), (tag, data));
             json!({"disposition": "ReferenceAddr", "selected_profile_index": selected, "ior": reference::ior(&ior)})

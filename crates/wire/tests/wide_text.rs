@@ -1,24 +1,24 @@
 //! Round trips of wide text in UTF-16 that begins with each character of the basic plane, in both
 //! byte orders: as a wchar, in a wstring, and for some characters in a forwarded `any`.
 
-use corelane_wire::codeset::WideOrder;
+use corelane_wire::codeset::WideByteOrder;
 use corelane_wire::{AnyValue, Cdr, CodeSets, Decoder, Encoder, Endian, TypeCode, Value, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Form {
     endian: Endian,
     version: Version,
-    wide_order: WideOrder,
+    wide_order: WideByteOrder,
 }
 
 impl Form {
     const ALL: [Form; 6] = [
-        Form { endian: Endian::Big, version: Version::GIOP_1_1, wide_order: WideOrder::Standard },
-        Form { endian: Endian::Little, version: Version::GIOP_1_1, wide_order: WideOrder::Standard },
-        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideOrder::Standard },
-        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideOrder::Standard },
-        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideOrder::Sender },
-        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideOrder::Sender },
+        Form { endian: Endian::Big, version: Version::GIOP_1_1, wide_order: WideByteOrder::Standard },
+        Form { endian: Endian::Little, version: Version::GIOP_1_1, wide_order: WideByteOrder::Standard },
+        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard },
+        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard },
+        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::Sender },
+        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Sender },
     ];
 
     fn code_sets(self) -> CodeSets {
@@ -39,8 +39,8 @@ impl Form {
 
     fn unit(self, character: char) -> [u8; 2] {
         let unit = u16::try_from(u32::from(character)).unwrap();
-        let is_big =
-            self.endian == Endian::Big || (self.version == Version::GIOP_1_2 && self.wide_order == WideOrder::Standard);
+        let is_big = self.endian == Endian::Big
+            || (self.version == Version::GIOP_1_2 && self.wide_order == WideByteOrder::Standard);
         if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() }
     }
 }
@@ -95,7 +95,7 @@ fn every_character_round_trips() {
 /// Some ORBs write a mark before every text and every character.
 #[test]
 fn byte_order_mark_is_removed_once() {
-    let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideOrder::Standard };
+    let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard };
     for endian in [Endian::Big, Endian::Little] {
         let units = |units: [u16; 2]| {
             units.map(|unit| if endian == Endian::Big { unit.to_be_bytes() } else { unit.to_le_bytes() })

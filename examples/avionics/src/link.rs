@@ -12,7 +12,7 @@ pub(crate) const INTERFACE: &str = "rio0";
 /// The server's address on the link.
 pub(crate) const ADDRESS: &str = "10.99.0.1";
 
-/// The link, which ends with the value and with the process.
+/// The link. It ends when the value is dropped, or when the process of the demo ends.
 pub(crate) struct Link {
     /// A process that keeps the namespace of the clients.
     holder: Child,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::ring::bare::{BareRing, BareWait};
+use corelane_sys::ring::bare::{BareRing, BareRingWait};
 use corelane_sys::ring::bare_stream::BareStream;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
@@ -18,8 +18,8 @@ use crate::sample::{Samples, time_calls};
 
 const LOOK: Duration = Duration::from_micros(50);
 
-pub(super) fn wait(spins: bool) -> BareWait {
-    if spins { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
+pub(super) fn wait(spins: bool) -> BareRingWait {
+    if spins { BareRingWait::Spinning(LOOK) } else { BareRingWait::Asleep }
 }
 
 pub(super) fn connect(address: &Address, sizes: MessageSizes, spins: bool, patience: Duration) -> io::Result<BareRing> {

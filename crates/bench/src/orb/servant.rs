@@ -1,4 +1,5 @@
-//! The servant of the benchmarks. Its operations return their argument or its length, or compute.
+//! The servant of the benchmarks. Its operations return their argument, its length or nothing,
+//! compute, or return the counts of the process.
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};

@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::harness::{FigureLabel, Progress};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::probed::{FIRST_SERVER_PROBE, LAST_SERVER_PROBE, ProbedCalls, stage_durations};
+use crate::probed::{FIRST_SERVER_PROBE, LAST_SERVER_PROBE, ProbedClientAndServer, stage_durations};
 use crate::report::Report;
 use crate::sample::Summary;
 use crate::value::SingleValue;
@@ -23,7 +23,7 @@ pub(crate) fn stages(options: &BenchOptions, report: &mut Report<'_>, progress: 
             report.add_missing("stages", "Corelane", "a oneway returns before the server has passed its stages")?;
             continue;
         }
-        let mut probed = ProbedCalls::start("per-connection", operation, &options.placement)?;
+        let mut probed = ProbedClientAndServer::start("per-connection", operation, &options.placement)?;
         let wanted = options.run_length.count.min(10_000);
         let mut all: Vec<(String, Vec<u64>)> = Vec::new();
         let mut client: Vec<(String, Vec<u64>)> = Vec::new();

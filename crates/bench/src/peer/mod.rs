@@ -1,4 +1,4 @@
-//! Other ORBs in the benchmarks.
+//! The other products in the benchmarks: CORBA ORBs, Ice, and the alternatives to CORBA in `rpc`.
 //!
 //! Their programs are in interop/peers and are built when a benchmark needs them.
 

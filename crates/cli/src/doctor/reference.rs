@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corelane::{CallPhase, Event, Ior, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
-use corelane_wire::codeset::{CharSet, CodeSetInfo, WideOrder, negotiate};
+use corelane_wire::codeset::{CharSet, CodeSetInfo, WideByteOrder, negotiate};
 use corelane_wire::giop::Version;
 use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
@@ -453,7 +453,7 @@ fn code_sets(profile: &Profile<'_>) -> Finding {
     let Ok(server) = CodeSetInfo::parse(data) else {
         return Finding::bad(check, "the component is malformed", "make the reference again: its octets are damaged");
     };
-    match negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &server, WideOrder::Standard) {
+    match negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &server, WideByteOrder::Standard) {
         Ok(sets) => {
             let wide = code_set(sets.wchar.id());
             Finding::good(check, format!("{} for char, {wide} for wchar", code_set(sets.char.id())))

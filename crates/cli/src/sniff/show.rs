@@ -7,7 +7,7 @@ use corelane_sniff::{CapturedRequest, MessageContent, SniffEvent, SniffRecord};
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::exception::{Completion, SystemExceptionBody};
 use corelane_wire::giop::{
-    Header, LocateReply, LocateStatus, MessageKind, Reply, ReplyStatus, Request, ResponseExpected, Target,
+    Header, LocateReply, LocateStatus, MessageKind, Reply, ReplyStatus, Request, ResponseExpected, TargetAddress,
 };
 use corelane_wire::ior::escape_key;
 use corelane_wire::{Cdr, Decoder, Ior, Limits};
@@ -282,13 +282,13 @@ const fn name_of(kind: MessageKind) -> &'static str {
     }
 }
 
-fn target(target: &Target<'_>, members: &mut Members) -> String {
+fn target(target: &TargetAddress<'_>, members: &mut Members) -> String {
     match target {
-        Target::Key(key) => {
+        TargetAddress::Key(key) => {
             members.insert("key".to_owned(), json!(hexadecimal(key)));
             format!("key {}", excerpt(&escape_key(key)))
         }
-        Target::Profile { tag, data } | Target::Reference { tag, data, .. } => {
+        TargetAddress::Profile { tag, data } | TargetAddress::Reference { tag, data, .. } => {
             members.insert("profile".to_owned(), json!({ "tag": tag, "data": hexadecimal(data) }));
             format!("profile of tag {tag}, {} octets", data.len())
         }

@@ -164,7 +164,7 @@ impl Transport for SharedMemory {
         socket_file::remove_stale(&path)?;
         // Clients pass the rings' descriptor, so the listener must not refuse descriptors.
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
-        let fd = DescriptorFilterListener::with_descriptor_passing(socket::listen(
+        let fd = DescriptorFilterListener::for_unix_listener(socket::listen(
             &Address::Unix(path.clone()),
             &options,
             BACKLOG,

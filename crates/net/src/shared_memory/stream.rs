@@ -50,7 +50,8 @@ pub(super) struct RingStream {
     /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
     /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes, requests room or withdraws this request.
+    /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after a
+    /// write. `limit_bell_bytes` withdraws a forgotten request without the lock.
     bell: PiMutex<()>,
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
@@ -484,7 +485,7 @@ mod tests {
 
     fn ring_stream(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
         RingStream::new(
-            DescriptorFilterSocket::with_descriptor_passing(fd),
+            DescriptorFilterSocket::for_unix_listener(fd),
             Peer::Unknown,
             rings,
             SpinPolicy::Never,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane_sched::Priority;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::giop::{Request, context_id};
-use corelane_wire::{Limits, WideOrder, rt};
+use corelane_wire::{Limits, WideByteOrder, rt};
 
 use super::object_adapter::ObjectAdapter;
 use crate::ceiling::Ceiling;
@@ -134,7 +134,7 @@ pub(super) fn read_contexts(
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
     // If the client chose code sets that this ORB does not support, the default code sets stay in use.
-    if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
+    if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideByteOrder::Standard) {
         connection.set_code_sets(code_sets);
     }
     Ok(())

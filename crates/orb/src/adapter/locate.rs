@@ -33,7 +33,7 @@ pub(super) fn locate(
         let message = Message::Assembled(*header, octets.to_vec(), Vec::new());
         match park_message(adapter, connection, until, message, Duration::ZERO) {
             Ok(()) => {
-                memory.reply = reply.into_buffer();
+                memory.reply = reply.into_reusable_buffer();
                 return Ok(());
             }
             Err(exception) => located = LocateResult::Exception(exception),
@@ -55,6 +55,6 @@ pub(super) fn locate(
         _ => {}
     }
     send_slow(adapter, connection, &mut reply, request.request_id, wait);
-    memory.reply = reply.into_buffer();
+    memory.reply = reply.into_reusable_buffer();
     Ok(())
 }

@@ -318,9 +318,9 @@ fn park(
 const RESPONSE_FLAGS: usize = 16;
 
 #[inline]
-pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
+pub(super) fn object_key<'m>(target: &giop::TargetAddress<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
-        giop::Target::Key(key) => Some(key),
+        giop::TargetAddress::Key(key) => Some(key),
         other => crate::address::key_in_profile(other, limits),
     }
 }
@@ -367,7 +367,7 @@ pub(super) fn reject(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
-        memory.reply = reply.into_buffer();
+        memory.reply = reply.into_reusable_buffer();
         return;
     }
     if header.kind != MessageKind::Request {

@@ -415,10 +415,10 @@ impl ClientConnection {
     }
 
     /// Returns the header of the reply to request `id` if the whole reply is at the front of the buffer, is
-    /// [plain](giop::Reply::parse_plain_header), and is smaller than [`MIN_OWNED_BYTES`].
+    /// [plain](giop::Reply::parse_header_if_plain), and is smaller than [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
-        giop::Reply::parse_plain_header(self.received.unread(), id, limits.max_message_size)
+        giop::Reply::parse_header_if_plain(self.received.unread(), id, limits.max_message_size)
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 

@@ -107,7 +107,8 @@ impl ClientContext {
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
-        ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
+        ValueReadState::new()
+            .with_lookup_and_converter(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
     #[cfg(not(all(feature = "any", feature = "valuetype")))]

@@ -505,7 +505,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             version: route.profile.version,
             request_id: id,
             response_expected: *response,
-            target: giop::Target::Key(&route.profile.object_key),
+            target: giop::TargetAddress::Key(&route.profile.object_key),
             operation: operation.name().as_bytes(),
             contexts: &[],
         };
@@ -525,7 +525,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     ) -> Result<(), CdrError> {
         let alternate;
         let target = match route.addressing {
-            AddressingMode::Key => giop::Target::Key(&route.profile.object_key),
+            AddressingMode::Key => giop::TargetAddress::Key(&route.profile.object_key),
             mode => {
                 alternate = AlternateTarget::new(&route.target.ior, route.profile.index, encoder.endian())?;
                 alternate.target(mode)

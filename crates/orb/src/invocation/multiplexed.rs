@@ -106,13 +106,13 @@ impl<'r> Invocation<'r, '_, '_> {
         if let Err(error) = self.write(&mut encoder, route, id, announce, added) {
             connection.unregister(id);
             let exception = crate::trail::unwritable(error, "argument ", &encoder);
-            sender.memory = encoder.into_buffer();
+            sender.memory = encoder.into_reusable_buffer();
             return Err(refuse(exception));
         }
         let size = self.context.config().fragment_size;
         let fragments = size.and_then(|size| crate::fragment::split(&encoder, id, size));
         let sent = connection.send(&mut sender, &encoder, deadline, fragments);
-        sender.memory = encoder.into_buffer();
+        sender.memory = encoder.into_reusable_buffer();
         if matches!(sent, Ok(()) | Err((BytesSent::All, _))) {
             sender.announced = announced;
         }

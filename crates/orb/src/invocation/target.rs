@@ -339,15 +339,17 @@ impl<'t> AlternateTarget<'t> {
         let mut encoder = Encoder::new();
         encoder.set_endian(endian);
         ior.encode(&mut encoder)?;
-        Ok(AlternateTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_buffer() })
+        Ok(AlternateTarget { index, tag: profile.tag, data: &profile.data, ior: encoder.into_reusable_buffer() })
     }
 
-    pub(super) fn target(&self, mode: AddressingMode) -> giop::Target<'_> {
+    pub(super) fn target(&self, mode: AddressingMode) -> giop::TargetAddress<'_> {
         match mode {
             AddressingMode::Reference => {
-                giop::Target::Reference { selected: self.index, tag: self.tag, data: self.data, ior: &self.ior }
+                giop::TargetAddress::Reference { selected: self.index, tag: self.tag, data: self.data, ior: &self.ior }
             }
-            AddressingMode::Profile | AddressingMode::Key => giop::Target::Profile { tag: self.tag, data: self.data },
+            AddressingMode::Profile | AddressingMode::Key => {
+                giop::TargetAddress::Profile { tag: self.tag, data: self.data }
+            }
         }
     }
 }

@@ -57,8 +57,9 @@ pub struct TaskRules {
     /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at
     /// the task's priority. The running jobs of a core that have deadlines get native priorities of
     /// 2 to 97 in the order of their deadlines (EDF). Of two jobs with equal deadlines, the job
-    /// that began earlier comes first. A job arrives when its thread has read the request, or when
-    /// the request need not wait for the [rate](field@Self::min_distance) any more.
+    /// that began on the core earlier, or moved to it earlier, comes first. A job arrives when its
+    /// thread has read the request. If the request waited or another thread read it, the job arrives
+    /// when its thread begins to run it.
     pub deadline: Option<Duration>,
     /// The shortest deadline that a request may ask for; `None` if every job has
     /// [`deadline`](field@Self::deadline). With a value, a request whose client still waits for a
@@ -157,8 +158,8 @@ pub struct BestEffortUse {
     pub used: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted: u64,
-    /// True if the threads of the core run above all tasks at present.
-    pub is_guaranteed: bool,
+    /// True if the core has threads without a task, and these run above all tasks at present.
+    pub runs_above_tasks: bool,
 }
 
 /// Tells a core pool which object keys name a task.
@@ -313,7 +314,7 @@ pub struct CorePoolCounts {
     pub stopped: u64,
     /// Requests above the rate of their task
     /// ([`TaskRules::min_distance`](field@TaskRules::min_distance)) that waited.
-    pub delayed: u64,
+    pub delayed_by_rate: u64,
     /// Two-way calls above the rate of their task, whose clients got TRANSIENT.
     pub refused: u64,
     /// Oneways above the rate of their task, which were dropped.

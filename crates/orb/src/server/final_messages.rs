@@ -10,7 +10,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
-    message.into_buffer()
+    message.into_reusable_buffer()
 }
 
 /// Returns MessageError. If the fault is a two-way request that is too large, and its header has
@@ -37,7 +37,7 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     giop::begin_reply(&mut reply, header.version, request.request_id, status, &[]).ok()?;
     SystemException::new(Kind::ImpLimit, crate::minor::MESSAGE_TOO_LARGE, Completion::No).encode(&mut reply);
     giop::finish_message(&mut reply).ok()?;
-    Some(reply.into_buffer())
+    Some(reply.into_reusable_buffer())
 }
 
 /// MessageError of the highest GIOP version that the ORB supports, because the peer's version may
@@ -45,5 +45,5 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);
-    message.into_buffer()
+    message.into_reusable_buffer()
 }

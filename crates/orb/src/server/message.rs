@@ -75,7 +75,7 @@ pub(super) fn target_of<'m>(
         _ => return None,
     };
     let key = match target {
-        giop::Target::Key(key) => key,
+        giop::TargetAddress::Key(key) => key,
         other => crate::address::key_in_profile(&other, limits)?,
     };
     Some((key, operation))

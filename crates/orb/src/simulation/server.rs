@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports, Wait};
 use corelane_sys::lock::{LockScope, Mutex};
-use corelane_wire::giop::{self, MessageKind, ReplyStatus, Target};
+use corelane_wire::giop::{self, MessageKind, ReplyStatus, TargetAddress};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
 
@@ -263,7 +263,7 @@ fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Mess
         return false;
     }
     let Ok(request) = giop::Request::parse(octets, header, &Limits::DEFAULT) else { return false };
-    if !matches!(request.target, Target::Key(_)) || !request.response_expected.is_expected() {
+    if !matches!(request.target, TargetAddress::Key(_)) || !request.response_expected.is_expected() {
         return false;
     }
     let mut reply = Encoder::new();

@@ -218,7 +218,7 @@ mod tests {
 
     fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
-        let space = ValueReadState::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
+        let space = ValueReadState::new().with_lookup_and_converter(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
         let mut d = Decoder::new(&octets, foreign)
             .with_code_sets(CodeSets::UTF8_UTF16)
             .with_value_read_state(&space)

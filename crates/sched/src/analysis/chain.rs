@@ -7,11 +7,11 @@ use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
 
 /// Maximum number of rounds of [`end_to_end_responses`], after which it fails.
-pub const MAX_ROUNDS: u32 = 1 << 12;
+pub const MAX_ITERATIONS: u32 = 1 << 12;
 
 /// One task of a chain on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct ChainStage {
     /// The processor that runs the stage.
     pub processor: usize,
     /// The stage's priority on its processor; a larger number is more urgent. Stages with equal
@@ -69,14 +69,14 @@ impl std::error::Error for ChainError {}
 ///
 /// # Errors
 /// [`ChainError`] if a predecessor is invalid, or if a stage has no response time.
-pub fn end_to_end_responses(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
+pub fn end_to_end_responses(stages: &[ChainStage]) -> Result<Vec<StageResponse>, ChainError> {
     let order = predecessors_first(stages)?;
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
     let mut found = vec![StageResponse::default(); stages.len()];
     for &place in &order {
         timings[place].min_distance = distance(stages, &timings, &found, place);
     }
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_ITERATIONS {
         let mut changed = false;
         for &place in &order {
             let response = one(stages, &timings, place).ok_or(ChainError::Unbounded(place))?;
@@ -96,7 +96,7 @@ pub fn end_to_end_responses(stages: &[Stage]) -> Result<Vec<StageResponse>, Chai
     Err(ChainError::Unbounded(order.last().copied().unwrap_or(0)))
 }
 
-fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
+fn one(stages: &[ChainStage], timings: &[Timing], place: usize) -> Option<Nanos> {
     let stage = &stages[place];
     let interferes = |&other: &usize| {
         other != place && stages[other].processor == stage.processor && stages[other].priority >= stage.priority
@@ -110,22 +110,22 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
 ///
 /// The predecessor completes jobs at least one shortest execution time apart, because they run one
 /// after the other.
-fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
+fn distance(stages: &[ChainStage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
     let Some(before) = stage.predecessor else { return stage.timing.min_distance };
     let apart = timings[before].min_distance.saturating_sub(variation(stages, found, before));
     apart.max(shortest(&stages[before])).saturating_sub(stage.timing.jitter)
 }
 
-fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
+fn variation(stages: &[ChainStage], found: &[StageResponse], place: usize) -> Nanos {
     found[place].response.saturating_sub(shortest(&stages[place]))
 }
 
-fn shortest(stage: &Stage) -> Nanos {
+fn shortest(stage: &ChainStage) -> Nanos {
     stage.best_execution.min(stage.timing.execution)
 }
 
-fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
+fn linked(stages: &[ChainStage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
     let stage = &stages[place];
     let own = stage.timing.jitter;
     let Some(before) = stage.predecessor else {
@@ -138,7 +138,7 @@ fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nan
     Some(StageResponse { response, end_to_end, jitter })
 }
 
-fn predecessors_first(stages: &[Stage]) -> Result<Vec<usize>, ChainError> {
+fn predecessors_first(stages: &[ChainStage]) -> Result<Vec<usize>, ChainError> {
     let mut order = Vec::with_capacity(stages.len());
     let mut placed = vec![false; stages.len()];
     for start in 0..stages.len() {
@@ -167,8 +167,8 @@ fn predecessors_first(stages: &[Stage]) -> Result<Vec<usize>, ChainError> {
 mod tests {
     use super::*;
 
-    fn stage(processor: usize, priority: u32, worst: Nanos, best: Nanos, period: Nanos) -> Stage {
-        Stage {
+    fn stage(processor: usize, priority: u32, worst: Nanos, best: Nanos, period: Nanos) -> ChainStage {
+        ChainStage {
             processor,
             priority,
             timing: Timing::new(worst, period),
@@ -180,7 +180,7 @@ mod tests {
 
     /// Returns the example of pyCPA's documentation: two resources under static priorities, and two
     /// chains with jitter.
-    fn example() -> [Stage; 4] {
+    fn example() -> [ChainStage; 4] {
         let mut stages = [stage(0, 2, 10, 5, 30), stage(0, 1, 3, 1, 15), stage(1, 2, 2, 2, 30), stage(1, 1, 9, 4, 15)];
         stages[0].timing.jitter = 5;
         stages[1].timing.jitter = 6;
@@ -197,8 +197,8 @@ mod tests {
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
     }
 
-    fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
-        let mut chain: Vec<Stage> =
+    fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<ChainStage> {
+        let mut chain: Vec<ChainStage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
         (1..chain.len()).for_each(|place| chain[place].predecessor = Some(place - 1));
         chain[0].timing.jitter = 20;

@@ -18,7 +18,7 @@ pub enum ServerKind {
 
 /// A server for aperiodic requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct AperiodicServer {
     /// The rule for the server's budget.
     pub kind: ServerKind,
     /// Execution time of the server in each period.
@@ -27,7 +27,7 @@ pub struct Server {
     pub period: Nanos,
 }
 
-impl Server {
+impl AperiodicServer {
     /// Returns a periodic task that interferes with lower tasks as much as this server.
     #[must_use]
     pub fn as_periodic_task(self) -> Timing {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn bound_beside_a_deferrable_server_is_for_periods_beyond_two_budgets() {
         use crate::analysis::response_time::response_time;
-        let server = Server { kind: ServerKind::Deferrable, budget: 50, period: 100 }.as_periodic_task();
+        let server = AperiodicServer { kind: ServerKind::Deferrable, budget: 50, period: 100 }.as_periodic_task();
         assert_eq!(max_periodic_utilization(ServerKind::Deferrable, server.utilization(), 1), Utilization(250_000_000));
         let response =
             |period| response_time(&Timing::new(period / 4, period), &[server]).map(|found| found.from_arrival);
@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_deferrable_server_may_use_two_budgets_back_to_back() {
-        let server = Server { kind: ServerKind::Deferrable, budget: 2, period: 10 };
+        let server = AperiodicServer { kind: ServerKind::Deferrable, budget: 2, period: 10 };
         assert_eq!(crate::analysis::max_arrivals(&server.as_periodic_task(), 3), 2);
-        let sporadic = Server { kind: ServerKind::Sporadic, ..server };
+        let sporadic = AperiodicServer { kind: ServerKind::Sporadic, ..server };
         assert_eq!(crate::analysis::max_arrivals(&sporadic.as_periodic_task(), 3), 1);
     }
 }

@@ -17,7 +17,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, Token};
+use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, TaskToken};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
 use super::records::BadRecord;
@@ -362,7 +362,7 @@ impl SharedBooks {
     fn with_lock<'a, R>(
         &'a self,
         mut state: MutexGuard<'a, AdmissionState>,
-        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+        work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
     ) -> (MutexGuard<'a, AdmissionState>, R) {
         // The clock is read under the lock, so that the books never get an earlier time.
         let now = self.shared.now();
@@ -377,13 +377,13 @@ impl SharedBooks {
     }
 
     /// Calls `work` with the locked books, the present time and a token that no task has.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R) -> R {
         self.with_lock(self.shared.state.lock(), work).1
     }
 
     /// Calls `work` like [`with`](Self::with), updates the task references and the core pool, and
     /// wakes the threads that decide and save.
-    pub(super) fn change<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
+    pub(super) fn change<R>(&self, work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R) -> R {
         let result = self.with(|state, token, now| {
             let result = work(state, token, now);
             state.update_dispatch(now);
@@ -400,7 +400,7 @@ impl SharedBooks {
     /// without calling `work`.
     pub(super) fn change_saved<R>(
         &self,
-        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+        work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
         tasks: impl FnOnce(&R) -> Vec<TaskId>,
     ) -> Result<SavedResult<R>, NotSaved> {
         let state = self.shared.state.lock();
@@ -419,7 +419,7 @@ impl SharedBooks {
     /// tasks that `tasks` returns.
     pub(super) fn read_saved<R>(
         &self,
-        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R,
+        work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
         tasks: impl FnOnce(&R) -> Vec<TaskId>,
     ) -> SavedResult<R> {
         let (state, result) = self.with_lock(self.shared.state.lock(), work);
@@ -610,13 +610,13 @@ mod tests {
             &mut self,
             request: &TaskRequest,
             client: &ClientName,
-            token: Token,
+            token: TaskToken,
             now: Nanos,
         ) -> Result<TaskAdmission, BooksRefusal> {
             self.books.admit(request, client, token, now)
         }
 
-        fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+        fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
             self.books.outcome(task, token, now)
         }
 
@@ -624,35 +624,35 @@ mod tests {
             &mut self,
             stages: &[TaskRequest],
             client: &ClientName,
-            token: Token,
+            token: TaskToken,
             now: Nanos,
         ) -> Result<ChainAdmission, BooksRefusal> {
             self.books.reserve_chain(stages, client, token, now)
         }
 
-        fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+        fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
             self.books.commit_chain(chain, token, now)
         }
 
-        fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
             self.books.cancel_chain(chain, token, now)
         }
 
         fn change_timing(
             &mut self,
             task: TaskId,
-            token: Token,
+            token: TaskToken,
             timing: Timing,
             now: Nanos,
         ) -> Result<TaskAdmission, BooksRefusal> {
             self.books.change_timing(task, token, timing, now)
         }
 
-        fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+        fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
             self.books.renew(task, token, lease, now)
         }
 
-        fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
             self.books.withdraw(task, token, now)
         }
 

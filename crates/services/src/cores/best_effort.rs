@@ -2,7 +2,7 @@
 
 use corelane::rt::BestEffortShare;
 use corelane_sched::allocation::Machine;
-use corelane_sched::analysis::server::{Server, ServerKind};
+use corelane_sched::analysis::server::{AperiodicServer, ServerKind};
 use corelane_sched::task::{Nanos, Timing, Utilization};
 
 use super::books::CoreUse;
@@ -56,7 +56,7 @@ pub(super) fn is_counted(share: BestEffortShare, cores: &[CoreUse]) -> bool {
 fn timing(share: BestEffortShare) -> Timing {
     let nanoseconds = |time: std::time::Duration| Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX);
     let budget = nanoseconds(share.budget.saturating_add(BestEffortShare::LATENESS));
-    Server { kind: ServerKind::Deferrable, budget, period: nanoseconds(share.period) }.as_periodic_task()
+    AperiodicServer { kind: ServerKind::Deferrable, budget, period: nanoseconds(share.period) }.as_periodic_task()
 }
 
 #[cfg(test)]

@@ -39,16 +39,16 @@ pub const MAX_TASK_NAME: usize = 64;
 /// The longest name of a task's operation in bytes.
 pub const MAX_OPERATION_NAME: usize = 256;
 /// The largest number of stages of a chain on one server.
-pub const MAX_STAGES: usize = 32;
+pub const MAX_CHAIN_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
 /// [`Books::reserve_chain`] chooses it, so that no other client can guess it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Token(pub [u8; 16]);
+pub struct TaskToken(pub [u8; 16]);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for TaskToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)")
+        f.write_str("TaskToken(..)")
     }
 }
 
@@ -96,7 +96,7 @@ pub struct BooksLimits {
     /// chain is a decision.
     pub max_decisions_per_second: usize,
     /// Maximum number of decisions that wait for a search on another thread.
-    pub max_pending: usize,
+    pub max_pending_decisions: usize,
     /// The time after which a reservation without a commit lapses.
     pub reservation_timeout: Nanos,
     /// The lease of a request whose lease is 0.
@@ -118,7 +118,7 @@ impl Default for BooksLimits {
             max_tasks_per_client: 100,
             max_utilization_per_client: Utilization(16 * Utilization::ONE.0),
             max_decisions_per_second: 100,
-            max_pending: 16,
+            max_pending_decisions: 16,
             reservation_timeout: 5 * SECOND,
             default_lease: 10 * SECOND,
             max_lease: 3_600 * SECOND,
@@ -372,7 +372,7 @@ pub trait Books: Send {
         &mut self,
         request: &TaskRequest,
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal>;
 
@@ -381,7 +381,7 @@ pub trait Books: Send {
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
     /// of another task, and [`BooksRefusal::CoreLost`] while the task is demoted.
-    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
     /// [`commit_chain`](Self::commit_chain) follows.
@@ -392,7 +392,7 @@ pub trait Books: Send {
         &mut self,
         stages: &[TaskRequest],
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<ChainAdmission, BooksRefusal>;
 
@@ -401,13 +401,13 @@ pub trait Books: Send {
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`]
     /// for the token of another chain.
-    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
     /// Releases a reservation.
     ///
     /// # Errors
     /// The errors of [`commit_chain`](Self::commit_chain).
-    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
 
     /// Replaces the timing of a promised task. If the new timing does not fit, the task keeps the
     /// old timing.
@@ -417,7 +417,7 @@ pub trait Books: Send {
     fn change_timing(
         &mut self,
         task: TaskId,
-        token: Token,
+        token: TaskToken,
         timing: Timing,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal>;
@@ -428,7 +428,7 @@ pub trait Books: Send {
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`], and
     /// [`BooksRefusal::NotAdmittedYet`].
-    fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
 
     /// Ends a task, cancels its pending decision, or drops its retained rejection. The share of a
     /// promised task is free after the deadline of its last job.
@@ -436,7 +436,7 @@ pub trait Books: Send {
     /// # Errors
     /// [`BooksRefusal::NotFound`], [`BooksRefusal::WrongToken`], and
     /// [`BooksRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
-    fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
 
     /// Returns the name of a task; `None` if the books have neither the task nor its rejection.
     fn task_name(&self, task: TaskId) -> Option<&str>;

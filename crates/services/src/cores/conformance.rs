@@ -11,14 +11,14 @@ use corelane_sched::task::{
 
 use super::books::{
     Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
-    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskState, Token,
+    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskState, TaskToken,
 };
 use super::simulation::{self, MakeBooks};
 use super::{MemoryBooks, RECORD_KIND, SaveOutcome, StoredBooks};
 use crate::store::MemoryStore;
 
 const MS: Nanos = 1_000_000;
-const OWN: Token = Token([1; 16]);
+const OWN: TaskToken = TaskToken([1; 16]);
 
 fn client() -> ClientName {
     ClientName("a".into())
@@ -370,14 +370,14 @@ macro_rules! saving {
 
 impl Books for SavingBooks {
     saving! {
-        admit(request: &TaskRequest, client: &ClientName, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        outcome(task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        reserve_chain(stages: &[TaskRequest], client: &ClientName, token: Token, now: Nanos) -> Result<ChainAdmission, BooksRefusal>;
-        commit_chain(chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
-        cancel_chain(chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
-        change_timing(task: TaskId, token: Token, timing: Timing, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        renew(task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
-        withdraw(task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+        admit(request: &TaskRequest, client: &ClientName, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        outcome(task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        reserve_chain(stages: &[TaskRequest], client: &ClientName, token: TaskToken, now: Nanos) -> Result<ChainAdmission, BooksRefusal>;
+        commit_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
+        cancel_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
+        change_timing(task: TaskId, token: TaskToken, timing: Timing, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        renew(task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
+        withdraw(task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
         snapshot(now: Nanos) -> Snapshot;
         next_pending_decision(now: Nanos) -> Option<PendingDecision>;
         apply_decision(decided: CompletedDecision, now: Nanos);

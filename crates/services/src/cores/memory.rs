@@ -13,8 +13,8 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Uti
 
 use super::books::{
     Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, CoreUse,
-    DecisionCounts, MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, PendingDecision, Promise, Snapshot, TaskAdmission,
-    TaskRecord, TaskRequest, TaskState, Token,
+    DecisionCounts, MAX_CHAIN_STAGES, MAX_OPERATION_NAME, MAX_TASK_NAME, PendingDecision, Promise, Snapshot,
+    TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
 };
 use super::transition;
 use persistence::RevocableChange;
@@ -38,7 +38,7 @@ enum EntryState {
 struct Entry {
     request: TaskRequest,
     client: ClientName,
-    token: Token,
+    token: TaskToken,
     state: EntryState,
     /// `None` before the decision, after a rejection, and while the task is demoted.
     core: Option<CoreId>,
@@ -311,7 +311,7 @@ impl MemoryBooks {
         self.now.saturating_add(self.lease_length(lease))
     }
 
-    fn owned(&self, task: TaskId, token: Token) -> Result<&Entry, BooksRefusal> {
+    fn owned(&self, task: TaskId, token: TaskToken) -> Result<&Entry, BooksRefusal> {
         let entry = self.entries.get(&task).ok_or(BooksRefusal::NotFound)?;
         if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
     }
@@ -371,13 +371,13 @@ impl MemoryBooks {
         promise
     }
 
-    fn new_entry(&self, request: &TaskRequest, client: &ClientName, token: Token, state: EntryState) -> Entry {
+    fn new_entry(&self, request: &TaskRequest, client: &ClientName, token: TaskToken, state: EntryState) -> Entry {
         let lease = self.lease_length(request.lease);
         let (request, client, attachment) = (request.clone(), client.clone(), Arc::default());
         Entry { request, client, token, state, core: None, home: None, starts_at: 0, lease, attachment }
     }
 
-    fn stages(&self, chain: ChainId, token: Token) -> Result<Vec<TaskId>, BooksRefusal> {
+    fn stages(&self, chain: ChainId, token: TaskToken) -> Result<Vec<TaskId>, BooksRefusal> {
         let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
         let stages: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
@@ -392,7 +392,7 @@ impl Books for MemoryBooks {
         &mut self,
         request: &TaskRequest,
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
@@ -404,7 +404,7 @@ impl Books for MemoryBooks {
         let entry = self.new_entry(request, client, token, state);
         match transition::admit(&self.set, &self.set, &self.inline, &entry.task(id)) {
             Ok(plan) => Ok(TaskAdmission::Promised(self.enter(&plan, entry))),
-            Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending => {
+            Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending_decisions => {
                 self.pending.push_back(id);
                 self.insert(id, Entry { state: EntryState::Pending { searches: 0 }, ..entry });
                 Ok(TaskAdmission::Pending(id))
@@ -416,7 +416,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         match &self.owned(task, token)?.state {
             EntryState::Rejected { rejection, .. } => Ok(TaskAdmission::Rejected(*rejection)),
@@ -433,11 +433,11 @@ impl Books for MemoryBooks {
         &mut self,
         stages: &[TaskRequest],
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<ChainAdmission, BooksRefusal> {
         self.advance(now);
-        if stages.is_empty() || stages.len() > MAX_STAGES {
+        if stages.is_empty() || stages.len() > MAX_CHAIN_STAGES {
             return Err(BooksRefusal::FieldOutOfRange("stages", "a chain has 1 to 32 stages on one server"));
         }
         stages.iter().try_for_each(|stage| self.check(stage))?;
@@ -471,7 +471,7 @@ impl Books for MemoryBooks {
         Ok(ChainAdmission::Reserved(chain, self.promises(&tasks)))
     }
 
-    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
         self.advance(now);
         let stages = self.stages(chain, token)?;
         for task in &stages {
@@ -485,7 +485,7 @@ impl Books for MemoryBooks {
         Ok(self.promises(&stages))
     }
 
-    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
         self.advance(now);
         self.stages(chain, token)?.into_iter().for_each(|task| self.remove(task));
         Ok(())
@@ -494,7 +494,7 @@ impl Books for MemoryBooks {
     fn change_timing(
         &mut self,
         task: TaskId,
-        token: Token,
+        token: TaskToken,
         timing: Timing,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {
@@ -503,7 +503,7 @@ impl Books for MemoryBooks {
         Ok(changed)
     }
 
-    fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
         self.advance(now);
         match self.owned(task, token)?.state {
             EntryState::Promised { .. } => {
@@ -519,7 +519,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
         self.advance(now);
         match self.owned(task, token)?.state {
             EntryState::Promised { .. } => self.end_promise(task, self.now),

@@ -25,7 +25,7 @@ fn reported_use(share: &BestEffortUse) -> idl::BestEffortUse {
         core: u32::try_from(share.core).unwrap_or(u32::MAX),
         used: nanos(share.used),
         exhausted: share.exhausted,
-        guaranteed: share.is_guaranteed,
+        guaranteed: share.runs_above_tasks,
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use corelane::rt::JobOverrunAction;
 use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 
-use super::books::{ClientName, TaskRequest, Token};
+use super::books::{ClientName, TaskRequest, TaskToken};
 use crate::store::RecordKind;
 
 pub(super) const KIND: RecordKind = RecordKind { service: "cores", format: 1 };
@@ -30,7 +30,7 @@ pub(super) struct SavedPromise {
     /// The request as it is now. Its `lease` is the longest lease that the task has got.
     pub(super) request: TaskRequest,
     pub(super) client: ClientName,
-    pub(super) token: Token,
+    pub(super) token: TaskToken,
     /// `None` while the task is demoted.
     pub(super) core: Option<CoreId>,
     /// The lost core to which the task returns.
@@ -140,7 +140,7 @@ impl<'r> Fields<'r> {
 
 fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     let mut fields = Fields(value);
-    let token = Token(fields.chunk()?);
+    let token = TaskToken(fields.chunk()?);
     let lease: Nanos = fields.u64()?;
     let (core, home) = (fields.core()?, fields.core()?);
     let mut times = [0; 6];
@@ -206,7 +206,14 @@ mod tests {
             overrun: JobOverrunAction::Stop,
         };
         let client = ClientName("user 0".into());
-        SavedPromise { request, client, token: Token([9; 16]), core: Some(core), home, attachment: [1, 2][..].into() }
+        SavedPromise {
+            request,
+            client,
+            token: TaskToken([9; 16]),
+            core: Some(core),
+            home,
+            attachment: [1, 2][..].into(),
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
 
 use super::admission::{AdmissionState, NotSaved, SavedResult, SharedBooks};
 use super::books::{
-    self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, Token,
+    self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, TaskToken,
 };
 use super::clients;
 use super::idl::cores as idl;
@@ -151,7 +151,7 @@ impl TasksServant {
         &self,
         state: &mut AdmissionState,
         promise: &books::Promise,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<idl::Promise, SystemException> {
         let target = match state.targets.get(&promise.task) {
@@ -183,7 +183,7 @@ impl TasksServant {
         &self,
         state: &mut AdmissionState,
         promises: &[books::Promise],
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<Vec<idl::Promise>, SystemException> {
         promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
@@ -191,9 +191,9 @@ impl TasksServant {
 
     fn saved_promises<E: From<SystemException>>(
         &self,
-        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<Vec<idl::Promise>, E>,
+        work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> Result<Vec<idl::Promise>, E>,
     ) -> Result<Vec<idl::Promise>, E> {
-        let checked = |state: &mut AdmissionState, token: Token, now: Nanos| {
+        let checked = |state: &mut AdmissionState, token: TaskToken, now: Nanos| {
             state.check_saving().map_err(SystemException::from)?;
             work(state, token, now)
         };
@@ -202,7 +202,7 @@ impl TasksServant {
 
     fn saved_promise<E: From<SystemException>>(
         &self,
-        work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> Result<idl::Promise, E>,
+        work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> Result<idl::Promise, E>,
     ) -> Result<idl::Promise, E> {
         single(self.saved_promises(|state, token, now| work(state, token, now).map(|promise| vec![promise]))?)
     }
@@ -273,7 +273,7 @@ impl idl::Tasks for TasksServant {
     }
 
     fn outcome(&self, task: u64, secret: &idl::TaskToken) -> Result<idl::Promise, AdmitError> {
-        let token = Token(*secret);
+        let token = TaskToken(*secret);
         let made = self.admission.read_saved(
             |state, _, now| {
                 let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
@@ -293,7 +293,7 @@ impl idl::Tasks for TasksServant {
 
     fn reserve(&self, stages: &[idl::TaskSpec]) -> Result<idl::Reservation, ReserveError> {
         let client = clients::current();
-        if stages.len() > books::MAX_STAGES {
+        if stages.len() > books::MAX_CHAIN_STAGES {
             return Err(system(Kind::BadParam, "stages: a chain has 1 to 32 stages on one server").into());
         }
         let requests = stages.iter().map(request).collect::<Result<Vec<_>, _>>()?;
@@ -320,7 +320,7 @@ impl idl::Tasks for TasksServant {
     }
 
     fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
-        let token = Token(*secret);
+        let token = TaskToken(*secret);
         self.saved_promises(|state, _, now| {
             let promises = state.books.commit_chain(ChainId(chain), token, now)?;
             self.promises(state, &promises, token, now)
@@ -328,7 +328,7 @@ impl idl::Tasks for TasksServant {
     }
 
     fn cancel(&self, chain: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.change(|state, _, now| state.books.cancel_chain(ChainId(chain), Token(*secret), now))?)
+        Ok(self.admission.change(|state, _, now| state.books.cancel_chain(ChainId(chain), TaskToken(*secret), now))?)
     }
 
     fn change(
@@ -337,7 +337,7 @@ impl idl::Tasks for TasksServant {
         secret: &idl::TaskToken,
         changed: &idl::TaskTiming,
     ) -> Result<idl::Promise, ReserveError> {
-        let token = Token(*secret);
+        let token = TaskToken(*secret);
         let mut promise = self.saved_promise(|state, _, now| {
             let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
@@ -359,7 +359,7 @@ impl idl::Tasks for TasksServant {
     }
 
     fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {
-        let (task, token) = (TaskId(task), Token(*secret));
+        let (task, token) = (TaskId(task), TaskToken(*secret));
         let renew = |state: &mut AdmissionState, now| {
             let end = state.books.renew(task, token, lease, now)?;
             Ok(end.saturating_sub(now))
@@ -370,7 +370,7 @@ impl idl::Tasks for TasksServant {
     fn withdraw(&self, task: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
         let task = TaskId(task);
         let withdraw =
-            |state: &mut AdmissionState, _: Token, now: Nanos| state.books.withdraw(task, Token(*secret), now);
+            |state: &mut AdmissionState, _: TaskToken, now: Nanos| state.books.withdraw(task, TaskToken(*secret), now);
         let tasks = |withdrawn: &Result<(), BooksRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
         let withdrawn = self.admission.change_saved(withdraw, tasks).map_err(SystemException::from)?;
         // The task has ended, even if the save fails.

@@ -10,7 +10,7 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Uti
 
 use super::books::{
     Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, Snapshot, TaskAdmission, TaskRequest,
-    TaskState, Token,
+    TaskState, TaskToken,
 };
 use crate::naming::simulation::{SplitMix, under_seeds};
 
@@ -40,8 +40,8 @@ struct BooksSimulation {
     machine: Machine,
     limits: BooksLimits,
     decisions: Vec<Nanos>,
-    tokens: BTreeMap<TaskId, Token>,
-    chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
+    tokens: BTreeMap<TaskId, TaskToken>,
+    chains: BTreeMap<ChainId, (TaskToken, Vec<TaskId>)>,
     uses: Vec<CoreUse>,
     leases: BTreeMap<TaskId, Nanos>,
     pending: BTreeSet<TaskId>,
@@ -63,7 +63,7 @@ impl BooksSimulation {
             max_tasks_per_client: 8,
             max_utilization_per_client: Utilization(1_500_000_000),
             max_decisions_per_second: 12,
-            max_pending: 2,
+            max_pending_decisions: 2,
             reservation_timeout: 300 * MS,
             default_lease: 2 * SECOND,
             max_lease: 5 * SECOND,
@@ -92,10 +92,10 @@ impl BooksSimulation {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    fn token(&mut self) -> Token {
+    fn token(&mut self) -> TaskToken {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&self.random.next().to_ne_bytes());
-        Token(octets)
+        TaskToken(octets)
     }
 
     fn timing(&mut self) -> Timing {

@@ -8,8 +8,8 @@ use corelane_sched::allocation::Machine;
 use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, MAX_STAGES,
-    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
+    MAX_CHAIN_STAGES, PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskToken,
 };
 use super::memory::MemoryBooks;
 use super::records::KIND;
@@ -92,13 +92,13 @@ impl Books for StoredBooks {
         &mut self,
         request: &TaskRequest,
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {
         self.memory.admit(request, client, token, now)
     }
 
-    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.memory.outcome(task, token, now)
     }
 
@@ -106,40 +106,40 @@ impl Books for StoredBooks {
         &mut self,
         stages: &[TaskRequest],
         client: &ClientName,
-        token: Token,
+        token: TaskToken,
         now: Nanos,
     ) -> Result<ChainAdmission, BooksRefusal> {
         // A reservation is not saved, so the store must have reserved its numbers before.
         let numbers = (stages.len() as u64).saturating_add(1);
-        if self.memory.last_number().saturating_add(numbers) > self.saved.number && stages.len() <= MAX_STAGES {
+        if self.memory.last_number().saturating_add(numbers) > self.saved.number && stages.len() <= MAX_CHAIN_STAGES {
             return Err(BooksRefusal::NotSavedYet);
         }
         self.memory.reserve_chain(stages, client, token, now)
     }
 
-    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
         self.memory.commit_chain(chain, token, now)
     }
 
-    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
         self.memory.cancel_chain(chain, token, now)
     }
 
     fn change_timing(
         &mut self,
         task: TaskId,
-        token: Token,
+        token: TaskToken,
         timing: Timing,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {
         self.memory.change_timing_revocably(task, token, timing, now)
     }
 
-    fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
         self.memory.renew(task, token, lease, now)
     }
 
-    fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
         self.memory.withdraw(task, token, now)
     }
 

@@ -13,7 +13,7 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 use super::books::{
     Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, TaskAdmission, TaskRecord, TaskRequest, TaskState,
-    Token,
+    TaskToken,
 };
 use super::records::KIND;
 use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep};
@@ -71,7 +71,7 @@ impl Store for FlakyStore {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPromise {
-    token: Token,
+    token: TaskToken,
     timing: Timing,
     lease: Nanos,
     attachment: Vec<u8>,
@@ -138,10 +138,10 @@ impl StoredSimulation {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    fn token(&mut self) -> Token {
+    fn token(&mut self) -> TaskToken {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&self.random.next().to_ne_bytes());
-        Token(octets)
+        TaskToken(octets)
     }
 
     fn request(&mut self) -> TaskRequest {
@@ -171,7 +171,7 @@ impl StoredSimulation {
         tasks.map(|record| (record.task.id, record)).collect()
     }
 
-    fn promise(&mut self, task: TaskId, token: Token, request: &TaskRequest, core: CoreId) {
+    fn promise(&mut self, task: TaskId, token: TaskToken, request: &TaskRequest, core: CoreId) {
         let attachment = task.0.to_le_bytes().to_vec();
         self.books.attach(task, &attachment);
         let (timing, lease) = (request.timing, self.length(request.lease));
@@ -239,7 +239,7 @@ impl StoredSimulation {
         }
     }
 
-    fn change(&mut self, task: TaskId, token: Token, timing: Timing) {
+    fn change(&mut self, task: TaskId, token: TaskToken, timing: Timing) {
         match self.books.change_timing(task, token, timing, self.now) {
             Ok(TaskAdmission::Promised(_)) => {
                 self.wanted.get_mut(&task).unwrap().timing = timing;
@@ -434,7 +434,7 @@ fn save(books: &mut StoredBooks, now: Nanos) {
 #[test]
 fn changed_timing_begins_after_the_last_job_before_its_save() {
     let (mut books, request) = saved_books();
-    let (client, token) = (ClientName("a".into()), Token([1; 16]));
+    let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
     let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
     save(&mut books, 0);
     let changed = Timing::new(20 * MS, 100 * MS);
@@ -452,7 +452,7 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
 #[test]
 fn reservation_has_only_numbers_that_no_later_process_gives() {
     let (mut books, request) = saved_books();
-    let (client, token) = (ClientName("a".into()), Token([1; 16]));
+    let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
     let reserve =
         |books: &mut StoredBooks, now| books.reserve_chain(std::slice::from_ref(&request), &client, token, now);
     let mut reserved = 0;

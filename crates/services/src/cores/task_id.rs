@@ -16,7 +16,7 @@ use std::io;
 use corelane_sched::task::TaskId;
 use corelane_sys::process::random_number;
 
-use super::books::Token;
+use super::books::TaskToken;
 
 /// The key of the tags of a server. A store has it, so that task references stay valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,12 +55,12 @@ impl Secrets {
         Secrets { tags, tokens: [RandomState::new(), RandomState::new()] }
     }
 
-    pub(super) fn token(&self, number: u64) -> Token {
+    pub(super) fn token(&self, number: u64) -> TaskToken {
         let [first, second] = self.tokens.each_ref().map(|secret| secret.hash_one(number).to_be_bytes());
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&first);
         octets[8..].copy_from_slice(&second);
-        Token(octets)
+        TaskToken(octets)
     }
 
     pub(super) fn object_id(&self, task: TaskId) -> [u8; 16] {

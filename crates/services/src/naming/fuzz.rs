@@ -5,7 +5,9 @@ use super::name;
 use super::records::{self, NamingRecord};
 use super::state::State;
 
-/// Checks that records and texts of names that can be read are written in the same form.
+/// Checks round trips. A record that can be read is written with its key, and is then read as an
+/// equal change. A text that can be read as a name is written as an equal text. A component is read
+/// from its text unchanged.
 ///
 /// # Panics
 /// If a property is violated.

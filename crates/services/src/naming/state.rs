@@ -37,7 +37,7 @@ impl ComponentText for (&[u8], &[u8]) {
     }
 }
 
-/// A reference in CDR, in native byte order and aligned at its start.
+/// The CDR form of a reference, in native byte order. Alignment is counted from its first octet.
 pub(super) type EncodedReference = Arc<[u8]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

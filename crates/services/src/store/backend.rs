@@ -1,5 +1,6 @@
 //! The files of an open store, which it locks from its opening to its end.
 
+use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,27 @@ use super::database::lock_holder;
 
 /// A file that no other process can open as a store. The drop releases the lock.
 #[derive(Debug)]
-pub(super) struct StoreFile(Box<dyn StorageBackend>);
+pub(super) struct StoreFile {
+    backend: Box<dyn StorageBackend>,
+    /// The file of the backend, if the store has locked it as a whole, too.
+    locked: Option<File>,
+}
 
 impl StoreFile {
     /// Locks a backend that has locks.
     pub(super) fn lock(backend: Box<dyn StorageBackend>, path: Option<&Path>) -> Result<Arc<Self>, StoreError> {
+        Self::lock_range(backend, path, None)
+    }
+
+    /// Like [`lock`](Self::lock), for a backend of `locked`, a duplicate of the file that the caller
+    /// has locked.
+    pub(super) fn lock_range(
+        backend: Box<dyn StorageBackend>,
+        path: Option<&Path>,
+        locked: Option<File>,
+    ) -> Result<Arc<Self>, StoreError> {
         match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
-            Ok(true) | Err(BackendError::Unsupported) => Ok(Arc::new(StoreFile(backend))),
+            Ok(true) | Err(BackendError::Unsupported) => Ok(Arc::new(StoreFile { backend, locked })),
             Ok(false) => {
                 let process = path.and_then(lock_holder);
                 Err(StoreError::Locked {
@@ -33,29 +48,35 @@ impl StoreFile {
     }
 
     pub(super) fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.backend.len()
     }
 
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
+        self.backend.read(offset, out)
     }
 
     pub(super) fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.backend.set_len(length)
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.backend.sync_data()
     }
 
     pub(super) fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
+        self.backend.write(offset, data)
     }
 }
 
 impl Drop for StoreFile {
+    /// Unlocks the file explicitly. While another thread starts a process, the new process has
+    /// duplicates of all descriptors, so that their close alone keeps the locks for a moment.
     fn drop(&mut self) {
-        let _ = self.0.close();
+        let _ = self.backend.unlock_range(Bound::Unbounded, Bound::Unbounded);
+        let _ = self.backend.close();
+        if let Some(file) = &self.locked {
+            let _ = file.unlock();
+        }
     }
 }
 

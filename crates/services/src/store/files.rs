@@ -134,8 +134,9 @@ pub(super) fn open_locked(path: &Path) -> Result<Arc<StoreFile>, StoreError> {
 fn locked(file: File, path: &Path) -> Result<Arc<StoreFile>, StoreError> {
     // This lock shows the process's id to other processes.
     lock(&file, path)?;
+    let duplicate = file.try_clone().map_err(|error| StoreError::of_io(&error, Some(path.to_owned())))?;
     match FileBackend::new(file) {
-        Ok(backend) => StoreFile::lock(Box::new(backend), Some(path)),
+        Ok(backend) => StoreFile::lock_range(Box::new(backend), Some(path), Some(duplicate)),
         Err(error) => Err(of_database(error, Some(path))),
     }
 }
@@ -267,5 +268,18 @@ mod tests {
         assert_eq!(keys, [b"inner"]);
         drop(store);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A process that another thread starts has such a duplicate until it runs its program.
+    #[test]
+    fn drop_unlocks_the_file_although_a_duplicate_of_its_descriptor_is_open() {
+        let path = std::env::temp_dir().join(format!("corelane-duplicate-{}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let _duplicate = file.try_clone().unwrap();
+        let store = locked(file, &path).unwrap();
+        assert!(matches!(open_locked(&path), Err(StoreError::Locked { .. })));
+        drop(store);
+        open_locked(&path).unwrap();
+        fs::remove_file(&path).unwrap();
     }
 }

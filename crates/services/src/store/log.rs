@@ -419,9 +419,9 @@ mod tests {
             log.append(Revision(number), &change).unwrap();
         }
         log.restart(3);
-        log.append(Revision(2), &change).unwrap();
-        // The third entry of the first generation follows in the file, and has the next revision.
-        assert_eq!(log.replay(3, Revision(1), |_| ()).unwrap(), Ok(Revision(2)));
+        log.append(Revision(1), &change).unwrap();
+        // The second entry of the first generation follows in the file, and has the next revision.
+        assert_eq!(log.replay(3, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
     }
 
     #[test]

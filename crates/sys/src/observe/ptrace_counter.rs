@@ -226,7 +226,7 @@ impl TracedThread {
         match seen {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            // Threads other than the first end without a report.
+            // The thread is gone, and this tracer got no report of its end.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
                 self.state = TraceState::Ended;
                 return Ok(true);

@@ -331,8 +331,8 @@ mod tests {
                 }
                 values.iter().try_for_each(|value| value.encode(&mut single)).unwrap();
                 bulk.write_bulk(values).unwrap();
-                let octets = single.into_buffer();
-                assert_eq!(bulk.into_buffer(), octets);
+                let octets = single.into_reusable_buffer();
+                assert_eq!(bulk.into_reusable_buffer(), octets);
                 let scratch = Scratch::new();
                 let decoder = |end: usize| {
                     Decoder::new(&octets[..end], endian).at_position(usize::from(start)).with_scratch(&scratch)
@@ -396,7 +396,7 @@ mod tests {
             colours[wrong] = Colour(3);
             let mut e = Encoder::new();
             e.write_bulk(&colours).unwrap();
-            let octets = e.into_buffer();
+            let octets = e.into_reusable_buffer();
             let d = Decoder::new(&octets, Endian::NATIVE).with_scratch(&scratch);
             assert_eq!(d.clone().read_bulk_vec::<Colour>(3), Err(CdrError::EnumOutOfRange));
             assert_eq!(d.clone().read_bulk::<Colour>(3), Err(CdrError::EnumOutOfRange));

@@ -114,7 +114,7 @@ impl<'a> Encoder<'a> {
     /// Returns the buffer without the segments, for use by the next encoder.
     #[must_use]
     #[inline]
-    pub fn into_buffer(self) -> Vec<u8> {
+    pub fn into_reusable_buffer(self) -> Vec<u8> {
         self.buffer
     }
 

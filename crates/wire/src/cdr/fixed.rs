@@ -82,7 +82,7 @@ mod tests {
     fn written(digits: u16, unscaled: i128) -> Result<Vec<u8>, CdrError> {
         let mut e = Encoder::new();
         e.write_fixed(digits, unscaled)?;
-        Ok(e.into_buffer())
+        Ok(e.into_reusable_buffer())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bumpalo::Bump;
 use bumpalo::collections::String as BumpString;
 
 use super::{CdrError, Decoder, Encoder, Endian};
-use crate::codeset::{CharSet, WideOrder, WideSet};
+use crate::codeset::{CharSet, WideByteOrder, WideCodeSet};
 use crate::giop::WideForm;
 
 impl Encoder<'_> {
@@ -97,16 +97,16 @@ impl Encoder<'_> {
         match (self.version().wide_form(), self.code_sets().wchar, self.is_written_by_server()) {
             (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
             (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
-            (_, WideSet::None, false) => Err(CdrError::NoWideCodeSetInReference),
-            (_, WideSet::None, true) => Err(CdrError::NoWideCodeSet),
-            (_, WideSet::Utf16, _) => Ok(()),
+            (_, WideCodeSet::None, false) => Err(CdrError::NoWideCodeSetInReference),
+            (_, WideCodeSet::None, true) => Err(CdrError::NoWideCodeSet),
+            (_, WideCodeSet::Utf16, _) => Ok(()),
         }
     }
 
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
-            WideOrder::Standard => Endian::Big,
-            WideOrder::Sender => self.endian(),
+            WideByteOrder::Standard => Endian::Big,
+            WideByteOrder::Sender => self.endian(),
         }
     }
 
@@ -177,7 +177,7 @@ impl Encoder<'_> {
     /// GIOP 1.2 wide text is aligned, so the result is false.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
-        let order = own.wide_order == WideOrder::Standard || self.endian() == d.endian();
+        let order = own.wide_order == WideByteOrder::Standard || self.endian() == d.endian();
         self.version() == d.version()
             && self.version().wide_form() == WideForm::Octets
             && (own.wchar, own.wide_order) == (other.wchar, other.wide_order)
@@ -341,8 +341,8 @@ impl<'m> Decoder<'m> {
         match (self.version().wide_form(), self.code_sets().wchar, self.is_written_by_server()) {
             (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
             (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
-            (_, WideSet::None, _) => Err(CdrError::NoWideCodeSet),
-            (_, WideSet::Utf16, _) => Ok(()),
+            (_, WideCodeSet::None, _) => Err(CdrError::NoWideCodeSet),
+            (_, WideCodeSet::Utf16, _) => Ok(()),
         }
     }
 
@@ -379,8 +379,8 @@ impl<'m> Decoder<'m> {
 
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
-            WideOrder::Standard => Endian::Big,
-            WideOrder::Sender => self.endian(),
+            WideByteOrder::Standard => Endian::Big,
+            WideByteOrder::Sender => self.endian(),
         }
     }
 
@@ -493,7 +493,7 @@ mod tests {
     fn length_of_a_string_counts_octets_and_the_nul() {
         let mut e = encoder(Version::GIOP_1_2, CodeSets::UTF8_UTF16, Endian::Big);
         e.write_str("é").unwrap();
-        assert_eq!(e.into_buffer(), [0, 0, 0, 3, 0xc3, 0xa9, 0]);
+        assert_eq!(e.into_reusable_buffer(), [0, 0, 0, 3, 0xc3, 0xa9, 0]);
         let mut e = encoder(Version::GIOP_1_2, CodeSets::DEFAULT, Endian::Big);
         e.write_str("é").unwrap();
         e.write_bounded_str("é", 1).unwrap();
@@ -532,7 +532,7 @@ mod tests {
         assert_eq!((e.write_char('a'), e.write_char('é')), (Ok(()), Err(CdrError::NotInCodeSet)));
         let mut e = encoder(Version::GIOP_1_2, CodeSets::DEFAULT, Endian::Big);
         assert_eq!((e.write_char('é'), e.write_char('€')), (Ok(()), Err(CdrError::NotInCodeSet)));
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         assert_eq!(Decoder::new(&octets, Endian::Big).read_char(), Ok('é'));
         let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
         assert_eq!(d.read_char(), Err(CdrError::NotInCodeSet));
@@ -544,7 +544,7 @@ mod tests {
         e.write_wstr("h€").unwrap();
         e.write_wchar('€').unwrap();
         e.write_wstr("").unwrap();
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         assert_eq!(octets, [4, 0, 0, 0, 0, 0x68, 0x20, 0xac, 2, 0x20, 0xac, 0, 0, 0, 0, 0]);
         let scratch = Scratch::new();
         let mut d = Decoder::new(&octets, Endian::Little).with_code_sets(CodeSets::LATIN1_UTF16).with_scratch(&scratch);
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn byte_order_marks_are_followed_and_removed() {
         let octets = [0, 0, 0, 6, 0xff, 0xfe, 0x68, 0, 0xac, 0x20, 4, 0xfe, 0xff, 0x20, 0xac, 0, 0, 0, 0, 2, 0x68, 0];
-        let sets = CodeSets { wide_order: WideOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        let sets = CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::LATIN1_UTF16 };
         for sets in [sets, CodeSets::LATIN1_UTF16] {
             let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(sets);
             assert_eq!((d.read_wstring().unwrap().as_str(), d.read_wchar()), ("h€", Ok('€')));
@@ -563,10 +563,10 @@ mod tests {
 
     #[test]
     fn wide_text_in_the_senders_byte_order_is_read_from_a_known_peer() {
-        let sets = CodeSets { wide_order: WideOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        let sets = CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::LATIN1_UTF16 };
         let mut e = encoder(Version::GIOP_1_2, sets, Endian::Little);
         e.write_wstr("h").unwrap();
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         assert_eq!(octets, [2, 0, 0, 0, 0x68, 0]);
         assert_eq!(Decoder::new(&octets, Endian::Little).with_code_sets(sets).read_wstring().unwrap(), "h");
     }
@@ -577,7 +577,7 @@ mod tests {
         e.write_u8(1);
         e.write_wchar('h').unwrap();
         e.write_wstr("h€").unwrap();
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         assert_eq!(octets, [1, 0, 0x68, 0, 3, 0, 0, 0, 0x68, 0, 0xac, 0x20, 0, 0]);
         let d = Decoder::new(&octets, Endian::Little).with_version(Version::GIOP_1_1).at_position(1);
         let mut d = d.with_code_sets(CodeSets::LATIN1_UTF16);

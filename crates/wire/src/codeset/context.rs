@@ -1,6 +1,6 @@
 //! The service context with which a client announces the code sets of a connection.
 
-use super::{CharSet, CodeSets, WideOrder, WideSet};
+use super::{CharSet, CodeSets, WideByteOrder, WideCodeSet};
 use crate::cdr::{CdrError, Decoder, Encoder};
 
 /// The CodeSets service context (id 1, CORBA 3.0.3 section 13.10.2.5).
@@ -38,7 +38,7 @@ impl CodeSetContext {
         e.write_u32(self.char_data);
         e.write_u32(self.wchar_data);
         let mut data = [0; CodeSetContext::LEN];
-        for (to, from) in data.iter_mut().zip(e.into_buffer()) {
+        for (to, from) in data.iter_mut().zip(e.into_reusable_buffer()) {
             *to = from;
         }
         data
@@ -46,8 +46,8 @@ impl CodeSetContext {
 
     /// Returns the code sets; `None` if one of them is not supported.
     #[must_use]
-    pub fn code_sets(self, wide_order: WideOrder) -> Option<CodeSets> {
-        let (char, wchar) = (CharSet::from_id(self.char_data)?, WideSet::from_id(self.wchar_data)?);
+    pub fn code_sets(self, wide_order: WideByteOrder) -> Option<CodeSets> {
+        let (char, wchar) = (CharSet::from_id(self.char_data)?, WideCodeSet::from_id(self.wchar_data)?);
         Some(CodeSets { char, wchar, wide_order })
     }
 }
@@ -66,11 +66,11 @@ mod tests {
     fn context_of_an_omniorb_client_is_parsed() {
         let data = [1, 0, 0, 0, 1, 0, 1, 0, 9, 1, 1, 0];
         let context = CodeSetContext::parse(&data).unwrap();
-        assert_eq!(context.code_sets(WideOrder::Standard), Some(CodeSets::LATIN1_UTF16));
+        assert_eq!(context.code_sets(WideByteOrder::Standard), Some(CodeSets::LATIN1_UTF16));
         let own = CodeSetContext::from(CodeSets::LATIN1_UTF16);
         assert_eq!(CodeSetContext::parse(&own.data()), Ok(context));
         assert_eq!(CodeSetContext::parse(&data[..9]), Err(CdrError::Truncated));
         let other = CodeSetContext { char_data: 0x1002_0417, wchar_data: 0 };
-        assert_eq!(other.code_sets(WideOrder::Standard), None);
+        assert_eq!(other.code_sets(WideByteOrder::Standard), None);
     }
 }

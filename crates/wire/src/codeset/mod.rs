@@ -9,7 +9,7 @@
 //!
 //! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
 //! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
-//! that is known to break this rule may be little-endian without a mark ([`WideOrder::Sender`]). If
+//! that is known to break this rule may be little-endian without a mark ([`WideByteOrder::Sender`]). If
 //! the first character of the text looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark,
 //! because a reader removes the first mark.
 
@@ -67,7 +67,7 @@ impl CharSet {
 
 /// A transmission code set for wchar and wstring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum WideSet {
+pub enum WideCodeSet {
     /// No wide characters, which applies without negotiation.
     #[default]
     None,
@@ -75,23 +75,23 @@ pub enum WideSet {
     Utf16,
 }
 
-impl WideSet {
+impl WideCodeSet {
     /// Returns the number in the registry; 0 for none.
     #[must_use]
     pub const fn id(self) -> u32 {
         match self {
-            WideSet::None => 0,
-            WideSet::Utf16 => id::UTF_16,
+            WideCodeSet::None => 0,
+            WideCodeSet::Utf16 => id::UTF_16,
         }
     }
 
     /// Returns the code set with this number, or `None` if it is not supported. UCS-2 is read as
     /// UTF-16.
     #[must_use]
-    pub const fn from_id(number: u32) -> Option<WideSet> {
+    pub const fn from_id(number: u32) -> Option<WideCodeSet> {
         match number {
-            0 => Some(WideSet::None),
-            id::UTF_16 | id::UCS_2 => Some(WideSet::Utf16),
+            0 => Some(WideCodeSet::None),
+            id::UTF_16 | id::UCS_2 => Some(WideCodeSet::Utf16),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ impl WideSet {
 
 /// The byte order of UTF-16 without a byte-order mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum WideOrder {
+pub enum WideByteOrder {
     /// The specification's order: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
     Standard,
@@ -114,17 +114,17 @@ pub struct CodeSets {
     /// The code set for char and string.
     pub char: CharSet,
     /// The code set for wchar and wstring.
-    pub wchar: WideSet,
+    pub wchar: WideCodeSet,
     /// The peer's byte order of UTF-16 without a byte-order mark.
-    pub wide_order: WideOrder,
+    pub wide_order: WideByteOrder,
 }
 
 impl CodeSets {
     /// The code sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
-        CodeSets { char: CharSet::Latin1, wchar: WideSet::None, wide_order: WideOrder::Standard };
+        CodeSets { char: CharSet::Latin1, wchar: WideCodeSet::None, wide_order: WideByteOrder::Standard };
     /// ISO 8859-1 and UTF-16.
-    pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideSet::Utf16, ..CodeSets::DEFAULT };
+    pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideCodeSet::Utf16, ..CodeSets::DEFAULT };
     /// UTF-8 and UTF-16.
     pub const UTF8_UTF16: CodeSets = CodeSets { char: CharSet::Utf8, ..CodeSets::LATIN1_UTF16 };
 }

@@ -1,6 +1,6 @@
 //! The client's choice of transmission code sets (CORBA 3.0.3 section 13.10.2.6).
 
-use super::{CharSet, CodeSets, WideOrder, WideSet, id};
+use super::{CharSet, CodeSets, WideByteOrder, WideCodeSet, id};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
 /// The code sets of one side for char or for wchar: the native code set, and the code sets that
@@ -101,10 +101,11 @@ pub struct NoCommonCodeSet;
 pub fn negotiate(
     client: &CodeSetInfo,
     server: &CodeSetInfo,
-    wide_order: WideOrder,
+    wide_order: WideByteOrder,
 ) -> Result<CodeSets, NoCommonCodeSet> {
     let char = choose(&client.char, &server.char, id::UTF_8).and_then(CharSet::from_id).ok_or(NoCommonCodeSet)?;
-    let wchar = choose(&client.wchar, &server.wchar, id::UTF_16).and_then(WideSet::from_id).unwrap_or(WideSet::None);
+    let wchar =
+        choose(&client.wchar, &server.wchar, id::UTF_16).and_then(WideCodeSet::from_id).unwrap_or(WideCodeSet::None);
     Ok(CodeSets { char, wchar, wide_order })
 }
 
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn first_applicable_rule_chooses_the_code_set() {
         let chosen = |native, server: &CodeSetInfo| {
-            negotiate(&CodeSetInfo::for_native(native), server, WideOrder::Standard).map(|sets| sets.char)
+            negotiate(&CodeSetInfo::for_native(native), server, WideByteOrder::Standard).map(|sets| sets.char)
         };
         let latin1 = info(id::ISO_8859_1, &[], id::UTF_16);
         let both = info(id::ISO_8859_1, &[id::UTF_8], id::UTF_16);
@@ -153,11 +154,11 @@ mod tests {
     #[test]
     fn utf_16_is_chosen_if_the_server_has_wide_code_sets() {
         let own = CodeSetInfo::for_native(CharSet::Utf8);
-        let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideOrder::Sender).unwrap();
-        assert_eq!(chosen(0).wchar, WideSet::None);
-        assert_eq!(chosen(id::UTF_16).wchar, WideSet::Utf16);
+        let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideByteOrder::Sender).unwrap();
+        assert_eq!(chosen(0).wchar, WideCodeSet::None);
+        assert_eq!(chosen(id::UTF_16).wchar, WideCodeSet::Utf16);
         // The server's native wide code set is UCS-4, so the fallback UTF-16 applies.
-        assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideOrder::Sender, ..CodeSets::UTF8_UTF16 });
+        assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::UTF8_UTF16 });
     }
 
     #[test]
@@ -169,6 +170,6 @@ mod tests {
         let mut e = Encoder::new();
         e.set_endian(crate::Endian::Little);
         e.write_encapsulation(|e| info.encode(e)).unwrap();
-        assert_eq!(e.into_buffer()[4..], data);
+        assert_eq!(e.into_reusable_buffer()[4..], data);
     }
 }

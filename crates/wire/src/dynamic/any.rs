@@ -86,7 +86,7 @@ impl AnyValue {
         e.set_code_sets(form.code_sets);
         write(&mut e)?;
         let values = e.has_values();
-        let octets = Octets::from(if e.contiguous().is_some() { e.into_buffer() } else { e.to_vec() });
+        let octets = Octets::from(if e.contiguous().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
         Ok(AnyValue::of(type_code.clone(), octets, form, values))
     }
 
@@ -273,7 +273,7 @@ impl AnyValue {
 
     /// Writes the value, which this method reads from `d`, a [`decoder`](AnyValue::decoder) of this
     /// `any`. The caller can add settings to the decoder, for example a converter of custom values
-    /// ([`ValueReadState::with_functions`]).
+    /// ([`ValueReadState::with_lookup_and_converter`]).
     ///
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).

@@ -632,7 +632,7 @@ mod tests {
                 let mut e = Encoder::new();
                 (0..start).for_each(|octet| e.write_u8(octet));
                 Value::List(vec![value.clone(); len]).encode(&sequence, &mut e).unwrap();
-                let octets = e.into_buffer();
+                let octets = e.into_reusable_buffer();
                 let decoder = |end: usize| Decoder::new(&octets[..end], Endian::NATIVE).at_position(start.into());
                 let mut d = decoder(octets.len());
                 let any = AnyValue::decode_value(sequence.clone(), &mut d).unwrap();

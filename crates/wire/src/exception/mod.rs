@@ -110,7 +110,7 @@ mod tests {
         let mut e = Encoder::new();
         e.set_endian(Endian::Big);
         body.write(&mut e);
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         assert_eq!(octets[..5], [0, 0, 0, 30, b'I']);
         assert_eq!(octets[36..], [0x4f, 0x4d, 0, 3, 0, 0, 0, 2]);
         assert_eq!(SystemExceptionBody::read(&mut Decoder::new(&octets, Endian::Big)), Ok(body));

@@ -2,7 +2,7 @@
 
 use super::Version;
 use super::header::{Header, MessageKind, begin};
-use super::request::Target;
+use super::request::TargetAddress;
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
@@ -19,7 +19,7 @@ pub struct LocateRequest<'m> {
     /// The request id, which the reply repeats.
     pub request_id: u32,
     /// The object that is looked for.
-    pub target: Target<'m>,
+    pub target: TargetAddress<'m>,
 }
 
 impl<'m> LocateRequest<'m> {
@@ -30,8 +30,11 @@ impl<'m> LocateRequest<'m> {
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
         let mut d = Decoder::new(message, header.endian).at_position(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;
-        let target =
-            if header.version.has_giop_1_2_headers() { Target::parse(&mut d)? } else { Target::Key(d.read_octets()?) };
+        let target = if header.version.has_giop_1_2_headers() {
+            TargetAddress::parse(&mut d)?
+        } else {
+            TargetAddress::Key(d.read_octets()?)
+        };
         Ok(LocateRequest { version: header.version, request_id, target })
     }
 }
@@ -122,13 +125,13 @@ pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,
     request_id: u32,
-    target: &Target<'_>,
+    target: &TargetAddress<'_>,
 ) -> Result<(), CdrError> {
     begin(e, version, MessageKind::LocateRequest);
     e.write_u32(request_id);
     match target {
         _ if version.has_giop_1_2_headers() => target.write(e)?,
-        Target::Key(key) => e.write_octets_copied(key)?,
+        TargetAddress::Key(key) => e.write_octets_copied(key)?,
         _ => return Err(CdrError::Unsupported),
     }
     super::finish_message(e)

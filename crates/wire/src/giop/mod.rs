@@ -32,7 +32,7 @@ pub use control::{CancelRequest, write_cancel_request, write_close_connection, w
 pub use header::{Header, HeaderError, MessageKind, finish_message};
 pub use locate::{LocateReply, LocateRequest, LocateStatus, begin_locate_reply, write_locate_request};
 pub use reply::{Reply, ReplyStatus, begin_reply};
-pub use request::{AddressingMode, Request, RequestHeader, ResponseExpected, Target, write_request_header};
+pub use request::{AddressingMode, Request, RequestHeader, ResponseExpected, TargetAddress, write_request_header};
 pub use version::Version;
 pub(crate) use version::WideForm;
 

@@ -78,7 +78,7 @@ impl AddressingMode {
 ///            | 2: unsigned long index, IOR { string type id, sequence<profile> }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'m> {
+pub enum TargetAddress<'m> {
     /// An object key, the only form of GIOP 1.0 and 1.1.
     Key(&'m [u8]),
     /// One profile of the object's reference.
@@ -101,30 +101,30 @@ pub enum Target<'m> {
     },
 }
 
-impl<'m> Target<'m> {
+impl<'m> TargetAddress<'m> {
     /// Returns the addressing mode of the target.
     #[must_use]
     pub const fn addressing_mode(&self) -> AddressingMode {
         match self {
-            Target::Key(_) => AddressingMode::Key,
-            Target::Profile { .. } => AddressingMode::Profile,
-            Target::Reference { .. } => AddressingMode::Reference,
+            TargetAddress::Key(_) => AddressingMode::Key,
+            TargetAddress::Profile { .. } => AddressingMode::Profile,
+            TargetAddress::Reference { .. } => AddressingMode::Reference,
         }
     }
 
     #[inline]
-    pub(super) fn parse(d: &mut Decoder<'m>) -> Result<Target<'m>, CdrError> {
+    pub(super) fn parse(d: &mut Decoder<'m>) -> Result<TargetAddress<'m>, CdrError> {
         let mode = d.read_i16()?;
         if mode == 0 {
-            return Ok(Target::Key(d.read_octets()?));
+            return Ok(TargetAddress::Key(d.read_octets()?));
         }
-        Target::parse_general(d, mode)
+        TargetAddress::parse_general(d, mode)
     }
 
     #[cold]
-    fn parse_general(d: &mut Decoder<'m>, mode: i16) -> Result<Target<'m>, CdrError> {
+    fn parse_general(d: &mut Decoder<'m>, mode: i16) -> Result<TargetAddress<'m>, CdrError> {
         match AddressingMode::from_number(mode) {
-            Some(AddressingMode::Profile) => Ok(Target::Profile { tag: d.read_u32()?, data: d.read_octets()? }),
+            Some(AddressingMode::Profile) => Ok(TargetAddress::Profile { tag: d.read_u32()?, data: d.read_octets()? }),
             Some(AddressingMode::Reference) => {
                 let selected = d.read_u32()?;
                 let start = d.position();
@@ -142,7 +142,7 @@ impl<'m> Target<'m> {
                 }
                 let (tag, data) = chosen.ok_or(CdrError::BadDiscriminator)?;
                 let ior = d.bytes().get(start..d.position()).unwrap_or_default();
-                Ok(Target::Reference { selected, tag, data, ior })
+                Ok(TargetAddress::Reference { selected, tag, data, ior })
             }
             _ => Err(CdrError::BadDiscriminator),
         }
@@ -152,12 +152,12 @@ impl<'m> Target<'m> {
     pub(super) fn write(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         e.write_i16(i16::from(self.addressing_mode() as u8));
         match self {
-            Target::Key(key) => e.write_octets_copied(key),
-            Target::Profile { tag, data } => {
+            TargetAddress::Key(key) => e.write_octets_copied(key),
+            TargetAddress::Profile { tag, data } => {
                 e.write_u32(*tag);
                 e.write_octets_copied(data)
             }
-            Target::Reference { selected, ior, .. } => {
+            TargetAddress::Reference { selected, ior, .. } => {
                 e.write_u32(*selected);
                 e.write_raw(ior);
                 Ok(())
@@ -188,7 +188,7 @@ pub struct Request<'m> {
     /// The kind of reply that the client wants.
     pub response_expected: ResponseExpected,
     /// The object that is called.
-    pub target: Target<'m>,
+    pub target: TargetAddress<'m>,
     /// The name of the operation, without its NUL.
     pub operation: &'m [u8],
     /// The service contexts.
@@ -223,7 +223,7 @@ impl<'m> Request<'m> {
             endian: header.endian,
             request_id: 0,
             response_expected: ResponseExpected::None,
-            target: Target::Key(&[]),
+            target: TargetAddress::Key(&[]),
             operation: &[],
             contexts: ReceivedServiceContexts::EMPTY,
             body_offset: message.len(),
@@ -271,7 +271,7 @@ impl<'m> Request<'m> {
         let length = self.message.len();
         self.request_id = number(id);
         self.response_expected = ResponseExpected::from_flags(flags);
-        self.target = Target::Key(key);
+        self.target = TargetAddress::Key(key);
         self.operation = operation;
         self.body_offset = (length - rest.len()).next_multiple_of(8).min(length);
         Some(())
@@ -284,7 +284,7 @@ impl<'m> Request<'m> {
             self.request_id = d.read_u32()?;
             self.response_expected = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
-            self.target = Target::parse(&mut d)?;
+            self.target = TargetAddress::parse(&mut d)?;
             self.operation = d.read_str_octets()?;
             self.contexts = ReceivedServiceContexts::parse(&mut d, limits.max_service_contexts)?;
         } else {
@@ -293,7 +293,7 @@ impl<'m> Request<'m> {
             self.response_expected = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
             // In GIOP 1.0 the padding in front of the key takes the position of the reserved octets
             // of GIOP 1.1.
-            self.target = Target::Key(d.read_octets()?);
+            self.target = TargetAddress::Key(d.read_octets()?);
             self.operation = d.read_str_octets()?;
             d.read_octets()?;
         }
@@ -327,8 +327,8 @@ pub struct RequestHeader<'h> {
     /// The kind of reply that the client wants. Before GIOP 1.2, [`ResponseExpected::Server`] is
     /// written as `Target`.
     pub response_expected: ResponseExpected,
-    /// The object that is called. GIOP 1.0 and 1.1 have [`Target::Key`] only.
-    pub target: Target<'h>,
+    /// The object that is called. GIOP 1.0 and 1.1 have [`TargetAddress::Key`] only.
+    pub target: TargetAddress<'h>,
     /// The name of the operation, in ASCII, without NUL.
     pub operation: &'h [u8],
     /// The service contexts.
@@ -344,7 +344,7 @@ pub struct RequestHeader<'h> {
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {
-        Target::Key(key) if head.version.has_giop_1_2_headers() && head.contexts.is_empty() => {
+        TargetAddress::Key(key) if head.version.has_giop_1_2_headers() && head.contexts.is_empty() => {
             write_header_fast(e, head, key)
         }
         _ => write_header_general(e, head),
@@ -397,7 +397,7 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result
         e.begin_body(8);
         return Ok(());
     }
-    let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
+    let TargetAddress::Key(key) = head.target else { return Err(CdrError::Unsupported) };
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
     e.write_bool(head.response_expected.is_expected());
@@ -436,7 +436,7 @@ mod tests {
     type Write = fn(&mut Encoder<'_>, &RequestHeader<'_>) -> Result<(), CdrError>;
 
     fn plain(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
-        let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
+        let TargetAddress::Key(key) = head.target else { return Err(CdrError::Unsupported) };
         write_header_fast(e, head, key)
     }
 
@@ -454,7 +454,7 @@ mod tests {
                 version: Version::GIOP_1_2,
                 request_id,
                 response_expected: ResponseExpected::Target,
-                target: Target::Key(&key),
+                target: TargetAddress::Key(&key),
                 operation: operation.as_bytes(),
                 contexts: &[],
             };
@@ -493,7 +493,7 @@ mod tests {
             version,
             request_id: 7,
             response_expected: response,
-            target: Target::Key(key),
+            target: TargetAddress::Key(key),
             operation,
             contexts: &[],
         }
@@ -576,8 +576,8 @@ mod tests {
             reference.write_u32(tag);
             reference.write_octets(b"body").unwrap();
         }
-        let ior = reference.into_buffer();
-        let target = Target::Reference { selected: 1, tag: 1, data: b"body", ior: &ior };
+        let ior = reference.into_reusable_buffer();
+        let target = TargetAddress::Reference { selected: 1, tag: 1, data: b"body", ior: &ior };
         let octets = message(&RequestHeader { target, ..head(b"", b"f") }, Endian::Big, &[], write_header_general);
         for (profiles, result) in [(4, Ok(target)), (3, Ok(target)), (2, Err(CdrError::LimitExceeded))] {
             let limits = Limits { max_profiles: profiles, ..Limits::DEFAULT };

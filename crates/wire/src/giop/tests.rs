@@ -24,7 +24,7 @@ fn head(version: Version) -> RequestHeader<'static> {
         version,
         request_id: 2,
         response_expected: ResponseExpected::Target,
-        target: Target::Key(b"K"),
+        target: TargetAddress::Key(b"K"),
         operation: b"f",
         contexts: &[],
     }
@@ -72,7 +72,7 @@ fn requests_round_trip_in_every_version_and_byte_order() {
                 let message = e.to_vec();
                 let parsed = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
                 assert_eq!((parsed.version, parsed.endian, parsed.request_id), (version, endian, 2));
-                assert_eq!((parsed.response_expected, parsed.target), (response, Target::Key(b"K")));
+                assert_eq!((parsed.response_expected, parsed.target), (response, TargetAddress::Key(b"K")));
                 assert_eq!(parsed.operation, b"f");
                 assert_eq!(parsed.contexts.iter().collect::<Vec<_>>(), [(10, &[0, 0, 0, 100][..]), (1, &[1, 2, 3])]);
                 assert_eq!((parsed.contexts.find(1), parsed.contexts.find(2)), (Some(&[1, 2, 3][..]), None));
@@ -115,9 +115,9 @@ fn targets_by_profile_and_by_reference_round_trip() {
         reference.write_u32(tag);
         reference.write_octets(b"body").unwrap();
     }
-    let ior = reference.into_buffer();
-    let profile = Target::Profile { tag: 3, data: b"abc" };
-    let whole = Target::Reference { selected: 1, tag: 9, data: b"body", ior: &ior };
+    let ior = reference.into_reusable_buffer();
+    let profile = TargetAddress::Profile { tag: 3, data: b"abc" };
+    let whole = TargetAddress::Reference { selected: 1, tag: 9, data: b"body", ior: &ior };
     for target in [profile, whole] {
         let mut e = encoder(Endian::Big);
         let head = RequestHeader { target, ..head(Version::GIOP_1_2) };
@@ -131,7 +131,7 @@ fn targets_by_profile_and_by_reference_round_trip() {
         assert_eq!(write_request_header(&mut e, &old), Err(CdrError::Unsupported));
     }
     let mut e = encoder(Endian::Big);
-    let target = Target::Reference { selected: 2, tag: 0, data: b"", ior: &ior };
+    let target = TargetAddress::Reference { selected: 2, tag: 0, data: b"", ior: &ior };
     write_locate_request(&mut e, Version::GIOP_1_2, 1, &target).unwrap();
     let message = e.to_vec();
     let refused = LocateRequest::parse(&message, &header(&message), &Limits::DEFAULT);
@@ -142,10 +142,10 @@ fn targets_by_profile_and_by_reference_round_trip() {
 fn locate_messages_round_trip() {
     for version in VERSIONS {
         let mut e = encoder(Endian::Big);
-        write_locate_request(&mut e, version, 4, &Target::Key(b"key")).unwrap();
+        write_locate_request(&mut e, version, 4, &TargetAddress::Key(b"key")).unwrap();
         let message = e.to_vec();
         let parsed = LocateRequest::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
-        assert_eq!((parsed.request_id, parsed.target), (4, Target::Key(b"key")));
+        assert_eq!((parsed.request_id, parsed.target), (4, TargetAddress::Key(b"key")));
         let mut e = encoder(Endian::Big);
         begin_locate_reply(&mut e, version, 4, LocateStatus::NeedsAddressingMode);
         e.write_i16(1);
@@ -288,7 +288,7 @@ fn headers_are_written_and_parsed_octet_by_octet() {
 #[test]
 fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";
-    let glance = |octets: &[u8], most| Header::parse_complete(octets, MessageKind::Reply, most);
+    let glance = |octets: &[u8], most| Header::parse_if_complete(octets, MessageKind::Reply, most);
     let header = Header::parse(good.first_chunk().unwrap()).unwrap();
     assert_eq!(glance(&good, 4), Some(header));
     assert_eq!(glance(&good, 3), None);
@@ -296,7 +296,7 @@ fn parse_whole_checks_each_part_of_the_header() {
     for len in 0..16 {
         assert_eq!(glance(&good[..len], 4), None, "{len} octets");
     }
-    assert_eq!(Header::parse_complete(&good, MessageKind::Request, 4), None);
+    assert_eq!(Header::parse_if_complete(&good, MessageKind::Request, 4), None);
     for at in 0..8 {
         for octet in (0..=255).filter(|octet| *octet != good[at]) {
             let mut other = good;
@@ -329,8 +329,8 @@ fn plain_reply_above_the_maximum_size_is_refused() {
     e.write_raw(&[0; 6]);
     finish_message(&mut e).unwrap();
     let unread = e.to_vec();
-    assert_eq!(Reply::parse_plain_header(&unread, 1, 18), Some(header(&unread)));
-    assert_eq!(Reply::parse_plain_header(&unread, 1, 17), None);
+    assert_eq!(Reply::parse_header_if_plain(&unread, 1, 18), Some(header(&unread)));
+    assert_eq!(Reply::parse_header_if_plain(&unread, 1, 17), None);
 }
 
 proptest! {
@@ -370,7 +370,7 @@ proptest! {
                 && reply.contexts.is_empty();
             is_plain.then_some((header, reply.body_offset))
         };
-        let plain = Reply::parse_plain_header(&unread, asked, limits.max_message_size);
+        let plain = Reply::parse_header_if_plain(&unread, asked, limits.max_message_size);
         match careful() {
             // The fast parser refuses undefined flags, which the general parser accepts.
             Some((header, body_offset)) if unread[6] <= 1 => prop_assert_eq!((plain, Reply::PLAIN_HEADER_LEN), (Some(header), body_offset)),

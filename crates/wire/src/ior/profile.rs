@@ -225,7 +225,7 @@ impl TaggedProfile {
         if version.minor > 0 {
             component::write_all(&mut e, components)?;
         }
-        Ok(TaggedProfile { tag, data: e.into_buffer() })
+        Ok(TaggedProfile { tag, data: e.into_reusable_buffer() })
     }
 }
 

@@ -102,7 +102,7 @@ fn profiles_of_a_reference_are_bounded() {
         let ior = Ior { type_id: String::new(), profiles: vec![profile.clone(); count] };
         let mut e = Encoder::new();
         ior.encode(&mut e).unwrap();
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         let limits = Limits { max_profiles: 3, ..Limits::DEFAULT };
         let decoded = Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_limits(&limits));
         assert_eq!(decoded, if fits { Ok(ior) } else { Err(CdrError::LimitExceeded) }, "{count}");
@@ -250,7 +250,7 @@ fn every_spelling_of_nil_is_parsed() {
     let mut e = Encoder::new();
     e.set_endian(Endian::Big);
     Ior::NIL.encode(&mut e).unwrap();
-    assert_eq!(e.into_buffer(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(e.into_reusable_buffer(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

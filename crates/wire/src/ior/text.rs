@@ -115,7 +115,7 @@ impl Ior {
         let mut e = Encoder::new();
         e.write_u8(e.endian().to_flag());
         self.encode(&mut e)?;
-        let octets = e.into_buffer();
+        let octets = e.into_reusable_buffer();
         let mut text = String::with_capacity(4 + 2 * octets.len());
         text.push_str("IOR:");
         for octet in octets {

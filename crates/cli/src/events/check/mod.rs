@@ -106,8 +106,8 @@ fn check(file: &ChannelFile) -> CheckedChannel<'_> {
 }
 
 /// Returns the events of all publications, and for each event the number of its publication. A
-/// publication without a source has an event for each source that the file names, at most for
-/// [`MAX_SOURCES`], and for one further source.
+/// publication without a source has one event for each source that the file names (at most
+/// [`MAX_SOURCES`]), and one event that stands for all other sources.
 fn published_events(file: &ChannelFile) -> (Vec<PublishedEvent>, Vec<usize>) {
     let headers = file.subscriptions.iter().map(|subscription| subscription.filter.dependencies());
     let of_filters = headers.flat_map(|set| set.headers().iter().map(|header| header.source).collect::<Vec<_>>());

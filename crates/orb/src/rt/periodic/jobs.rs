@@ -26,7 +26,7 @@ impl PeriodicJob {
 
     /// Returns the number of releases between the previous job and this one that got no job.
     #[must_use]
-    pub fn skipped(&self) -> u64 {
+    pub fn skipped_releases(&self) -> u64 {
         self.skipped
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let statistics = PiMutex::new("periodic task", LockScope::Connection, PeriodicTaskStatistics::default());
         let (mut jobs, mut left) = (Vec::new(), lengths.iter());
         let mut job = |job: &PeriodicJob| {
-            jobs.push((job.number(), job.skipped()));
+            jobs.push((job.number(), job.skipped_releases()));
             clock.now.set(clock.now.get() + left.next().unwrap());
             job.number().is_multiple_of(2)
         };

@@ -22,7 +22,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::pending_lock::PendingLock;
 use corelane_wire::connection::Framer;
-use corelane_wire::{CharSet, CodeSets, Version, WideSet};
+use corelane_wire::{CharSet, CodeSets, Version, WideCodeSet};
 
 use super::connection_lane::ConnectionLane;
 use super::memory_budget::{MemoryBudget, MemoryUse};
@@ -160,7 +160,7 @@ impl Connection {
             0 => CodeSets::LATIN1_UTF16,
             announced => CodeSets {
                 char: if announced & 2 == 0 { CharSet::Latin1 } else { CharSet::Utf8 },
-                wchar: if announced & 4 == 0 { WideSet::None } else { WideSet::Utf16 },
+                wchar: if announced & 4 == 0 { WideCodeSet::None } else { WideCodeSet::Utf16 },
                 ..CodeSets::DEFAULT
             },
         }
@@ -169,7 +169,7 @@ impl Connection {
     #[cold]
     pub(crate) fn set_code_sets(&self, announced: CodeSets) {
         let char = if announced.char == CharSet::Utf8 { 2 } else { 0 };
-        let wchar = if announced.wchar == WideSet::None { 0 } else { 4 };
+        let wchar = if announced.wchar == WideCodeSet::None { 0 } else { 4 };
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 

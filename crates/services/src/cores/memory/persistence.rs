@@ -7,7 +7,7 @@ use corelane_sched::allocation::{TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Nanos, Task, TaskId, Timing};
 
 use super::{Entry, EntryState, MemoryBooks, transition};
-use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, Token};
+use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, TaskToken};
 use crate::cores::records::SavedPromise;
 use crate::cores::saving::SavedBooks;
 
@@ -130,7 +130,7 @@ impl MemoryBooks {
     pub(in crate::cores) fn change_timing_revocably(
         &mut self,
         task: TaskId,
-        token: Token,
+        token: TaskToken,
         timing: Timing,
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal> {

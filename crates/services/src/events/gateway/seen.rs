@@ -17,7 +17,8 @@ const MAX_ORIGINS: usize = 256;
 pub(in crate::events) enum Arrival {
     New,
     Duplicate,
-    /// The number is below the window. The event counts as lost if it was not here before.
+    /// The number is below the window, so it is not known whether the event was here before. The
+    /// event is refused and counts as lost.
     TooOld,
 }
 

@@ -37,7 +37,7 @@ impl DescriptorFilterSocket {
     }
 
     /// Wraps a Unix socket to which descriptors can be passed.
-    pub fn with_descriptor_passing(fd: OwnedFd) -> Self {
+    pub fn for_unix_listener(fd: OwnedFd) -> Self {
         // The kernel never refuses this option. Without it a read would discard urgent bytes, and
         // the descriptors with them.
         let _ = options::set_urgent_inline(fd.as_fd());
@@ -120,7 +120,7 @@ impl DescriptorFilterListener {
     }
 
     /// Wraps a Unix listener to whose waiting connections descriptors can be passed.
-    pub fn with_descriptor_passing(fd: OwnedFd) -> Self {
+    pub fn for_unix_listener(fd: OwnedFd) -> Self {
         DescriptorFilterListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::fork_generation() }
     }
 
@@ -132,7 +132,7 @@ impl DescriptorFilterListener {
         let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
         Ok((
             if self.may_receive {
-                DescriptorFilterSocket::with_descriptor_passing(fd)
+                DescriptorFilterSocket::for_unix_listener(fd)
             } else {
                 DescriptorFilterSocket::without_descriptor_passing(fd)
             },

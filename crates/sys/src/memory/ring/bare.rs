@@ -23,7 +23,7 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
 /// The method by which a receiver waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BareWait {
+pub enum BareRingWait {
     /// Sleeps at once if nothing is there. The sender of a [`BareRing`] makes a wake-up call for
     /// every message.
     Asleep,
@@ -36,7 +36,7 @@ pub enum BareWait {
 #[derive(Debug)]
 pub struct BareRing {
     mapping: SharedMapping,
-    wait: BareWait,
+    wait: BareRingWait,
     incoming: BareDirection,
     outgoing: BareDirection,
 }
@@ -70,7 +70,11 @@ impl BareRing {
     /// # Errors
     /// `InvalidInput` if the sizes are too large. Another error if the process is out of descriptors, memory or
     /// addresses.
-    pub fn create_client_end(request_bytes: usize, reply_bytes: usize, wait: BareWait) -> io::Result<(Self, OwnedFd)> {
+    pub fn create_client_end(
+        request_bytes: usize,
+        reply_bytes: usize,
+        wait: BareRingWait,
+    ) -> io::Result<(Self, OwnedFd)> {
         let (fd, mapping) = mapping::create_mapped(memory(request_bytes, reply_bytes)?)?;
         let [there, back] = ways(request_bytes, reply_bytes);
         Ok((BareRing { mapping, wait, incoming: back, outgoing: there }, fd))
@@ -81,7 +85,7 @@ impl BareRing {
     /// # Errors
     /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and `reply_bytes`. `InvalidInput` if the
     /// sizes are too large. Another error if the process is out of addresses.
-    pub fn open(fd: BorrowedFd<'_>, request_bytes: usize, reply_bytes: usize, wait: BareWait) -> io::Result<Self> {
+    pub fn open(fd: BorrowedFd<'_>, request_bytes: usize, reply_bytes: usize, wait: BareRingWait) -> io::Result<Self> {
         let length = memory(request_bytes, reply_bytes)?;
         mapping::check(fd, length)?;
         let [there, back] = ways(request_bytes, reply_bytes);
@@ -98,8 +102,8 @@ impl BareRing {
         // Release: pairs with the load in `is_there`.
         self.mapping.word(way.count()).store(way.count, Ordering::Release);
         match self.wait {
-            BareWait::Asleep => self.mapping.futex_wake(way.count()),
-            BareWait::Spinning(_) => {
+            BareRingWait::Asleep => self.mapping.futex_wake(way.count()),
+            BareRingWait::Spinning(_) => {
                 // Pairs with the fence in `sleep`. Either this thread sees that the receiver
                 // sleeps, or the receiver sees the new count and does not sleep.
                 fence(Ordering::SeqCst);
@@ -114,7 +118,7 @@ impl BareRing {
     /// closed, even if a message that it sent before has not been received.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
-        if let BareWait::Spinning(time) = self.wait {
+        if let BareRingWait::Spinning(time) = self.wait {
             self.spin(time);
         }
         while !self.is_there() {
@@ -156,7 +160,7 @@ impl BareRing {
 
     #[inline]
     fn sleep(&self) {
-        let looked = matches!(self.wait, BareWait::Spinning(_));
+        let looked = matches!(self.wait, BareRingWait::Spinning(_));
         if looked {
             self.word(self.incoming.asleep()).store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -207,8 +211,11 @@ mod tests {
 
     #[test]
     fn messages_go_both_ways_until_one_end_closes() {
-        for wait in [BareWait::Asleep, BareWait::Spinning(Duration::from_micros(1)), BareWait::Spinning(Duration::ZERO)]
-        {
+        for wait in [
+            BareRingWait::Asleep,
+            BareRingWait::Spinning(Duration::from_micros(1)),
+            BareRingWait::Spinning(Duration::ZERO),
+        ] {
             let (mut client, memory) = BareRing::create_client_end(300, 5, wait).unwrap();
             let mut server = BareRing::open(memory.as_fd(), 300, 5, wait).unwrap();
             assert!(BareRing::open(memory.as_fd(), 3000, 5, wait).is_err());
@@ -233,7 +240,7 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        assert!(BareRing::create_client_end(usize::MAX, 1, BareWait::Asleep).is_err());
-        assert!(BareRing::create_client_end(usize::MAX - 300, 1 << 20, BareWait::Asleep).is_err());
+        assert!(BareRing::create_client_end(usize::MAX, 1, BareRingWait::Asleep).is_err());
+        assert!(BareRing::create_client_end(usize::MAX - 300, 1 << 20, BareRingWait::Asleep).is_err());
     }
 }

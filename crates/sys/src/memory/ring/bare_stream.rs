@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::bare::BareWait;
+use super::bare::BareRingWait;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
@@ -24,7 +24,7 @@ const PART: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct BareStream {
     mapping: SharedMapping,
-    wait: BareWait,
+    wait: BareRingWait,
     incoming: Way,
     outgoing: Way,
 }
@@ -72,7 +72,7 @@ impl BareStream {
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
-    pub fn create(wait: BareWait) -> io::Result<(Self, OwnedFd)> {
+    pub fn create(wait: BareRingWait) -> io::Result<(Self, OwnedFd)> {
         let (fd, mapping) = mapping::create_mapped(Self::LENGTH)?;
         let [outgoing, incoming] = ways();
         Ok((BareStream { mapping, wait, incoming, outgoing }, fd))
@@ -83,7 +83,7 @@ impl BareStream {
     /// # Errors
     /// `InvalidData` if `fd` is not memory of the size of a `BareStream`. Another error if the
     /// process is out of addresses.
-    pub fn open(fd: BorrowedFd<'_>, wait: BareWait) -> io::Result<Self> {
+    pub fn open(fd: BorrowedFd<'_>, wait: BareRingWait) -> io::Result<Self> {
         mapping::check(fd, Self::LENGTH)?;
         let [incoming, outgoing] = ways();
         Ok(BareStream { mapping: SharedMapping::new(fd, Self::LENGTH)?, wait, incoming, outgoing })
@@ -154,7 +154,7 @@ impl BareStream {
         if is_there(load()) {
             return true;
         }
-        if let BareWait::Spinning(time) = self.wait {
+        if let BareRingWait::Spinning(time) = self.wait {
             let end = clock::now() + time;
             while !end.is_past() {
                 for _ in 0..POLLS_PER_CLOCK_READ {
@@ -208,8 +208,11 @@ mod tests {
 
     #[test]
     fn long_messages_go_both_ways_until_one_end_closes() {
-        for wait in [BareWait::Asleep, BareWait::Spinning(Duration::from_micros(1)), BareWait::Spinning(Duration::ZERO)]
-        {
+        for wait in [
+            BareRingWait::Asleep,
+            BareRingWait::Spinning(Duration::from_micros(1)),
+            BareRingWait::Spinning(Duration::ZERO),
+        ] {
             let (mut client, memory) = BareStream::create(wait).unwrap();
             let mut server = BareStream::open(memory.as_fd(), wait).unwrap();
             let sizes = [1, 3 * PART - 1, CAPACITY, 5 * CAPACITY + 77];

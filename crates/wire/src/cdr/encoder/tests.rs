@@ -22,14 +22,14 @@ fn alignment_is_minimal_and_zero_in_both_orders() {
     e.write_u32(0x0506_0708);
     e.write_u8(9);
     e.write_f64(1.0);
-    let octets = e.into_buffer();
+    let octets = e.into_reusable_buffer();
     assert_eq!(octets[..12], [1, 0, 2, 3, 4, 0, 0, 0, 5, 6, 7, 8]);
     assert_eq!(octets[12..], [9, 0, 0, 0, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0]);
     let mut e = Encoder::new();
     e.set_endian(Endian::Little);
     e.write_i16(-2);
     e.write_i64(1);
-    assert_eq!(e.into_buffer(), [0xfe, 0xff, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(e.into_reusable_buffer(), [0xfe, 0xff, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn numbers_written_in_bulk_are_aligned_and_in_the_byte_order_of_the_message() {
         bulk.write_slice(&[1i16, -1]);
         single.write_i16(1);
         single.write_i16(-1);
-        assert_eq!(bulk.into_buffer(), single.into_buffer());
+        assert_eq!(bulk.into_reusable_buffer(), single.into_reusable_buffer());
     }
 }
 

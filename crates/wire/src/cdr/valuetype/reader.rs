@@ -78,7 +78,7 @@ impl ValueReadState {
     /// actual type. `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
-    pub const fn with_functions(
+    pub const fn with_lookup_and_converter(
         mut self,
         look_up: Option<ValueTypeLookup>,
         convert: Option<CustomValueConverter>,

@@ -283,7 +283,7 @@ impl Roster {
     }
 
     pub(super) fn count_delayed(&mut self) {
-        self.counts.delayed += 1;
+        self.counts.delayed_by_rate += 1;
     }
 
     pub(super) fn count_refused(&mut self, is_oneway: bool) {

@@ -125,8 +125,8 @@ impl BestEffortShares {
             let (used, exhausted) = state.server.use_of(state.used());
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
             // The kernel may have refused the share to all threads of the core.
-            let is_guaranteed = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
-            BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, is_guaranteed }
+            let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
+            BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, runs_above_tasks }
         };
         self.cores.iter().map(use_of).collect()
     }
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn nothing_is_guaranteed_without_threads_and_after_the_end() {
         let shares = shares(&[0]);
-        assert!(!shares.uses()[0].is_guaranteed);
+        assert!(!shares.uses()[0].runs_above_tasks);
         let level = || shares.cores[0].server.lock().level();
         shares.set_lost(0, true);
         shares.set_lost(0, false);

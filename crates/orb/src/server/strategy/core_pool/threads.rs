@@ -1,7 +1,8 @@
 //! The threads of tasks: their starts, cores and priorities, and the choice of the thread that runs
 //! a message.
 //!
-//! The lock of the pool's state orders all changes of a thread's core and priority.
+//! The lock of the pool's state orders all changes that the pool makes to a thread's core and
+//! priority. The monitor of CPU budgets lowers a thread under the lock of its budget.
 
 use std::io;
 use std::os::fd::AsFd;
