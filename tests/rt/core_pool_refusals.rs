@@ -235,3 +235,31 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     tasks.withdraw(slow.task, &slow.token).unwrap();
     assert_eq!(service.core_pool().and_then(|pool| pool.advisory_reason()), None);
 }
+
+#[test]
+fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is_permitted() {
+    let one =
+        |builder: OrbBuilder| builder.pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 }));
+    let (server, events) = observed_orb(one);
+    let pool = CorePoolConfig::default().cores([0]);
+    let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(&server).unwrap();
+    let target = server.root_poa().activate(&Servant::new(Refuser)).unwrap().to_string();
+    let client = Orb::new().unwrap();
+    let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
+    let target = client.string_to_object(&target).unwrap().unwrap();
+    let served =
+        |object: &Option<ObjectRef>| -> Served { step(object.as_ref().expect("a task reference"), &STEP, 0).unwrap() };
+    let slow = tasks.admit(&spec("slow", 200 * MS, &target)).unwrap();
+    let urgent = tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
+    assert_eq!(served(&slow.target).native, 97);
+    assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
+    tasks.withdraw(urgent.task, &urgent.token).unwrap();
+    // The share of its last job ends.
+    wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
+    // Each request for a change brings the pool up to date.
+    assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());
+    let by = served(&slow.target);
+    assert_eq!((by.native, by.is_bound()), (97, true));
+    assert_eq!((service.core_pool().unwrap().counts().refused_by_kernel, events.lock().len()), (0, 0));
+    tasks.outcome(slow.task, &slow.token).unwrap();
+}

@@ -1,7 +1,7 @@
 //! The dispatch of admitted tasks: the targets of task references serve their requests, and the
 //! core pool runs the requests on the cores of their tasks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -91,7 +91,8 @@ impl TaskDispatch {
             }
             Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))
         };
-        let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        let mut bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        keep_priorities(&mut bindings, &self.bindings);
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let demoted: Vec<u64> = promised().filter(is_demoted).map(|record| record.task.id.0).collect();
         let is_changed = bindings != self.bindings || demoted != self.demoted;
@@ -105,6 +106,28 @@ impl TaskDispatch {
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
+    }
+}
+
+/// Gives the tasks of a core their priorities of `before` again if the core has no other tasks than
+/// before, and these priorities have the order of the new ones. A raise without need could be
+/// refused by the kernel, which would end the promise of a task that only moves up.
+fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
+    let before: HashMap<(usize, u64), u8> =
+        before.iter().map(|binding| ((binding.core, binding.task), binding.priority)).collect();
+    let earlier = |binding: &TaskBinding| before.get(&(binding.core, binding.task)).copied();
+    // By core, the new and the earlier priority of each task.
+    let mut cores: BTreeMap<usize, Vec<(u8, Option<u8>)>> = BTreeMap::new();
+    for binding in bindings.iter() {
+        cores.entry(binding.core).or_default().push((binding.priority, earlier(binding)));
+    }
+    cores.retain(|_, tasks| {
+        tasks.sort_unstable();
+        let has_order = tasks.windows(2).all(|pair| pair[0].0.cmp(&pair[1].0) == pair[0].1.cmp(&pair[1].1));
+        has_order && tasks.iter().all(|(_, earlier)| earlier.is_some())
+    });
+    for binding in bindings.iter_mut().filter(|binding| cores.contains_key(&binding.core)) {
+        binding.priority = earlier(binding).unwrap_or(binding.priority);
     }
 }
 
@@ -155,6 +178,25 @@ impl TaskBinder for TaskKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn priorities_change_only_on_cores_with_new_tasks_or_another_order() {
+        let kept = |before: &[(u64, usize, u8)], now: &[(u64, usize, u8)]| {
+            let binding = |(task, core, priority): &(u64, usize, u8)| TaskBinding::new(*task, *core, *priority);
+            let mut bindings: Vec<TaskBinding> = now.iter().map(binding).collect();
+            keep_priorities(&mut bindings, &before.iter().map(binding).collect::<Vec<_>>());
+            bindings.iter().map(|binding| binding.priority).collect::<Vec<_>>()
+        };
+        let before = [(1, 0, 98), (2, 0, 97), (3, 0, 96), (4, 1, 97), (5, 1, 97)];
+        // Tasks below a task that ends stay, and each core is judged alone.
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 98, 97]);
+        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 98)]), [97, 97]);
+        // A task that comes from another core is new, and another order needs other priorities.
+        assert_eq!(kept(&before, &[(1, 1, 98), (5, 1, 97)]), [98, 97]);
+        assert_eq!(kept(&before, &[(2, 0, 97), (3, 0, 98)]), [97, 98]);
+        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 97)]), [98, 97]);
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 98)]), [98, 98]);
+    }
 
     #[test]
     fn laxer_rules_permit_the_jobs_of_both_timings() {
