@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use corelane::mapping::Operation;
 use corelane::poa::ObjectId;
-use corelane::rt::{CorePoolConfig, TaskBinding};
+use corelane::rt::{CorePoolConfig, TaskBinding, TaskRules};
 use corelane::{
     Dispatch, Event, ObjectRef, Orb, OrbBuilder, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
@@ -73,7 +74,7 @@ impl Skeleton for Refuser {
             return Err(SystemException::bad_operation());
         }
         let argument = call.arguments().read_u32()?;
-        let requests = [RefusedRequest::Scheduling, RefusedRequest::Thread];
+        let requests = [RefusedRequest::Scheduling, RefusedRequest::Thread, RefusedRequest::EventFd];
         if operation == b"refuse" {
             refuse(requests[argument as usize]).unwrap();
         }
@@ -91,7 +92,7 @@ impl Skeleton for Refuser {
 
 #[test]
 fn refused_move_is_taken_back_and_its_task_withdrawn() {
-    let requests = [(RefusedRequest::Affinity, "core 1: "), (RefusedRequest::Scheduling, "Fifo(50): ")];
+    let requests = [(RefusedRequest::Affinity, "core 1: "), (RefusedRequest::Scheduling, "Fifo(35): ")];
     for (number, (request, reason)) in requests.into_iter().enumerate() {
         let (orb, events) = observed_orb(|builder| builder);
         let pool = format!("move{number}");
@@ -106,7 +107,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
             std::thread::spawn(move || step(&object, &HOLD, 1).unwrap())
         };
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-        set_refused(&scene, request, &[task(1, 1, 50), task(2, 1, 30)]);
+        set_refused(&scene, request, &[task(1, 1, 35), task(2, 1, 30)]);
         // The running request keeps the core and the priority from before.
         assert_eq!(placement(&by.thread), (vec![0], Scheduling::Fifo(40)), "{request:?}");
         let refused = scene.pool.take_refused_tasks();
@@ -125,9 +126,9 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         // The other task has kept its promise, and a new promise of the first one holds.
         let kept = step(&of_other, &STEP, 1).unwrap();
         assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
-        scene.set(&[task(1, 1, 50), task(2, 1, 30)]);
+        scene.set(&[task(1, 1, 35), task(2, 1, 30)]);
         let again = step(&object, &STEP, 3).unwrap();
-        assert_eq!((again.core, again.native, again.is_bound()), (1, 50, true));
+        assert_eq!((again.core, again.native, again.is_bound()), (1, 35, true));
         assert_eq!((scene.pool.counts().refused_by_kernel, scene.pool.counts().bound), (1, 3));
     }
 }
@@ -180,6 +181,86 @@ fn task_without_a_thread_is_withdrawn_if_the_kernel_starts_none() {
     assert!(refused.len() == 1 && refused[0].task == 2 && refused[0].reason.starts_with("a thread: "), "{refused:?}");
     wait_until(|| events.lock().len() == 1);
     assert!(step(&scene.object(&first, "task-1"), &STEP, 3).unwrap().is_bound());
+}
+
+#[test]
+fn lack_of_descriptors_for_a_thread_withdraws_no_promise() {
+    let (scene, events, _first) = refused_binding("descriptors", 2);
+    let client = Orb::new().unwrap();
+    assert!(!step(&scene.object(&client, "task-2"), &STEP, 1).unwrap().is_bound());
+    assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
+    assert_eq!((scene.pool.counts().not_bound, scene.pool.counts().refused_by_kernel), (1, 0));
+}
+
+#[test]
+fn later_refusal_to_a_sleeping_thread_leaves_promises_true() {
+    let (orb, _events) = observed_orb(|builder| builder);
+    let scene = Scene::new(orb, CorePoolConfig::default().name("asleep").cores([0]));
+    scene.poa.activate_object_with_id(&ObjectId::from(&b"task-3"[..]), &Servant::new(Refuser)).unwrap();
+    scene.set(&[task(3, 0, 40)]);
+    let client = Orb::new().unwrap();
+    assert!(step(&scene.object(&client, "task-3"), &REFUSE, 0).unwrap().is_bound());
+    drop(client);
+    wait_until(|| scene.pool.counts().bound_now == 0);
+    // The thread that cannot be lowered sleeps at the priority of the task.
+    assert!(
+        list_threads()
+            .unwrap()
+            .iter()
+            .any(|thread| { thread.name.starts_with("asleep/b") && thread.scheduling == Scheduling::Fifo(40) })
+    );
+    assert_eq!((scene.pool.advisory_reason(), scene.pool.take_refused_tasks()), (None, vec![]));
+}
+
+#[test]
+fn refused_move_leaves_the_order_of_the_deadlines_on_the_other_core() {
+    let (orb, _events) = observed_orb(|builder| builder);
+    let scene = Scene::new(orb, CorePoolConfig::default().name("order").cores([0, 1]));
+    scene.poa.activate_object_with_id(&ObjectId::from(&b"task-3"[..]), &Servant::new(Refuser)).unwrap();
+    let by_deadline = |number, core, minutes: u64| {
+        task(number, core, 98).rules(TaskRules::default().deadline(Duration::from_secs(60 * minutes)))
+    };
+    scene.set(&[by_deadline(1, 0, 10), by_deadline(2, 1, 30), by_deadline(3, 1, 20)]);
+    let clients = [Orb::new().unwrap(), Orb::new().unwrap(), Orb::new().unwrap()];
+    let objects = [0, 1, 2].map(|at| scene.object(&clients[at], &format!("task-{}", at + 1)));
+    let alone = step(&objects[2], &STEP, 0).unwrap().native;
+    let holding = [0, 1].map(|at| {
+        let object = objects[at].clone();
+        std::thread::spawn(move || step(&object, &HOLD, 1).unwrap())
+    });
+    wait_until(|| scene.state.held.load(Ordering::SeqCst) == 2);
+    let above = step(&objects[2], &STEP, 0).unwrap().native;
+    assert!(above > alone, "{above}, {alone}");
+    set_refused(
+        &scene,
+        RefusedRequest::Affinity,
+        &[by_deadline(1, 1, 10), by_deadline(2, 1, 30), by_deadline(3, 1, 20)],
+    );
+    assert_eq!(scene.pool.take_refused_tasks().len(), 1);
+    // The job of the refused task has no place between the jobs of core 1.
+    assert_eq!(step(&objects[2], &STEP, 0).unwrap().native, above);
+    scene.state.open.store(true, Ordering::SeqCst);
+    holding.into_iter().for_each(|held| _ = held.join().unwrap());
+}
+
+#[test]
+fn rate_of_a_withdrawn_task_ends() {
+    let (orb, _events) = observed_orb(|builder| builder);
+    let scene = Scene::new(orb, CorePoolConfig::default().name("rate").cores([0, 1]));
+    let limited = |core| task(1, core, 40).rules(TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO));
+    scene.set(&[limited(0)]);
+    let client = Orb::new().unwrap();
+    let object = scene.object(&client, "task-1");
+    // The kernel permits core 1.
+    let other = Orb::new().unwrap();
+    assert!(step(&object, &STEP, 0).unwrap().is_bound());
+    scene.set(&[limited(0), task(2, 1, 30)]);
+    assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
+    set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
+    assert_eq!(scene.pool.take_refused_tasks().len(), 1);
+    let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
+    wait_until(|| next.is_finished());
+    assert!(!next.join().unwrap().is_bound());
 }
 
 const MS: u64 = 1_000_000;

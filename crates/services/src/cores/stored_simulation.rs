@@ -450,6 +450,24 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
 }
 
 #[test]
+fn task_that_the_kernel_refuses_stays_demoted_if_its_change_cannot_be_saved() {
+    let (mut books, request) = saved_books();
+    let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
+    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut books, 0);
+    books.change_timing(promise.task, token, Timing::new(20 * MS, 100 * MS), 200 * MS).unwrap();
+    assert!(books.demote(promise.task, 200 * MS));
+    let step = books.next_save(200 * MS);
+    assert!(step.is_some());
+    assert!(matches!(books.apply_save(CompletedSave(Err(full())), 200 * MS), SaveOutcome::Failed(_)));
+    let records = books.snapshot(200 * MS).tasks;
+    assert!(records.iter().any(|record| record.task.id == promise.task && record.core.is_none()), "{records:?}");
+    // The share of the last job with the old timing ends at its deadline.
+    let mut used = |at| books.snapshot(at).cores[0].used.0;
+    assert_eq!([used(300 * MS - 1), used(300 * MS)], [500_000_000, 0]);
+}
+
+#[test]
 fn reservation_has_only_numbers_that_no_later_process_gives() {
     let (mut books, request) = saved_books();
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));

@@ -136,6 +136,8 @@ pub enum RefusedRequest {
     /// To change the scheduling class or the priority of a thread. The error is `EPERM`, as without
     /// the privilege.
     Scheduling,
+    /// To make an eventfd. The error is `EMFILE`, as without a free descriptor.
+    EventFd,
     /// To start a thread or a process. The error is `EAGAIN`, as at the maximum number of threads.
     Thread,
 }
@@ -151,6 +153,7 @@ pub fn refuse(request: RefusedRequest) -> io::Result<()> {
         RefusedRequest::Scheduling => {
             (&[libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr], libc::EPERM)
         }
+        RefusedRequest::EventFd => (&[libc::SYS_eventfd2], libc::EMFILE),
         RefusedRequest::Thread => (&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN),
     };
     let error = answer(libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap_or_default());

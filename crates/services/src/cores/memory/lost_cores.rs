@@ -113,8 +113,14 @@ impl MemoryBooks {
 
     /// Demotes a promised task for good: without a home, it gets no core again.
     pub(super) fn leave_refused_core(&mut self, task: TaskId) -> bool {
+        let is_promised = |entry: &&super::Entry| matches!(entry.state, EntryState::Promised { .. });
+        if self.entries.get(&task).filter(is_promised).and_then(|entry| entry.core).is_none() {
+            return false;
+        }
+        // A failed save must not give the task its earlier core again.
+        self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return false };
-        let (EntryState::Promised { .. }, Some(core)) = (&entry.state, entry.core) else { return false };
+        let Some(core) = entry.core else { return false };
         let (timing, has_started) = (entry.request.timing, entry.starts_at < self.now);
         self.set.withdraw(task);
         self.revision += 1;

@@ -13,7 +13,7 @@ use crate::rt::core_config::RefusedTask;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Core(usize),
-    FixedPriority,
+    FixedPriority(u8),
     Thread,
 }
 
@@ -28,7 +28,7 @@ struct Refusal {
 #[derive(Default)]
 pub(super) struct KernelRefusals {
     cores: BTreeSet<usize>,
-    has_priorities: bool,
+    highest_priority: Option<u8>,
     tasks: BTreeMap<u64, Refusal>,
 }
 
@@ -38,16 +38,17 @@ impl KernelRefusals {
             Request::Core(core) => {
                 self.cores.insert(core);
             }
-            Request::FixedPriority => self.has_priorities = true,
+            Request::FixedPriority(priority) => self.highest_priority = self.highest_priority.max(Some(priority)),
             Request::Thread => {}
         }
     }
 
-    /// Returns true if the kernel has permitted such a request before.
+    /// Returns true if the kernel has permitted such a request before. The permission of a priority
+    /// includes all lower ones.
     pub(super) fn was_permitted(&self, request: Request) -> bool {
         match request {
             Request::Core(core) => self.cores.contains(&core),
-            Request::FixedPriority => self.has_priorities,
+            Request::FixedPriority(priority) => self.highest_priority.is_some_and(|highest| priority <= highest),
             Request::Thread => true,
         }
     }
@@ -92,19 +93,25 @@ mod tests {
     #[test]
     fn only_what_was_permitted_before_can_be_refused_later() {
         let mut refusals = KernelRefusals::default();
-        let requests = [Request::Core(1), Request::FixedPriority];
+        let requests = [Request::Core(1), Request::FixedPriority(1)];
         assert_eq!(requests.map(|request| refusals.was_permitted(request)), [false, false]);
         requests.into_iter().for_each(|request| refusals.permit(request));
         assert_eq!(requests.map(|request| refusals.was_permitted(request)), [true, true]);
         assert!(!refusals.was_permitted(Request::Core(0)));
+        // `RLIMIT_RTPRIO` may permit the priority of sleepers, and no priority of a task.
+        let priorities = [1, 97, 98].map(Request::FixedPriority);
+        assert_eq!(priorities.map(|request| refusals.was_permitted(request)), [true, false, false]);
+        refusals.permit(Request::FixedPriority(97));
+        refusals.permit(Request::FixedPriority(1));
+        assert_eq!(priorities.map(|request| refusals.was_permitted(request)), [true, true, false]);
     }
 
     #[test]
     fn refusals_are_taken_and_reported_once_and_those_of_a_lost_core_not_at_all() {
         let mut refusals = KernelRefusals::default();
         refusals.refuse(1, Request::Core(1), "one".to_owned());
-        refusals.refuse(2, Request::FixedPriority, "earlier".to_owned());
-        refusals.refuse(2, Request::FixedPriority, "two".to_owned());
+        refusals.refuse(2, Request::FixedPriority(2), "earlier".to_owned());
+        refusals.refuse(2, Request::FixedPriority(2), "two".to_owned());
         refusals.lose_core(1);
         let two = [RefusedTask { task: 2, reason: "two".to_owned() }];
         assert_eq!(refusals.take(), two);

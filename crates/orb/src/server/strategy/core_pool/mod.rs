@@ -227,7 +227,12 @@ impl CorePoolThreads {
         state.refusals.keep_tasks(|task| tasks.iter().any(|binding| binding.task == task));
         for number in state.roster.set_tasks(tasks) {
             if let Duty::Serve(binding) = state.roster.duty(number) {
+                let before = state.order.clone();
                 pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
+                if state.roster.duty(number) == Duty::GiveUp {
+                    // The kernel has refused the move, so the job runs on its core from before.
+                    pool.change_order(&mut state, |order, changed| order.restore(before, changed));
+                }
             }
             // A refused task leaves the set.
             pool.place(&mut state, number);
@@ -324,7 +329,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             let mut state = self.0.state.lock();
             for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
                 let Some(number) = state.roster.add(core) else { break };
-                self.0.start_thread(&mut state, threads.lane, threads.handler, number)?;
+                self.0.start_thread(&mut state, threads.lane, threads.handler, number, EventFd::new()?)?;
             }
         }
         let count = settings.best_effort_threads.max(1);

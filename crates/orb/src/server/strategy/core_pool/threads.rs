@@ -83,20 +83,30 @@ impl SharedPool {
                 Some(budgets) => budgets.set_scheduling(tid, scheduling),
                 None => thread::set_scheduling(Some(tid), scheduling),
             };
+            let fixed = match scheduling {
+                Scheduling::Fifo(priority) | Scheduling::RoundRobin(priority) => Some(priority),
+                _ => None,
+            };
             match set {
                 Ok(()) => {
                     seat.scheduling = scheduling;
-                    if scheduling != Scheduling::Other {
-                        state.refusals.permit(Request::FixedPriority);
+                    if let Some(priority) = fixed {
+                        state.refusals.permit(Request::FixedPriority(priority));
                     }
                 }
-                Err(error) => refusal = Some((Request::FixedPriority, format!("{scheduling:?}: {error}"))),
+                Err(error) => {
+                    let request = Request::FixedPriority(fixed.unwrap_or(u8::MAX));
+                    refusal = Some((request, format!("{scheduling:?}: {error}")));
+                }
             }
         }
         let task = withdrawn(state, &refusal);
         let Some((request, reason)) = refusal else { return true };
         let Some(task) = task else {
-            state.refusal.get_or_insert(reason);
+            // A refusal to a sleeping thread ends no promise, if as much was permitted before.
+            if !state.refusals.was_permitted(request) {
+                state.refusal.get_or_insert(reason);
+            }
             return true;
         };
         if let Some(seat) = state.seats.get_mut(number)
@@ -117,6 +127,10 @@ impl SharedPool {
         state.refusals.refuse(task, request, reason);
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
+        }
+        // A thread whose wait for the rate ends must find its new duty.
+        if let Some(rate) = state.rates.get(&task) {
+            rate.change(None);
         }
     }
 
@@ -178,9 +192,10 @@ impl SharedPool {
         lane: &Arc<Lane<S>>,
         handler: &Arc<H>,
         number: ThreadNumber,
+        wake: EventFd,
     ) -> io::Result<()> {
         let mailbox = Arc::new(Mailbox {
-            wake: EventFd::new()?,
+            wake,
             assignment: PiMutex::new("assignment", LockScope::Lane, None),
             changes: AtomicU32::new(0),
         });
@@ -230,17 +245,23 @@ impl SharedPool {
                 // might have to wait for the core.
                 self.place_woken(&mut state, number).then_some(number)
             }
-            BindDecision::Start(number) => match self.start_thread(&mut state, &lane, handler, number) {
-                Ok(()) => Some(number),
-                Err(error) => {
-                    state.roster.start_failed(number);
-                    // Further connections of a task that has a thread end no promise.
-                    if !state.roster.is_served(task) {
-                        self.withdraw(&mut state, task, Request::Thread, format!("a thread: {error}"));
+            BindDecision::Start(number) => {
+                let wake = EventFd::new().ok();
+                match wake.map(|wake| self.start_thread(&mut state, &lane, handler, number, wake)) {
+                    Some(Ok(())) => Some(number),
+                    failed => {
+                        state.roster.start_failed(number);
+                        // A lack of descriptors ends no promise, because any client can cause it by
+                        // connections; nor do further connections of a task that has a thread.
+                        if let Some(Err(error)) = failed
+                            && !state.roster.is_served(task)
+                        {
+                            self.withdraw(&mut state, task, Request::Thread, format!("a thread: {error}"));
+                        }
+                        None
                     }
-                    None
                 }
-            },
+            }
             BindDecision::Exhausted => None,
             BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
         };
