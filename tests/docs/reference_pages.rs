@@ -14,7 +14,7 @@ use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-const SECTIONS: [(&str, &str, Options); 20] = [
+const SECTIONS: [(&str, &str, Options); 21] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -23,6 +23,7 @@ const SECTIONS: [(&str, &str, Options); 20] = [
     ("Dispatch", "crates/orb/src/server/config.rs", Options::Variants),
     ("Limits", "crates/wire/src/limits.rs", Options::Fields),
     ("EventStoreLimits", "crates/services/src/events/durable/limits.rs", Options::Fields),
+    ("ChannelSchedule", "crates/services/src/events/schedule/entries.rs", Options::Methods),
     ("RtConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtClientPolicies", "crates/orb/src/rt/client_policies.rs", Options::Fields),
     ("ThreadpoolConfig", "crates/orb/src/rt/config.rs", Options::Fields),
@@ -65,7 +66,7 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
             variants.map(|line| until(line, &[' ', ',', '('])).collect()
         }
         Options::Methods => {
-            let text = body(source, &format!("impl {name} {{")).join(" ");
+            let text = body(source, &format!("impl {name} {{")).join(" ").replace("pub const fn ", "pub fn ");
             let methods = text.split("pub fn ").skip(1).filter_map(|method| {
                 let (name, rest) = method.split_once('(')?;
                 let takes_itself = ["self", "mut self"].iter().any(|first| rest.trim_start().starts_with(first));

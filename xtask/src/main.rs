@@ -41,6 +41,7 @@ cargo xtask <command>
   models --preemptions N  all models with up to N preemptions; with 3 the largest takes minutes
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html
   demo --seconds N like demo, for N seconds
+  demo --direct    the same work by direct calls, without an event channel
   fuzz [TARGET...] runs the fuzz targets, a minute each; docs/fuzzing.md has more
        --runs N    N executions of each target; --seconds N: N seconds each
        --keep      adds the inputs that reach new paths to fuzz/corpus

@@ -103,6 +103,8 @@ fn wrong_words_are_refused() {
     says(&["serve", "--http", "x"], 2, "`--http` needs a port or ADDRESS:PORT, not `x`");
     says(&["check"], 2, "no file is given");
     says(&["check", "/no/such/file"], 1, "`/no/such/file` cannot be read");
+    says(&["serve", "--schedule", "/no/such/file"], 1, "`/no/such/file` cannot be read");
+    says(&["serve", "--schedule", "x", "--lane", "1"], 2, "`--schedule` takes the place of `--lane`");
 }
 
 #[test]
@@ -266,10 +268,14 @@ fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
 #[test]
 fn channel_file_of_the_documentation_is_right() {
     let page = include_str!("../../../docs/events.md");
-    let file = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a channel file");
-    let (said, status) = check(&[], file);
-    assert!(said.contains("  gets inertial source imu of imu\n  gets position\n"), "{said}");
-    assert_eq!(status, Some(0), "{said}");
+    let files: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let texts = ["  gets 16 source 1\n", "  gets inertial source imu of imu\n  gets position\n"];
+    assert_eq!(files.len(), texts.len());
+    for (file, text) in files.into_iter().zip(texts) {
+        let (said, status) = check(&[], file);
+        assert!(said.contains(text), "{said}");
+        assert_eq!(status, Some(0), "{said}");
+    }
 }
 
 #[test]
@@ -480,4 +486,90 @@ fn server_without_the_users_permission_closes_the_control_connection() {
     let refused = run(&["destroy", "--control", control, "EventChannel"]);
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(said.contains("the server closed the connection"), "{said}");
+}
+
+const SCHEDULE_FILE: &str = "
+[channel]
+surplus = 'drop'
+
+[[lane]]
+rt_info = 20
+
+[[lane]]
+rt_info = 1
+
+[[publication]]
+rt_info = 101
+type = '16'
+source = '1'
+period = '3600s'
+lane = 20
+wcet = '1ms'
+
+[[publication]]
+type = '17'
+
+[[subscription]]
+name = 'display'
+rt_info = 201
+filter = 'type 16 or type 17'
+";
+
+#[test]
+fn check_analyses_a_schedule_by_the_rules_of_admission() {
+    // The events of type 17 have best effort, so they need no period.
+    let (said, status) = check(&["--json"], SCHEDULE_FILE);
+    let report: Json = serde_json::from_str(&said).expect("JSON");
+    let jobs = report["subscriptions"][0]["jobs"].as_array().expect("jobs");
+    assert_eq!((jobs.len(), &jobs[0]["response_ns"], status), (1, &1_000_000.into(), Some(0)), "{said}");
+    let with = |old: &str, new: &str| check(&[], &SCHEDULE_FILE.replace(old, new));
+    assert_eq!(with("wcet = '1ms'", "wcet = '1ms'\ndeadline = '1us'").1, Some(1));
+    for (old, new, field) in [
+        ("'3600s'", "'3601s'", "period"),
+        ("'3600s'", "'1ns'", "period"),
+        ("'3600s'", "'0s'", "period"),
+        ("lane = 20", "lane = 1", "lane"),
+        ("lane = 20", "lane = 7", "lane"),
+        ("lane = 20\n", "", "lane"),
+        ("wcet = '1ms'", "size = 4294967295", "size"),
+        ("wcet = '1ms'", "wcet = '0s'", "wcet"),
+        ("wcet = '1ms'", "jitter = '3601s'", "jitter"),
+        ("rt_info = 201", "rt_info = 101", "rt_info"),
+        ("'drop'", "'queue'", "surplus"),
+    ] {
+        let (said, status) = with(old, new);
+        assert!(said.starts_with("error: ") && said.contains(field), "{field}: {said}");
+        assert_eq!(status, Some(1));
+    }
+}
+
+#[test]
+fn serve_meters_a_supplier_by_the_schedule_of_a_channel_file() {
+    use corelane_services::events::rtec_base::DependencyInfo;
+    use corelane_services::events::rtec_event_channel_admin::{EventChannelRef, Publication, SupplierQOS};
+    use corelane_services::events::rtec_event_comm::{Event, EventHeader};
+
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("schedule-{}", std::process::id()));
+    std::fs::write(&path, SCHEDULE_FILE).expect("the file is written");
+    let file = path.to_str().expect("UTF-8");
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--schedule", file];
+    let mut server = Running::start(&words);
+    let (cos, rtec) = (server.line(), server.line());
+    std::fs::remove_file(&path).expect("the file is removed");
+    let orb = corelane::Orb::new().expect("an ORB");
+    let channel: EventChannelRef = orb.string_to_reference(&rtec).expect("the channel");
+    let supplier = channel.for_suppliers().unwrap().unwrap().obtain_push_consumer().unwrap().unwrap();
+    let event = Event { header: EventHeader { r#type: 16, source: 1, ..EventHeader::default() }, ..Event::default() };
+    let dependency_info = DependencyInfo { rt_info: 101, ..DependencyInfo::default() };
+    let publications = vec![Publication { event: event.clone(), dependency_info }];
+    supplier.connect_push_supplier(None, &SupplierQOS { publications, is_gateway: false }).unwrap();
+    for _ in 0..3 {
+        supplier.push(std::slice::from_ref(&event)).unwrap();
+    }
+    // A call with an answer comes after the oneways.
+    supplier.disconnect_push_consumer().unwrap();
+    let monitor = format!("{}/CorelaneEvents", cos.strip_suffix("/flight").expect("the channel's key"));
+    let said = output(&["stat", "--at", &monitor, "flight"]);
+    assert!(said.contains("events: published 1, "), "{said}");
+    assert!(said.contains("  beyond the schedule: best effort 0, dropped 2, connections refused 0\n"), "{said}");
 }

@@ -43,4 +43,6 @@ codes! {
     NoResources NOT_SAVED = 0x86;
     /// TRANSIENT: the maximum number of requests wait for the store of durable event channels.
     Transient STORE_BUSY = 0x87;
+    /// NO_RESOURCES: the connection does not fit the schedule of the event channel.
+    NoResources NOT_ADMITTED = 0x88;
 }

@@ -70,6 +70,8 @@ pub struct ConnectionKey([u8; Self::SIZE]);
 impl ConnectionKey {
     /// Size in bytes of a key.
     pub const SIZE: usize = 40;
+    /// Size in bytes of the short form of an IPv4 connection's key.
+    pub const IPV4_SIZE: usize = 12;
 
     /// Returns the key of the frames that `remote` sends to `local`. `None` if one address is IPv4
     /// and the other is IPv6.
@@ -92,6 +94,18 @@ impl ConnectionKey {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::SIZE] {
         &self.0
+    }
+
+    /// Returns the short form of an IPv4 connection's key: the address of the sender, that of the
+    /// receiver, and the ports. `None` for IPv6.
+    #[must_use]
+    pub const fn ipv4_bytes(&self) -> Option<[u8; Self::IPV4_SIZE]> {
+        let [_, _, _, version, p0, p1, p2, p3, s0, s1, s2, s3, ..] = self.0;
+        let [.., d0, d1, d2, d3, _, _, _, _, _, _, _, _, _, _, _, _] = self.0;
+        match version {
+            4 => Some([s0, s1, s2, s3, d0, d1, d2, d3, p0, p1, p2, p3]),
+            _ => None,
+        }
     }
 
     /// Returns the port of the receiver.
@@ -378,5 +392,8 @@ mod tests {
         let mapped = ConnectionKey::new("[::ffff:32.1.13.184]:1".parse().unwrap(), "32.1.13.184:2".parse().unwrap());
         assert_eq!(v4, mapped);
         assert_eq!(ConnectionKey::new("[::1]:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()), None);
+        let short = ConnectionKey::new("1.2.3.4:258".parse().unwrap(), "5.6.7.8:772".parse().unwrap()).unwrap();
+        assert_eq!(short.ipv4_bytes(), Some([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4]));
+        assert_eq!(v6.unwrap().ipv4_bytes(), None);
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use corelane::Orb;
 use corelane::rt::CorePoolConfig;
 use corelane_sched::allocation::Machine;
-use corelane_services::cores::protocol::{Criticality, JobOverrun, TaskSpec, TaskTiming};
+use corelane_services::cores::protocol::tasks::AdmitError;
+use corelane_services::cores::protocol::{AdmissionTest, Criticality, JobOverrun, Rejected, TaskSpec, TaskTiming};
 use corelane_services::cores::{AdmissionConfig, AdmissionService};
 
 use crate::Result;
@@ -18,6 +19,20 @@ const CORE: usize = 0;
 pub(crate) fn serve(orb: &Orb) -> Result<AdmissionService> {
     let pool = CorePoolConfig::default().name("tasks").cores([CORE]);
     Ok(AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(orb)?)
+}
+
+/// Returns the reason why a task was refused, with the test that it failed.
+pub(crate) fn refusal(error: AdmitError) -> String {
+    let AdmitError::Rejected(Rejected { test, reason, .. }) = error else {
+        return format!("the server does not decide: {error:?}");
+    };
+    let test = match test {
+        AdmissionTest::CapacityTest => "capacity test",
+        AdmissionTest::DeadlineTest => "deadline test",
+        AdmissionTest::LevelTest => "test of priority levels",
+        AdmissionTest::CoreTest => "test for a core",
+    };
+    format!("{test}: {reason}")
 }
 
 /// Returns a task that uses at most `execution` of processor time in each call, and makes at most

@@ -6,14 +6,16 @@ use corelane::{ObjectRef, Orb, SystemException};
 use corelane_services::cores::AdmittedTask;
 use corelane_services::cores::protocol::TasksRef;
 
-use crate::avionics::{Attitude, Contact, Engines, MapStoreRef, MissionComputerRef};
+use crate::avionics::{Attitude, Contact, Engines, MapStoreRef, MissionComputerRef, Position, SelfTest};
 use crate::{Result, admission, meter};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    /// The client's direct call.
     pub(crate) task: &'static str,
-    /// Calls per second.
+    /// Calls, or samples of a sensor, per second.
     pub(crate) rate: u32,
     /// Maximum time from the instant at which a call is due to its result.
     pub(crate) deadline: Option<Duration>,
@@ -23,38 +25,52 @@ pub(crate) struct Client {
     pub(crate) priority: Option<u8>,
 }
 
+/// The part of a client in the form of the demo with an event channel. In the direct form, each
+/// client calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Pushes samples to the channel.
+    Sensor,
+    /// Gets the values of all events.
+    Display,
+    /// Calls the server.
+    Caller,
+}
+
 /// The clients that use Corelane.
-pub(crate) const CLIENTS: [Client; 5] = [
-    Client {
-        name: "inertial",
-        task: "navigate",
-        rate: 20,
-        deadline: millis(5),
-        execution: millis(1),
-        priority: Some(30),
-    },
-    Client {
-        name: "radar",
-        task: "assess 32 contacts",
-        rate: 10,
-        deadline: millis(10),
-        execution: millis(2),
-        priority: Some(20),
-    },
-    Client {
-        name: "engines",
-        task: "endurance",
-        rate: 5,
-        deadline: millis(20),
-        execution: millis(1),
-        priority: Some(10),
-    },
-    Client { name: "display", task: "show", rate: 25, deadline: None, execution: None, priority: None },
-    Client { name: "bulk", task: "store 256 KiB", rate: 40, deadline: None, execution: None, priority: None },
+#[rustfmt::skip]
+pub(crate) const CLIENTS: [Client; 8] = [
+    timed("inertial", Role::Sensor, "navigate", 20, 5, 1, 30),
+    timed("position", Role::Sensor, "locate", 20, 5, 1, 30),
+    timed("radar", Role::Sensor, "assess 32 contacts", 10, 10, 2, 20),
+    timed("engines", Role::Sensor, "endurance", 5, 20, 1, 10),
+    timed("selftest", Role::Sensor, "check", 1, 100, 5, 5),
+    timed("steering", Role::Caller, "steer", 20, 5, 1, 30),
+    best_effort("display", Role::Display, "show", 25),
+    best_effort("bulk", Role::Caller, "store 256 KiB", 40),
 ];
 
-const fn millis(milliseconds: u64) -> Option<Duration> {
-    Some(Duration::from_millis(milliseconds))
+/// Returns a client with a deadline and an execution time in milliseconds.
+const fn timed(
+    name: &'static str,
+    role: Role,
+    task: &'static str,
+    rate: u32,
+    deadline: u64,
+    execution: u64,
+    priority: u8,
+) -> Client {
+    let (deadline, execution) = (Some(Duration::from_millis(deadline)), Some(Duration::from_millis(execution)));
+    Client { name, role, task, rate, deadline, execution, priority: Some(priority) }
+}
+
+const fn best_effort(name: &'static str, role: Role, task: &'static str, rate: u32) -> Client {
+    Client { name, role, task, rate, deadline: None, execution: None, priority: None }
+}
+
+/// Returns the client with this name.
+pub(crate) fn client(name: &str) -> Result<&'static Client> {
+    Ok(CLIENTS.iter().find(|client| client.name == name).ok_or("there is no such client")?)
 }
 
 /// Makes the calls of a client. `tasks` is the admission object, or empty if there is none.
@@ -94,19 +110,26 @@ fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     let computer = MissionComputerRef::narrow(target)?.ok_or("the target is no mission computer")?;
     Ok(match name {
         "inertial" => Box::new(move |n| computer.navigate(&attitude(n)).map(drop)),
+        "position" => Box::new(move |n| computer.locate(&position(n))),
         "radar" => Box::new(move |n| computer.assess(&contacts(n)).map(drop)),
         "engines" => Box::new(move |n| computer.endurance(&engines(n)).map(drop)),
+        "selftest" => Box::new(move |_| computer.check(&self_test()).map(drop)),
+        "steering" => Box::new(move |_| computer.steer().map(drop)),
         "display" => Box::new(move |_| computer.show().map(drop)),
         _ => return Err(format!("there is no client {name}").into()),
     })
 }
 
-fn attitude(n: u32) -> Attitude {
+pub(crate) fn attitude(n: u32) -> Attitude {
     let phase = f64::from(n) / 40.0;
     Attitude { roll: 20.0 * phase.sin(), pitch: 2.0 * phase.cos(), heading: 90.0, altitude: 8_000.0 }
 }
 
-fn contacts(n: u32) -> Vec<Contact> {
+pub(crate) fn position(n: u32) -> Position {
+    Position { latitude: 54.0 + f64::from(n) * 1e-5, longitude: 10.0 }
+}
+
+pub(crate) fn contacts(n: u32) -> Vec<Contact> {
     let contact = |i: u32| Contact {
         bearing: f64::from((i * 37 + n) % 360),
         distance: f64::from(5_000 + i * 900),
@@ -115,6 +138,10 @@ fn contacts(n: u32) -> Vec<Contact> {
     (0..32).map(contact).collect()
 }
 
-fn engines(n: u32) -> Engines {
+pub(crate) fn engines(n: u32) -> Engines {
     Engines { fuel: 4_000.0 - f64::from(n) * 0.22, burn: 1.1 }
+}
+
+pub(crate) fn self_test() -> SelfTest {
+    SelfTest { passed: 48, failed: 0 }
 }

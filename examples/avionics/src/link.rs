@@ -12,6 +12,9 @@ pub(crate) const INTERFACE: &str = "rio0";
 /// The server's address on the link.
 pub(crate) const ADDRESS: &str = "10.99.0.1";
 
+/// The clients' address on the link.
+pub(crate) const CLIENTS_ADDRESS: &str = "10.99.0.2";
+
 /// The link. It ends when the value is dropped, or when the process of the demo ends.
 pub(crate) struct Link {
     /// A process that keeps the namespace of the clients.
@@ -40,7 +43,8 @@ impl Link {
         ip(Command::new("ip"), &format!("link set rio1 netns {id}"))?;
         ip(Command::new("ip"), &format!("address add {ADDRESS}/24 dev {INTERFACE}"))?;
         ip(Command::new("ip"), &format!("link set {INTERFACE} up"))?;
-        for words in ["link set lo up", "address add 10.99.0.2/24 dev rio1", "link set rio1 up"] {
+        let address = format!("address add {CLIENTS_ADDRESS}/24 dev rio1");
+        for words in ["link set lo up", &address, "link set rio1 up"] {
             ip(link.at_clients("ip"), words)?;
         }
         Ok(link)

@@ -1,14 +1,15 @@
-//! Calls at a steady rate, whose latencies are measured. A separate thread reports once a second,
-//! so that reporting does not delay calls.
+//! Measures calls and events: the time from the instant at which each is due to its result. A
+//! separate thread reports once a second, so that reporting delays nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread::sleep;
 use std::time::Duration;
 
 use corelane::{SystemException, SystemExceptionKind};
-use corelane_sys::clock::now;
+use corelane_sys::clock::{Monotonic, now};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::mpsc::Mailbox;
-use corelane_sys::thread::ThreadBuilder;
+use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::avionics::{RecorderRef, Report};
 use crate::clients::Client;
@@ -17,7 +18,9 @@ use crate::{Result, priority};
 const REPORT: Duration = Duration::from_secs(1);
 
 enum Sample {
-    /// The call returned a result, or ended at its deadline without one.
+    /// The scheduling class of the measured thread.
+    Class(String),
+    /// There is a result, or a call has ended at its deadline without one.
     Done {
         latency: Duration,
         missed: bool,
@@ -25,6 +28,60 @@ enum Sample {
     Skipped,
     Failed(SystemException),
     End,
+}
+
+/// The measurements of a client, or of a consumer of the event channel.
+pub(crate) struct Meter {
+    deadline: Option<Duration>,
+    samples: Arc<Mailbox<Sample>>,
+    class_known: Once,
+    reporter: Mutex<Option<JoinHandle<Result<()>>>>,
+}
+
+impl Meter {
+    /// Starts the thread that reports to the recorder under this name.
+    pub(crate) fn start(name: &str, deadline: Option<Duration>, recorder: RecorderRef) -> Result<Self> {
+        let samples = Arc::new(Mailbox::new(4096)?);
+        let (received, name) = (Arc::clone(&samples), name.to_owned());
+        let reporter = ThreadBuilder::new().name("reporter").spawn(move || {
+            priority::lower();
+            report(&name, &received, &recorder)
+        })?;
+        let reporter = Mutex::new("reporter", LockScope::Orb, Some(reporter));
+        Ok(Meter { deadline, samples, class_known: Once::new(), reporter })
+    }
+
+    /// Measures work of the calling thread, which has ended now. Returns false if the measurement
+    /// cannot be reported.
+    pub(crate) fn note(&self, due: Monotonic, outcome: Result<(), SystemException>) -> bool {
+        // The latency includes a late start, because the deadline counts from the instant at which
+        // the work is due.
+        let latency = due.elapsed();
+        self.class_known.call_once(|| drop(self.samples.send(Sample::Class(priority::granted()))));
+        let late = self.deadline.is_some_and(|deadline| latency > deadline);
+        self.send(match outcome {
+            Ok(()) => Sample::Done { latency, missed: late },
+            Err(failure) if late && failure.kind() == SystemExceptionKind::Timeout => {
+                Sample::Done { latency, missed: true }
+            }
+            Err(failure) => Sample::Failed(failure),
+        })
+    }
+
+    /// Sends the last report.
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.send(Sample::End);
+        let reporter = self.reporter.lock().take();
+        reporter.map_or(Ok(()), |reporter| reporter.join().map_err(|_| "the reporter panicked")?)
+    }
+
+    fn send(&self, sample: Sample) -> bool {
+        self.samples.send(sample).is_ok()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.reporter.lock().as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 /// Makes the calls of a client for the time `length`, and reports them to the recorder. `call` gets
@@ -35,26 +92,18 @@ pub(crate) fn run(
     recorder: RecorderRef,
     call: &mut dyn FnMut(u32) -> Result<(), SystemException>,
 ) -> Result<()> {
-    let samples = Arc::new(Mailbox::new(4096)?);
-    let scheduling = priority::raise(client.priority);
-    let reporter = {
-        let (samples, name) = (Arc::clone(&samples), client.name.to_owned());
-        ThreadBuilder::new().name("reporter").spawn(move || {
-            priority::lower();
-            report(&name, &scheduling, &samples, &recorder)
-        })?
-    };
-    // Stops if the reporter has ended, or if its mailbox is full.
-    call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
-    let _ = samples.send(Sample::End);
-    reporter.join().map_err(|_| "the reporter panicked")?
+    let meter = Meter::start(client.name, client.deadline, recorder)?;
+    priority::raise(client.priority);
+    call_steadily(client, length, call, &meter);
+    meter.finish()
 }
 
+/// Stops early if the reports fail.
 fn call_steadily(
     client: &Client,
     length: Duration,
     call: &mut dyn FnMut(u32) -> Result<(), SystemException>,
-    heard: &dyn Fn(Sample) -> bool,
+    meter: &Meter,
 ) {
     let period = Duration::from_secs(1) / client.rate;
     let start = now();
@@ -65,20 +114,10 @@ fn call_steadily(
         }
         sleep(due.remaining());
         let outcome = call(count);
-        // The latency includes a late start of the call, because the deadline counts from the
-        // instant at which the call is due.
-        let latency = due.elapsed();
-        let late = client.deadline.is_some_and(|deadline| latency > deadline);
-        let mut go_on = heard(match outcome {
-            Ok(()) => Sample::Done { latency, missed: late },
-            Err(failure) if late && failure.kind() == SystemExceptionKind::Timeout => {
-                Sample::Done { latency, missed: true }
-            }
-            Err(failure) => Sample::Failed(failure),
-        });
+        let mut go_on = meter.note(due, outcome) && !meter.has_failed();
         due += period;
         while due.is_past() {
-            go_on &= heard(Sample::Skipped);
+            go_on &= meter.send(Sample::Skipped);
             due += period;
         }
         if !go_on {
@@ -87,21 +126,28 @@ fn call_steadily(
     }
 }
 
-fn report(name: &str, scheduling: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Result<()> {
+fn report(name: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Result<()> {
+    let mut scheduling = String::new();
+    // The first report begins with the first sample, and the last one ends with the last.
+    let mut first = samples.receive_until(None)?;
     let mut ended = false;
     while !ended {
         let begun = now();
+        let mut last = begun;
         let mut report = Report {
             client: name.into(),
-            scheduling: scheduling.into(),
+            scheduling: String::new(),
             period: 0.0,
             latencies: Vec::new(),
             misses: 0,
             failures: 0,
             trouble: String::new(),
         };
-        while let Some(sample) = samples.receive_until(Some(begun + REPORT))? {
+        loop {
+            let next = if first.is_some() { first.take() } else { samples.receive_until(Some(begun + REPORT))? };
+            let Some(sample) = next else { break };
             match sample {
+                Sample::Class(class) => scheduling = class,
                 Sample::Done { latency, missed } => {
                     report.latencies.push(u32::try_from(latency.as_nanos()).unwrap_or(u32::MAX));
                     report.misses += u32::from(missed);
@@ -116,8 +162,11 @@ fn report(name: &str, scheduling: &str, samples: &Mailbox<Sample>, recorder: &Re
                     break;
                 }
             }
+            last = now();
         }
-        report.period = begun.elapsed().as_secs_f64();
+        report.scheduling.clone_from(&scheduling);
+        let end = if ended { last } else { now() };
+        report.period = end.since(begun).as_secs_f64();
         recorder.take(&report)?;
     }
     Ok(())

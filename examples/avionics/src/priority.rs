@@ -13,6 +13,11 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
         // Errors are ignored: the function returns the class that the kernel granted.
         let _ = set_scheduling(None, Scheduling::Fifo(priority));
     }
+    granted()
+}
+
+/// Returns the scheduling class of the calling thread.
+pub(crate) fn granted() -> String {
     match scheduling(None) {
         Ok(Scheduling::Fifo(priority)) => format!("FIFO {priority}"),
         Ok(Scheduling::RoundRobin(priority)) => format!("RR {priority}"),

@@ -41,6 +41,6 @@ pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
 
-/// Minimum growth of the baseline's 99th percentile under load. A load with a smaller effect does
-/// not strain the receiver.
+/// Minimum growth of the 99th percentile of the baseline's requests, from the call to the server's
+/// thread, under load. A load with a smaller effect does not strain the receiver.
 pub(crate) const MIN_STRAIN: f64 = 1.5;

@@ -30,7 +30,7 @@ usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--cha
                              [--overflow POLICY] [--filter-builder NAME] [--allow-control USER,... --control PATH]
                              [--destroy-by-clients] [--http ADDRESS] [--store FILE] [--create-by-clients]
                              [--max-channels N] [--max-consumers N] [--max-bytes N] [--gateway NAME=CHANNEL]...
-                             [--orb-config FILE] [--no-gateways-by-clients]
+                             [--orb-config FILE] [--no-gateways-by-clients] [--schedule FILE]
        corelane events tail [--type N]... [--source N] [--filter EXPRESSION] [--count N] [--listen ADDRESS] [--json]
                              CHANNEL
        corelane events replay [--from N] [--consumer NAME] [--count N] [--follow] [--json] CHANNEL
@@ -93,6 +93,7 @@ server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FIL
                     or disconnect
   --filter-builder NAME
                     the rules of filters: basic (default) or prefix, which has groups inside groups
+  --schedule FILE   the filter builder, lanes and schedule of a channel file; - is the standard input
   --allow-control USER,...
                     let processes of these users, given by number, destroy channels, and create those that keep their
                     events, over the control socket
@@ -140,6 +141,7 @@ pub(crate) fn command() -> Command {
         repeated("lane", "N[:PRIORITY]"),
         option("overflow", "POLICY"),
         option("filter-builder", "NAME"),
+        option("schedule", "FILE"),
         option("http", "ADDRESS"),
         option("store", "FILE"),
         repeated("gateway", "NAME=CHANNEL"),
@@ -262,6 +264,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         lanes: texts("lane").iter().map(|text| lane(text)).collect::<Result<_, _>>()?,
         overflow: texts("overflow").pop().map_or(Ok(OverflowPolicy::default()), |text| overflow(&text))?,
         filter_builder: texts("filter-builder").pop().map_or(Ok(FilterBuilder::default()), |text| builder(&text))?,
+        schedule: texts("schedule").pop(),
         allow_control: texts("allow-control").pop().map_or(Ok(Vec::new()), |text| naming::users(&text))?,
         control: texts("control").pop().map(PathBuf::from),
         is_destroyed_by_clients: is_set("destroy-by-clients"),
@@ -291,6 +294,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         ttl: texts("ttl").pop().map(|text| ttl(&text)).transpose()?,
         texts: texts("TEXT"),
     };
+    check_combination(action, &arguments).map(|()| (action, arguments))
+}
+
+/// # Errors
+/// If an argument is missing, or if two arguments exclude each other.
+fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Result<(), String> {
     match action {
         EventsCommand::Tail
         | EventsCommand::Replay
@@ -322,6 +331,12 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         {
             Err("`--create-by-clients`, `--max-consumers` and `--max-bytes` need `--store`".to_owned())
         }
+        EventsCommand::Serve
+            if arguments.schedule.is_some()
+                && !(arguments.lanes.is_empty() && arguments.filter_builder == FilterBuilder::default()) =>
+        {
+            Err("`--schedule` takes the place of `--lane` and `--filter-builder`".to_owned())
+        }
         EventsCommand::Create if arguments.control.is_some() && arguments.at.is_some() => {
             Err("`--control` takes the place of `--at`".to_owned())
         }
@@ -333,7 +348,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
         }
         EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
         EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
-        _ => Ok((action, arguments)),
+        _ => Ok(()),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct EventsArguments {
     pub(super) lanes: Vec<EventLane>,
     pub(super) overflow: OverflowPolicy,
     pub(super) filter_builder: FilterBuilder,
+    /// The channel file of `serve`, with the lanes and the schedule of its channels.
+    pub(super) schedule: Option<String>,
     pub(super) allow_control: Vec<u32>,
     pub(super) control: Option<PathBuf>,
     pub(super) is_destroyed_by_clients: bool,

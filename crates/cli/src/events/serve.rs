@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use corelane::{Dispatch, PoolConfig};
 use corelane_services::events::{
-    EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, FACTORY_KEY,
-    Gateway, Retention, STORED_EVENTS,
+    ChannelSchedule, EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore,
+    EventStoreLimits, FACTORY_KEY, Gateway, Retention, STORED_EVENTS,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
 
 use super::channel::{channel_object, message};
-use super::http;
+use super::check::ChannelFile;
 use super::options::{CONTROL_KEY, DEFAULT_LISTEN, EventsArguments};
+use super::{check, http};
 use crate::naming::control;
 use crate::serving::{ServerOptions, corbaloc_urls};
-use crate::text::excerpt;
+use crate::text::{excerpt, printable};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
 /// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
@@ -59,10 +60,15 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     if let Some((name, _)) = arguments.gateways.iter().find(|(name, _)| !names.contains(name)) {
         return Err(format!("`--gateway`: the server has no channel `{}`", excerpt(name)));
     }
+    let schedule = arguments.schedule.as_deref().map(schedule).transpose()?;
     let monitor = EventMonitor::new();
     let mut lines = String::new();
     for name in &names {
-        let mut channel = channel_builder(arguments).name(name);
+        let mut channel = channel_builder(arguments, schedule.as_ref()).name(name);
+        let log_name = name.clone();
+        channel = channel.on_refusal(move |refusal| {
+            let _ = writeln!(io::stderr(), "channel `{log_name}`: {refusal}");
+        });
         if let Some(store) = &store {
             channel = channel.durable(store, store.retention(name).unwrap_or_default());
         }
@@ -83,7 +89,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             lines += &format!("{url}\n{url}.rtec\n");
         }
     }
-    let mut factory = EventChannelFactory::new(channel_builder(arguments)).monitor(&monitor);
+    let mut factory = EventChannelFactory::new(channel_builder(arguments, schedule.as_ref())).monitor(&monitor);
     if let Some(channels) = arguments.max_channels {
         factory = factory.max_channels(channels);
     }
@@ -130,9 +136,28 @@ fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> 
     file.and_then(|file| EventStore::open_with(file, limits)).map_err(message)
 }
 
-fn channel_builder(arguments: &EventsArguments) -> EventChannelBuilder {
+/// Reads the schedule of a channel file, which has at least one entry.
+fn schedule(path: &str) -> Result<(ChannelFile, ChannelSchedule), String> {
+    let file = check::read(path)?;
+    if !file.is_scheduled() {
+        return Err(format!("`{}`: no publication and no subscription has an `rt_info`", excerpt(path)));
+    }
+    let schedule = file.schedule().map_err(|error| printable(&format!("{}: {error}", excerpt(path))))?;
+    Ok((file, schedule))
+}
+
+fn channel_builder(
+    arguments: &EventsArguments,
+    schedule: Option<&(ChannelFile, ChannelSchedule)>,
+) -> EventChannelBuilder {
     let builder = EventChannel::builder().max_waiting_pulls(0).lanes(arguments.lanes.iter().cloned());
     let builder = builder.overflow(arguments.overflow).filter_builder(arguments.filter_builder);
+    let builder = match schedule {
+        Some((file, schedule)) => {
+            builder.filter_builder(file.builder).lanes(file.event_lanes()).schedule(schedule.clone())
+        }
+        None => builder,
+    };
     let builder = builder.gateways_by_clients(!arguments.has_no_gateways_by_clients);
     builder.destroyed_by_clients(arguments.is_destroyed_by_clients)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane::Orb;
 use corelane_services::events::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError};
 use corelane_services::events::corelane_events::{
-    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef, NotStored,
+    Channel, ChannelGateway, Consumer, Deliveries, Drops, GatewayState, MonitorRef, NotStored, SurplusEvents,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{poll, signal};
@@ -141,6 +141,11 @@ pub(super) fn channel_json(channel: &Channel) -> Json {
             .into_iter()
             .map(|(reason, count)| (reason.to_owned(), Json::from(count)))
             .collect::<Json>(),
+        "surplus": {
+            "best_effort": channel.surplus.best_effort,
+            "dropped": channel.surplus.dropped,
+            "not_admitted": channel.surplus.not_admitted,
+        },
     })
 }
 
@@ -191,7 +196,7 @@ fn gateway_lines(gateway: &ChannelGateway) -> String {
 }
 
 fn channel_lines(channel: &Channel) -> String {
-    let Channel { published, refused, unpublished, suppliers, consumers, sets, unstored, .. } = channel;
+    let Channel { published, refused, unpublished, suppliers, consumers, sets, unstored, surplus, .. } = channel;
     let name = printable(&channel.name);
     let Deliveries { routed, delivered, queued, in_flight, .. } = sets;
     let unstored = unstored_reasons(unstored);
@@ -200,11 +205,19 @@ fn channel_lines(channel: &Channel) -> String {
     } else {
         format!("  not stored: {}\n", reasons_text(&unstored))
     };
+    let SurplusEvents { best_effort, dropped, not_admitted } = *surplus;
+    let beyond_schedule = if best_effort + dropped + not_admitted == 0 {
+        String::new()
+    } else {
+        format!(
+            "  beyond the schedule: best effort {best_effort}, dropped {dropped}, connections refused {not_admitted}\n"
+        )
+    };
     format!(
         "{name}: {suppliers} suppliers, {consumers} consumers\n  \
          events: published {published}, refused {refused}, unpublished {unpublished}\n  \
          sets: routed {routed}, delivered {delivered}, queued {queued}, in flight {in_flight}\n  \
-         dropped: {}\n{not_stored}",
+         dropped: {}\n{not_stored}{beyond_schedule}",
         drops_text(&sets.dropped)
     )
 }
@@ -331,6 +344,16 @@ mod tests {
         channel.unstored = NotStored { no_room: 3, failed: 1, ..NotStored::default() };
         assert!(channel_lines(&channel).ends_with("\n  not stored: no_room 3, failed 1\n"));
         assert_eq!(channel_json(&channel)["unstored"]["no_room"], 3);
+    }
+
+    #[test]
+    fn channel_with_surplus_has_a_line_with_the_counts() {
+        let mut channel = Channel { name: "flight".to_owned(), ..Channel::default() };
+        assert!(!channel_lines(&channel).contains("schedule"));
+        channel.surplus = SurplusEvents { best_effort: 3, dropped: 0, not_admitted: 1 };
+        let line = "\n  beyond the schedule: best effort 3, dropped 0, connections refused 1\n";
+        assert!(channel_lines(&channel).ends_with(line));
+        assert_eq!(channel_json(&channel)["surplus"]["best_effort"], 3);
     }
 
     #[test]

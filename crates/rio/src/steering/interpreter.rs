@@ -78,12 +78,18 @@ impl<'r> Interpreter<'r> {
         Self { program, tables, frame, queue, now, registers, stack: [None; STACK], redirect: None }
     }
 
-    pub(crate) fn run(mut self) -> Result<ProgramResult, ProgramFault> {
+    pub(crate) fn run(self) -> Result<ProgramResult, ProgramFault> {
+        self.run_counted().map(|(result, _)| result)
+    }
+
+    /// As [`run`](Self::run), with the number of executed instructions. A call of a helper counts
+    /// as one, whatever the helper does.
+    pub(crate) fn run_counted(mut self) -> Result<(ProgramResult, usize), ProgramFault> {
         let mut place = 0;
-        for _ in 0..MAX_STEPS {
+        for steps in 1..=MAX_STEPS {
             let instruction = *self.program.instructions().get(place).ok_or_else(|| fault("runs over the end"))?;
             if instruction.opcode == opcode::CLASS_JUMP | opcode::JUMP_EXIT {
-                return Ok((self.scalar(0)?, self.redirect));
+                return Ok(((self.scalar(0)?, self.redirect), steps));
             }
             let jump = self.step(place, instruction)?;
             place = usize::try_from(i64::try_from(place).unwrap_or(0) + 1 + i64::from(jump))

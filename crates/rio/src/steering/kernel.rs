@@ -75,6 +75,7 @@ pub struct LoadedSteeringProgram {
     program: LoadedProgram,
     ports: Map,
     connections: Map,
+    ipv4_connections: Map,
     streams: Map,
     counts: Map,
     rings: Map,
@@ -99,23 +100,21 @@ impl LoadedSteeringProgram {
         let entries = array("rio_streams", StreamDelivery::SIZE, streams)?;
         let limits = array("rio_limits", LIMIT_SIZE, slots)?;
         let processors = array("rio_processors", WORD, slots)?;
-        let connections = Map::create(
-            MapKind::Hash,
-            "rio_connections",
-            ConnectionKey::SIZE,
-            WORD,
-            table_sizes.max_connections.max(1),
-        )?;
+        let most = table_sizes.max_connections.max(1);
+        let connection_table = |name, key_size| Map::create(MapKind::Hash, name, key_size, WORD, most);
+        let connections = connection_table("rio_connections", ConnectionKey::SIZE)?;
+        let ipv4_connections = connection_table("rio_ipv4", ConnectionKey::IPV4_SIZE)?;
         let counts = Map::create(MapKind::PerCpuArray, "rio_counts", WORD, StreamCounts::SIZE, streams + 1)?;
         let rings = Map::create(MapKind::XskMap, "rio_rings", WORD, WORD, slots)?;
         let (threads, threads_of) = thread_maps(streams)?;
-        let maps = [&ports, &connections, &entries, &limits, &counts, &rings, &threads, &processors];
+        let maps = [&ports, &connections, &entries, &limits, &counts, &rings, &threads, &processors, &ipv4_connections];
         let program = bpf::load("rio_steering", &assemble(table_sizes)?, &maps)?;
         Ok(Self {
             table_sizes,
             program,
             ports,
             connections,
+            ipv4_connections,
             streams: entries,
             counts,
             rings,
@@ -149,7 +148,11 @@ impl LoadedSteeringProgram {
     /// refuses the change.
     pub fn add_connection(&self, key: ConnectionKey, stream: StreamId) -> Result<(), SteeringError> {
         self.check(stream)?;
-        let added = self.connections.update(key.as_bytes(), &u32::from(stream.0).to_ne_bytes());
+        let stream = u32::from(stream.0).to_ne_bytes();
+        let added = match key.ipv4_bytes() {
+            Some(short) => self.ipv4_connections.update(&short, &stream),
+            None => self.connections.update(key.as_bytes(), &stream),
+        };
         added.map_err(|error| match error.kind() {
             io::ErrorKind::ArgumentListTooLong => {
                 TableError::TooManyConnections(self.table_sizes.max_connections).into()
@@ -163,7 +166,11 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the change.
     pub fn remove_connection(&self, key: &ConnectionKey) -> Result<bool, SteeringError> {
-        Ok(self.connections.delete(key.as_bytes())?)
+        let removed = match key.ipv4_bytes() {
+            Some(short) => self.ipv4_connections.delete(&short),
+            None => self.connections.delete(key.as_bytes()),
+        };
+        Ok(removed?)
     }
 
     /// Sets the delivery of a stream's frames.

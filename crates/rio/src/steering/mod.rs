@@ -53,7 +53,7 @@ pub struct TableSizes {
     pub streams: u16,
     /// Number of receive queues in the tables.
     pub queues: u16,
-    /// Maximum number of connections in the connection table.
+    /// Maximum number of connections over IPv4, and of those over IPv6: each version has a table.
     pub max_connections: u32,
 }
 
@@ -168,7 +168,8 @@ pub enum TableError {
     NoSuchStream(StreamId),
     /// The tables do not have the receive queue.
     NoSuchQueue(u32),
-    /// The connection table is full. The value is its maximum number of connections.
+    /// The connection table of the IP version is full. The value is its maximum number of
+    /// connections.
     TooManyConnections(u32),
 }
 
@@ -197,4 +198,6 @@ mod symbol {
     pub(super) const RINGS: MapSymbol = MapSymbol(5);
     pub(super) const THREADS: MapSymbol = MapSymbol(6);
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
+    /// The connections over IPv4, with short keys. [`CONNECTIONS`] has those over IPv6.
+    pub(super) const IPV4_CONNECTIONS: MapSymbol = MapSymbol(8);
 }

@@ -72,12 +72,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// [`AssembleError`] if a jump is too long, which does not happen.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
-    let labels = JumpLabels {
-        pass: asm.label(),
-        best_effort: asm.label(),
-        connection_tables: asm.label(),
-        deliver: asm.label(),
-    };
+    let labels = JumpLabels { pass: asm.label(), best_effort: asm.label(), ipv4: asm.label(), deliver: asm.label() };
     let mut writer = ProgramWriter { asm, labels, table_sizes };
     writer.write();
     writer.asm.finish()
@@ -87,8 +82,8 @@ pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
 struct JumpLabels {
     pass: Label,
     best_effort: Label,
-    /// Start of the code that expects the key on the stack and the local port in R9.
-    connection_tables: Label,
+    /// Start of the code that expects an IPv4 packet behind the Ethernet header at R7.
+    ipv4: Label,
     /// Start of the code that expects the stream in R9.
     deliver: Label,
 }
@@ -101,11 +96,13 @@ struct ProgramWriter {
 
 impl ProgramWriter {
     fn write(&mut self) {
-        let JumpLabels { pass, best_effort, connection_tables, deliver } = self.labels;
+        let JumpLabels { pass, best_effort, ipv4, deliver } = self.labels;
         self.ethernet();
-        self.ipv4_and_ipv6();
-        self.asm.bind(connection_tables);
-        self.look_up_stream();
+        self.ipv6();
+        self.look_up_stream(symbol::CONNECTIONS);
+        self.asm.jump(deliver).bind(ipv4);
+        self.ipv4();
+        self.look_up_stream(symbol::IPV4_CONNECTIONS);
         self.asm.bind(deliver);
         self.deliver(best_effort);
         self.asm.bind(best_effort);
@@ -118,15 +115,17 @@ impl ProgramWriter {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Parses the Ethernet header. Leaves the frame's address, moved past the VLAN tags, in R7 and
-    /// the Ethernet type in R9.
+    /// Parses the Ethernet header. Leaves the frame's address, moved past the VLAN tags, in R7.
+    /// Continues only with IPv6, and jumps elsewhere with all other frames.
     fn ethernet(&mut self) {
-        let pass = self.labels.pass;
+        let JumpLabels { pass, best_effort, ipv4, .. } = self.labels;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
         self.asm.load(Width::Word, R7, R6, context::DATA).load(Width::Word, R8, R6, context::DATA_END);
         self.need(ETHERNET_HEADER_BYTES);
         self.asm.load(Width::Byte, R1, R7, 0).jump_if(Condition::AnyBit, R1, 1, pass);
         self.asm.load(Width::Half, R9, R7, 12);
+        // The most frequent kind of frames comes first.
+        self.asm.jump_if(Condition::Equal, R9, network(ether_type::IPV4), ipv4);
         for _ in 0..MAX_VLAN_TAGS {
             let (tag, no_tag) = (self.asm.label(), self.asm.label());
             self.asm.jump_if(Condition::Equal, R9, network(ether_type::VLAN), tag);
@@ -137,17 +136,8 @@ impl ProgramWriter {
             self.asm.load(Width::Half, R9, R7, 12).bind(no_tag);
         }
         self.asm.jump_if(Condition::Equal, R9, network(ether_type::ARP), pass);
-    }
-
-    fn ipv4_and_ipv6(&mut self) {
-        let JumpLabels { best_effort, connection_tables, .. } = self.labels;
-        let ipv6 = self.asm.label();
-        self.asm.jump_if(Condition::Equal, R9, network(ether_type::IPV6), ipv6);
-        self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::IPV4), best_effort);
-        self.ipv4();
-        self.asm.jump(connection_tables);
-        self.asm.bind(ipv6);
-        self.ipv6();
+        self.asm.jump_if(Condition::Equal, R9, network(ether_type::IPV4), ipv4);
+        self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::IPV6), best_effort);
     }
 
     fn ipv4(&mut self) {
@@ -165,11 +155,10 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER_BYTES));
         self.tcp_header(TCP_BEHIND_IPV4);
-        self.key(4, TCP_BEHIND_IPV4);
-        for (from, to) in [(IP + 12, stack::KEY + 8), (IP + 16, stack::KEY + 24)] {
-            self.asm.load(Width::Word, R1, R7, from).store(Width::Word, R10, to, R1);
-            self.asm.store(Width::Word, R10, to + 4, 0).store(Width::Double, R10, to + 8, 0);
-        }
+        // The short form of the key (`ConnectionKey::ipv4_bytes`). The addresses are one load and one
+        // store: the kernel compares keys by 8 bytes, and a load from two stores would wait for them.
+        self.asm.load(Width::Double, R1, R7, IP + 12).store(Width::Double, R10, stack::KEY, R1);
+        self.asm.load(Width::Word, R1, R7, TCP_BEHIND_IPV4).store(Width::Word, R10, stack::KEY + 8, R1);
     }
 
     fn ipv6(&mut self) {
@@ -197,7 +186,8 @@ impl ProgramWriter {
         self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES));
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.tcp_header(TCP_BEHIND_IPV6);
-        self.key(6, TCP_BEHIND_IPV6);
+        self.asm.store(Width::Word, R10, stack::KEY, i32::from_ne_bytes([0, 0, 0, 6]));
+        self.asm.load(Width::Word, R1, R7, TCP_BEHIND_IPV6).store(Width::Word, R10, stack::KEY + 4, R1);
         for part in 0..4 {
             self.asm.load(Width::Double, R1, R7, IP + 8 + part * 8);
             self.asm.store(Width::Double, R10, stack::KEY + 8 + part * 8, R1);
@@ -215,15 +205,9 @@ impl ProgramWriter {
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
-    fn key(&mut self, version: u8, tcp: i16) {
-        let version = i32::from_ne_bytes([0, 0, 0, version]);
-        self.asm.store(Width::Word, R10, stack::KEY, version);
-        self.asm.load(Width::Word, R1, R7, tcp).store(Width::Word, R10, stack::KEY + 4, R1);
-    }
-
-    /// Looks up the stream for the key on the stack and the local port in R9. Leaves the stream in
-    /// R9.
-    fn look_up_stream(&mut self) {
+    /// Looks up the stream for the key on the stack, in the given connection table, and the local
+    /// port in R9. Leaves the stream in R9.
+    fn look_up_stream(&mut self, connections: MapSymbol) {
         let JumpLabels { best_effort, deliver, .. } = self.labels;
         let accepted = self.asm.label();
         self.asm.store(Width::Word, R10, stack::INDEX, R9);
@@ -234,7 +218,7 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::Greater, R9, 0x1_0000, accepted);
         self.asm.compute(Arithmetic::Subtract, R9, 1).jump(deliver);
         self.asm.bind(accepted);
-        self.look_up(symbol::CONNECTIONS, stack::KEY, best_effort);
+        self.look_up(connections, stack::KEY, best_effort);
         self.asm.load(Width::Word, R9, R0, 0);
     }
 
@@ -329,9 +313,9 @@ mod tests {
     #[test]
     fn the_program_uses_each_of_its_maps() {
         let program = assemble(TableSizes { streams: 4, queues: 2, max_connections: 8 }).unwrap();
-        assert_eq!(program.map_count(), 8);
+        assert_eq!(program.map_count(), 9);
         let used = |map| (0..program.instructions().len()).any(|place| program.map_at(place) == Some(MapSymbol(map)));
-        assert!((0..8).all(used));
+        assert!((0..9).all(used));
     }
 
     #[test]

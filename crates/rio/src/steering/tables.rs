@@ -114,7 +114,10 @@ impl Steering {
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
         let most = self.table_sizes.max_connections;
-        let is_full = self.connections.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+        // Each IP version has a table.
+        let is_ipv4 = key.ipv4_bytes().is_some();
+        let of_version = self.connections.keys().filter(|other| other.ipv4_bytes().is_some() == is_ipv4);
+        let is_full = of_version.count() >= usize::try_from(most).unwrap_or(usize::MAX);
         if is_full && !self.connections.contains_key(&key) {
             return Err(TableError::TooManyConnections(most));
         }
@@ -374,6 +377,8 @@ mod tests {
         steering.add_connection(key(1), LANE).unwrap();
         steering.add_connection(key(2), LANE).unwrap();
         assert_eq!(steering.add_connection(key(3), LANE), Err(TableError::TooManyConnections(2)));
+        let ipv6 = ConnectionKey::new("[::1]:1".parse().unwrap(), "[::2]:2".parse().unwrap()).unwrap();
+        assert_eq!(steering.add_connection(ipv6, LANE), Ok(()), "expected room in the table of the other IP version");
         assert_eq!(
             steering.add_connection(key(2), PRIVATE),
             Ok(()),

@@ -35,10 +35,19 @@ impl ResponseTime {
 /// `None` if the response time has no bound, or if it is not known after [`MAX_STEPS`] steps.
 #[must_use]
 pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTime> {
+    response_time_within(task, interfering, &mut StepBudget::default())
+}
+
+/// Returns the worst-case response time of `task`. The tasks of equal or higher priority are in
+/// `interfering`.
+///
+/// `None` if the response time has no bound, or if the step budget ends before it is known.
+#[must_use]
+pub fn response_time_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> Option<ResponseTime> {
     if has_no_bound(task, interfering) {
         return None;
     }
-    follow(task, interfering, None, 0, None, &mut StepBudget::default())
+    follow(task, interfering, None, 0, None, steps)
 }
 
 /// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in

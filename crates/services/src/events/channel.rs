@@ -3,6 +3,7 @@
 //!
 //! The lock is not held during calls, activations and deactivations.
 
+mod admission;
 mod builder;
 mod callbacks;
 mod durable;
@@ -21,10 +22,10 @@ use corelane::rt::RtCurrent;
 use corelane::{Completion, Reference, Servant, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{LockScope, PiCondvar, PiMutex, PiMutexGuard};
+use corelane_sys::lock::{LockScope, Mutex, PiCondvar, PiMutex, PiMutexGuard};
 use corelane_sys::{counters, thread};
 
-use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics};
+use super::counts::{ChannelStatistics, ChannelSummary, ConsumerStatistics, SurplusCounts};
 use super::durable::DurablePart;
 use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 use super::gateway::Gateway;
@@ -38,7 +39,8 @@ use super::router::{
     ProxyId, Publication, PushRefusal, Routed, RoutedEvent, Router, RouterConfig, SenderId, SenderStep,
     SupplierConnection, Transfer,
 };
-use super::stored::{CosEvents, StoredEvent};
+use super::schedule::{AdmissionRefusal, Refusals, ScheduleConfig};
+use super::stored::{CosEvents, PushedEvent, StoredEvent};
 use super::subscriptions::ConsumerId;
 
 pub use self::builder::EventChannelBuilder;
@@ -54,7 +56,7 @@ type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
     /// The lists of the thread's last push, which are empty. The next push uses their memory.
-    static ROUTED: Cell<ChannelRouted> = Cell::new(Routed::default());
+    static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
     static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
@@ -72,6 +74,7 @@ pub(super) struct ChannelConfig {
     pub(super) cos_events: CosEvents,
     /// The lanes; none if the supplier's thread calls the consumers of this process.
     pub(super) lanes: LaneTable,
+    schedule: Option<ScheduleConfig>,
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
     pub(super) is_joined_by_clients: bool,
@@ -105,6 +108,7 @@ pub(super) struct SharedChannel {
     /// True once a consumer has got a queue. The sizes of events are then computed before the lock
     /// is taken.
     has_queues: AtomicBool,
+    refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
     /// The store of a durable channel.
@@ -165,6 +169,7 @@ impl SharedChannel {
             timeout_added: PiCondvar::new(),
             callback_due: PiCondvar::new(),
             has_queues: AtomicBool::new(false),
+            refusals: Mutex::new("event admission", LockScope::Orb, Refusals::default()),
             config,
             poa,
             durable,
@@ -248,9 +253,15 @@ impl SharedChannel {
         if transfer != Transfer::Direct {
             self.has_queues.store(true, Ordering::Relaxed);
         }
-        let lanes = match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
-            Some(lane) => lane..lane + 1,
-            None => 0..self.config.lanes.len().max(1),
+        let declared = self.declared_handling(is_gateway, rt_infos, &filter)?;
+        let count = self.config.lanes.len().max(1);
+        let lanes = match &self.config.schedule {
+            Some(_) if declared.is_some() => 0..count,
+            Some(_) => count - 1..count,
+            None => match self.config.lanes.most_urgent(rt_infos.iter().copied())? {
+                Some(lane) => lane..lane + 1,
+                None => 0..count,
+            },
         };
         let mut queues = vec![(lanes.start, first)];
         for lane in lanes.skip(1) {
@@ -258,12 +269,14 @@ impl SharedChannel {
             let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
             queues.push((lane, peer));
         }
-        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway };
+        let admission = self.admit_consumer(proxy, declared.as_deref())?;
+        let consumer = NewConsumer { queues: queues.clone(), transfer, filter, is_gateway, declared };
         let mut state = self.state.lock();
         let (id, replaced) = state.router.connect_consumer(proxy, consumer, Self::now())?;
         self.timeout_added.notify_all();
         self.tell_observers(&mut state);
         drop(state);
+        drop(admission);
         self.finish(replaced);
         if transfer == Transfer::Queued { self.start_senders(proxy, id, queues) } else { Ok(()) }
     }
@@ -306,6 +319,7 @@ impl SharedChannel {
     }
 
     fn add_supplier(&self, proxy: ProxyId, supplier: SupplierConnection<Arc<Peer>>) -> Result<(), ConnectFailure> {
+        let _admission = self.admit_supplier(proxy, &supplier.publications)?;
         let mut state = self.state.lock();
         if let Some(replaced) = state.router.connect_supplier(proxy, supplier)? {
             replaced.wake.notify_all();
@@ -350,21 +364,24 @@ impl SharedChannel {
 
     /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
     /// first refusal, which does not stop the later events.
-    pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
+    pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item: PushedEvent>) -> Result<(), PushRefusal> {
         if let Some(durable) = &self.durable {
+            let events = events.map(|event| StoredEvent::new(event, Self::now()));
             return self.push_and_offer(durable, supplier, events);
         }
         let mut result = Ok(());
         for event in events {
-            let event = in_spare_memory(event);
-            if self.has_queues.load(Ordering::Relaxed) {
+            // Another thread may route an event with a later time before this one: the router's timers
+            // then keep the later time.
+            let now = Self::now();
+            let event = in_spare_memory(event, now);
+            // Queues and meters need the size, which is not computed under the channel's lock.
+            if self.config.schedule.is_some() || self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
-            let mut routed = ROUTED.take();
+            let mut routed = ROUTED.take().unwrap_or_default();
             let header = event.header();
             let mut state = self.state.lock();
-            // The clock is read under the lock, so that the router never gets an earlier time.
-            let now = Self::now();
             let pushed = state.router.push(supplier, &header, event, now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             let spare = state.spare_events.pop();
@@ -373,7 +390,7 @@ impl SharedChannel {
                 SPARE_EVENT.set(spare);
             }
             self.deliver(&mut routed, now);
-            ROUTED.set(routed);
+            ROUTED.set(Some(routed));
             self.finish_all(removed);
             result = result.and(pushed);
         }
@@ -424,8 +441,8 @@ impl SharedChannel {
             }
             return;
         };
-        for delivery in routed.direct.drain(..) {
-            let result = delivery.peer.push(&delivery.set, time());
+        for mut delivery in routed.direct.drain(..) {
+            let result = delivery.peer.push(&mut delivery.set, time());
             if result != CallResult::Done {
                 self.direct_failed(&delivery, result);
             }
@@ -524,11 +541,14 @@ impl SharedChannel {
 
     pub(super) fn statistics(&self) -> ChannelStatistics {
         let counts = self.state.lock().router.statistics(Self::now());
-        ChannelStatistics { unstored: self.unstored(), ..counts }
+        let surplus = SurplusCounts { not_admitted: self.refusals.lock().count, ..counts.surplus };
+        ChannelStatistics { unstored: self.unstored(), surplus, ..counts }
     }
 
     pub(super) fn summary(&self) -> ChannelSummary {
-        self.state.lock().router.summary()
+        let counts = self.state.lock().router.summary();
+        let surplus = SurplusCounts { not_admitted: self.refusals.lock().count, ..counts.surplus };
+        ChannelSummary { surplus, ..counts }
     }
 
     /// Returns the counts of at most `max` consumers: those with the lowest numbers above `proxy`.
@@ -616,16 +636,17 @@ impl SharedChannel {
         self.config.lanes.enter(lane, self.config.current.as_ref());
         let mut state = self.state.lock();
         loop {
-            let step = state.router.next_step(sender, Self::now());
+            let now = Self::now();
+            let step = state.router.next_step(sender, now);
             let mut spare = None;
             let result = match step {
                 SenderStep::Wait(until) => {
                     state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
                     continue;
                 }
-                SenderStep::Send(set) => {
+                SenderStep::Send(mut set) => {
                     drop(state);
-                    let result = peer.push(&set, Self::now());
+                    let result = peer.push(&mut set, now);
                     spare = set.into_only_event().and_then(emptied);
                     result
                 }
@@ -667,27 +688,27 @@ impl SharedChannel {
                 state = self.timeout_added.wait_until(state, next.map(Monotonic::from_nanos)).0;
                 continue;
             }
-            let mut routed = ROUTED.take();
+            let mut routed = ROUTED.take().unwrap_or_default();
             let now = Self::now();
             state.router.expire(now, &mut routed);
             let removed = self.remove_disconnected(&mut state, &mut routed);
             drop(state);
             self.deliver(&mut routed, now);
-            ROUTED.set(routed);
+            ROUTED.set(Some(routed));
             self.finish_all(removed);
             state = self.state.lock();
         }
     }
 }
 
-fn in_spare_memory(event: StoredEvent) -> Arc<StoredEvent> {
-    let Some(mut spare) = SPARE_EVENT.take() else { return Arc::new(event) };
+fn in_spare_memory(event: impl PushedEvent, now: Nanos) -> Arc<StoredEvent> {
+    let mut spare = SPARE_EVENT.take().unwrap_or_default();
     match Arc::get_mut(&mut spare) {
-        Some(place) => {
-            *place = event;
+        Some(empty) => {
+            event.store(now, empty);
             spare
         }
-        None => Arc::new(event),
+        None => Arc::new(StoredEvent::new(event, now)),
     }
 }
 
@@ -770,6 +791,12 @@ impl EventChannel {
     #[must_use]
     pub fn statistics(&self) -> ChannelStatistics {
         self.shared.statistics()
+    }
+
+    /// Returns the latest connections that the channel's schedule has refused, at most 64, the oldest first.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<AdmissionRefusal> {
+        self.shared.refusals.lock().latest.iter().cloned().collect()
     }
 
     /// Returns the channel's name.

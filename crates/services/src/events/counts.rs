@@ -165,9 +165,22 @@ pub(super) struct ChannelSummary {
     pub(super) published: u64,
     pub(super) refused: u64,
     pub(super) unpublished: u64,
+    pub(super) surplus: SurplusCounts,
     pub(super) suppliers: usize,
     pub(super) consumers: usize,
     pub(super) sets: DeliveryCounts,
+}
+
+/// The events beyond the declarations of their suppliers, in a channel with a
+/// [schedule](super::ChannelSchedule).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SurplusCounts {
+    /// Events that the channel has routed in the least urgent lane. They count as published too.
+    pub best_effort: u64,
+    /// Events that the channel has dropped. They do not count as published.
+    pub dropped: u64,
+    /// Connections that the schedule has refused.
+    pub not_admitted: u64,
 }
 
 /// The counts of a channel.
@@ -180,6 +193,8 @@ pub struct ChannelStatistics {
     pub refused: u64,
     /// Events of a type and source that their supplier does not publish. They are not routed.
     pub unpublished: u64,
+    /// Events beyond the declarations of their suppliers, and refused connections.
+    pub surplus: SurplusCounts,
     /// The connected consumers.
     pub consumers: Vec<ConsumerStatistics>,
     /// Number of connected suppliers.

@@ -39,6 +39,23 @@ pub(super) enum ListName {
     All,
 }
 
+/// Number of kinds of events, each a type and a source, whose consumers are kept. A power of two.
+const KEPT_KINDS: usize = 64;
+/// Maximum number of consumers of an event that are kept.
+const MAX_KEPT_CONSUMERS: usize = 8;
+
+/// The consumers of the latest event of a type and source. Most events are of a kind that came
+/// before, and need no search then.
+#[derive(Clone, Debug, Default)]
+struct KeptCandidates {
+    /// The state of the index with which the consumers were found.
+    version: u64,
+    key: Key,
+    /// The number of consumers, each once; `None` if there are too many.
+    count: Option<usize>,
+    consumers: [u32; MAX_KEPT_CONSUMERS],
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// No list is empty.
@@ -48,10 +65,16 @@ pub(super) struct Index {
     types: usize,
     sources: usize,
     everything: usize,
+    /// Number of changes.
+    version: u64,
+    /// A place for each kind of events; empty before the first search. Kinds with one place displace each
+    /// other: their events then cost a search.
+    kept: Box<[KeptCandidates]>,
 }
 
 impl Index {
     pub(super) fn add(&mut self, lists: &[ListName], consumer: u32) {
+        self.version += 1;
         for name in lists {
             let list = self.lists.entry(*name).or_default();
             let is_new = list.is_empty();
@@ -73,6 +96,7 @@ impl Index {
     }
 
     pub(super) fn remove(&mut self, lists: &[ListName], consumer: u32) {
+        self.version += 1;
         for name in lists {
             let Some(list) = self.lists.get_mut(name) else { continue };
             list.retain(|entry| *entry != consumer);
@@ -82,6 +106,39 @@ impl Index {
                     *count -= 1;
                 }
             }
+        }
+    }
+
+    /// Returns the consumers that may accept an event with this header, each once, if they are few.
+    pub(super) fn few_candidates(&mut self, header: &EventHeader) -> Option<&[u32]> {
+        let key = (header.event_type.0, header.source.0);
+        let mixed = (key.0 ^ key.1.rotate_left(16)).cast_unsigned().wrapping_mul(0x9e37_79b9);
+        let at = (mixed >> (u32::BITS - KEPT_KINDS.ilog2())) as usize;
+        let is_kept = self.kept.get(at).is_some_and(|kept| kept.version == self.version && kept.key == key);
+        if !is_kept {
+            self.keep(at, header, key);
+        }
+        let kept = self.kept.get(at)?;
+        kept.consumers.get(..kept.count?)
+    }
+
+    fn keep(&mut self, at: usize, header: &EventHeader, key: Key) {
+        let mut found = KeptCandidates { version: self.version, key, count: Some(0), ..KeptCandidates::default() };
+        for consumer in self.candidates(header) {
+            let Some(count) = found.count else { break };
+            if found.consumers[..count].contains(&consumer) {
+                continue;
+            }
+            found.count = found.consumers.get_mut(count).map(|place| {
+                *place = consumer;
+                count + 1
+            });
+        }
+        if self.kept.is_empty() {
+            self.kept = vec![KeptCandidates::default(); KEPT_KINDS].into();
+        }
+        if let Some(kept) = self.kept.get_mut(at) {
+            *kept = found;
         }
     }
 
@@ -164,4 +221,51 @@ pub(super) fn is_decided_by_index(filter: &EventFilter) -> bool {
     filter.nodes().iter().all(|node| {
         matches!(node.kind, NodeKind::Type { .. } | NodeKind::Null | NodeKind::Disjunction | NodeKind::Timeout { .. })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::events::header::{EventSource, EventType};
+
+    fn found(index: &mut Index, event_type: i32, source: i32) -> Option<Vec<u32>> {
+        let header = EventHeader::new(EventType(event_type), EventSource(source));
+        let searched: BTreeSet<u32> = index.candidates(&header).collect();
+        let few = index.few_candidates(&header).map(<[u32]>::to_vec);
+        assert!(
+            few.as_ref().is_none_or(|few| few.len() == searched.len() && few.iter().all(|it| searched.contains(it)))
+        );
+        few
+    }
+
+    #[test]
+    fn kept_candidates_follow_each_change_of_the_index() {
+        let mut index = Index::default();
+        assert_eq!(found(&mut index, 16, 1), Some(vec![]));
+        index.add(&[ListName::Exact(16, 1), ListName::Type(16)], 3);
+        index.add(&[ListName::Type(16)], 4);
+        // More kinds than places, so that kinds displace each other.
+        for _ in 0..2 {
+            for event_type in 0..3 * i32::try_from(KEPT_KINDS).unwrap() {
+                let expected = if event_type == 16 { vec![3, 4] } else { vec![] };
+                assert_eq!(found(&mut index, event_type, 1), Some(expected), "type {event_type}");
+            }
+        }
+        index.remove(&[ListName::Exact(16, 1), ListName::Type(16)], 3);
+        assert_eq!(found(&mut index, 16, 1), Some(vec![4]));
+    }
+
+    #[test]
+    fn many_candidates_are_not_kept() {
+        let mut index = Index::default();
+        let most = u32::try_from(MAX_KEPT_CONSUMERS).unwrap();
+        for consumer in 0..most {
+            index.add(&[ListName::Type(16)], consumer);
+        }
+        assert_eq!(found(&mut index, 16, 1), Some((0..most).collect()));
+        index.add(&[ListName::Type(16)], most);
+        assert_eq!([found(&mut index, 16, 1), found(&mut index, 16, 1)], [None, None]);
+    }
 }

@@ -9,8 +9,8 @@ use super::header::EventType;
 use super::router::RoutedEvent;
 use super::subscriptions::Occurrence;
 
-/// The lifetimes of the events in the queues of a channel, counted from the time at which a set
-/// enters a queue.
+/// The lifetimes of the events in the queues of a channel, counted from the time at which the
+/// channel received the last event of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EventLifetimes {
     /// The lifetime of the types that are not in `by_type`; `None` means without end.

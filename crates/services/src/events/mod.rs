@@ -52,6 +52,7 @@ mod peer;
 mod queue;
 mod reach;
 mod router;
+pub mod schedule;
 mod servants;
 #[cfg(test)]
 mod simulation;
@@ -61,7 +62,9 @@ mod timers;
 mod turn;
 
 pub use self::channel::{EventChannel, EventChannelBuilder};
-pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics};
+pub use self::counts::{
+    ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics, SurplusCounts,
+};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
 pub use self::durable::{EventStore, EventStoreLimits, Retention, STORED_EVENTS, UncommittedEvents, UnstoredEvents};
 pub use self::expression::{EventNames, FilterExpressionError};
@@ -80,4 +83,7 @@ pub use self::monitor::EventMonitor;
 pub use self::queue::{OverflowPolicy, QueueLimits};
 pub use self::reach::{DeadPart, FilterReach, PublishedEvent, SetArrival, SetTrigger};
 pub use self::router::ChannelLimits;
+pub use self::schedule::{
+    AdmissionRefusal, ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy,
+};
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

@@ -14,7 +14,8 @@ use super::durable::UnstoredEvents;
 use super::idl::corelane_events::control::DestroyChannelError;
 use super::idl::corelane_events::monitor::{ChannelNamedError, ConsumersAfterError, GatewaysAfterError};
 use super::idl::corelane_events::{
-    Channel, ChannelGateway, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, TypeDrops,
+    Channel, ChannelGateway, Consumer, Control, Deliveries, Drops, Monitor, NoChannel, NotStored, Queue, SurplusEvents,
+    TypeDrops,
 };
 use super::keys::MONITOR_KEY;
 
@@ -138,6 +139,11 @@ fn channel(channel: &EventChannel) -> Channel {
         suppliers: number(summary.suppliers),
         consumers: number(summary.consumers),
         sets: deliveries(&summary.sets),
+        surplus: SurplusEvents {
+            best_effort: summary.surplus.best_effort,
+            dropped: summary.surplus.dropped,
+            not_admitted: summary.surplus.not_admitted,
+        },
         unstored: NotStored { queue_full, size, no_room, failed },
     }
 }

@@ -77,7 +77,7 @@ impl Peer {
         matches!(self.object, PeerObject::Gateway(_))
     }
 
-    pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
+    pub(super) fn push(&self, set: &mut DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
         match &self.object {
             PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
             PeerObject::CosConsumer(consumer) => push_values(consumer, set),
@@ -168,7 +168,7 @@ pub(super) fn classify(exception: &SystemException) -> CallResult {
 
 fn push_events(
     consumer: &rtec::PushConsumerRef,
-    set: &DeliverySet<Arc<StoredEvent>>,
+    set: &mut DeliverySet<Arc<StoredEvent>>,
     now: Nanos,
 ) -> Result<(), SystemException> {
     if consumer.as_object().is_collocated() {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, Limits, SystemException};
@@ -20,7 +21,7 @@ use super::router::{DeliverySet, RoutedEvent};
 use super::subscriptions::{Expiry, Occurrence};
 
 /// Number of bytes that an event counts in a queue, beyond its payload and its value.
-const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 /// Size in bytes from which on the ORB does not copy payloads. Such payloads are not encoded in
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
@@ -39,6 +40,8 @@ const MAX_STORED_NESTING: u32 = 64;
 
 /// Maximum size in bytes of the memory that a thread keeps for its next event.
 const MAX_SPARE_OCTETS: usize = 64 << 10;
+/// Maximum size in bytes of the payload's memory that an empty event keeps.
+const MAX_SPARE_PAYLOAD: usize = 4 << 10;
 
 thread_local! {
     /// Memory of the encoded data of an event that the thread has emptied.
@@ -55,7 +58,8 @@ struct EncodedData {
 #[derive(Debug, Default)]
 pub(super) struct StoredEvent {
     event: rtec::Event,
-    lane: usize,
+    /// Written by the router, with relaxed ordering, before other threads have the event.
+    lane: AtomicUsize,
     bytes: OnceLock<usize>,
     /// The data in the form of the first connection on which it was sent.
     encoded: OnceLock<Option<EncodedData>>,
@@ -75,13 +79,11 @@ impl RoutedEvent for Arc<StoredEvent> {
     }
 
     fn lane(&self) -> usize {
-        self.lane
+        self.lane.load(Ordering::Relaxed)
     }
 
-    fn in_lane(mut self, lane: usize) -> Self {
-        if let Some(event) = Arc::get_mut(&mut self) {
-            event.lane = lane;
-        }
+    fn in_lane(self, lane: usize) -> Self {
+        self.lane.store(lane, Ordering::Relaxed);
         self
     }
 
@@ -115,10 +117,35 @@ impl RoutedEvent for Arc<StoredEvent> {
     }
 }
 
+/// An event that a supplier pushes.
+pub(super) trait PushedEvent: Sized {
+    /// Puts the event, which the channel has received at the time `now`, into an empty one.
+    fn store(self, now: Nanos, empty: &mut StoredEvent);
+}
+
+impl PushedEvent for StoredEvent {
+    fn store(self, _: Nanos, empty: &mut StoredEvent) {
+        *empty = self;
+    }
+}
+
+impl PushedEvent for &rtec::Event {
+    fn store(self, now: Nanos, empty: &mut StoredEvent) {
+        let rtec::Event { header, data } = &mut empty.event;
+        *header = rtec::EventHeader { ec_recv_time: now / TIME_UNIT, ..self.header };
+        data.pad1 = self.data.pad1;
+        data.payload.clone_from(&self.data.payload);
+        if self.data.any_value.type_code().kind() != Kind::Null {
+            data.any_value.clone_from(&self.data.any_value);
+        }
+    }
+}
+
 impl StoredEvent {
-    pub(super) fn new(event: &rtec::Event, now: Nanos) -> Self {
-        let header = rtec::EventHeader { ec_recv_time: now / TIME_UNIT, ..event.header };
-        Self::of(rtec::Event { header, data: event.data.clone() })
+    pub(super) fn new(event: impl PushedEvent, now: Nanos) -> Self {
+        let mut stored = Self::default();
+        event.store(now, &mut stored);
+        stored
     }
 
     pub(super) fn of_value(value: Any, events: &CosEvents, now: Nanos) -> Self {
@@ -145,7 +172,7 @@ impl StoredEvent {
     /// Returns the event for a gateway. `own` makes the way of an event that has come through none.
     pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
         let Passage { path, number } = self.passage.get_or_init(own);
-        let lane = lanes.get(self.lane).copied().unwrap_or_default();
+        let lane = lanes.get(self.lane.load(Ordering::Relaxed)).copied().unwrap_or_default();
         PassingEvent { path: path.clone(), number: *number, lane, event: self.sent(now) }
     }
 
@@ -153,7 +180,7 @@ impl StoredEvent {
         Self { event, ..Self::default() }
     }
 
-    /// Removes the content, so that the event's memory can be used again.
+    /// Removes the content, so that the event's memory, and that of a short payload, can be used again.
     pub(super) fn empty(&mut self) {
         if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take()
             && octets.capacity() <= MAX_SPARE_OCTETS
@@ -161,7 +188,14 @@ impl StoredEvent {
             octets.clear();
             SPARE_OCTETS.set(octets);
         }
-        *self = Self::default();
+        self.event.header = rtec::EventHeader::default();
+        self.event.data.payload.clear_within(MAX_SPARE_PAYLOAD);
+        if self.event.data.any_value.type_code().kind() != Kind::Null {
+            self.event.data.any_value = Any::null();
+        }
+        self.bytes.take();
+        self.value.take();
+        self.passage.take();
     }
 
     /// Computes the event's size, which later calls need.
@@ -301,11 +335,18 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
+/// Passes the events of a set to `push`. An event that only this set has is not copied.
 pub(super) fn with_events<R>(
-    set: &DeliverySet<Arc<StoredEvent>>,
+    set: &mut DeliverySet<Arc<StoredEvent>>,
     now: Nanos,
     push: impl FnOnce(&[rtec::Event]) -> R,
 ) -> R {
+    if let DeliverySet::One(Occurrence::Event(event)) = &mut *set
+        && let Some(StoredEvent { event, .. }) = Arc::get_mut(event)
+    {
+        event.header.ec_send_time = now / TIME_UNIT;
+        return push(std::slice::from_ref(event));
+    }
     let event = |occurrence: &Occurrence<Arc<StoredEvent>>| match occurrence {
         Occurrence::Event(event) => event.sent(now),
         Occurrence::Timeout(expiry) => timeout_event(expiry, now),

@@ -66,6 +66,13 @@ pub enum Occurrence<E> {
     Timeout(Expiry),
 }
 
+/// A set that a consumer gets.
+pub(super) enum Offered<'a, E> {
+    /// The event of a push that no other consumer gets.
+    Only(Occurrence<E>),
+    Shared(&'a [Occurrence<E>]),
+}
+
 /// The expiry of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
@@ -281,29 +288,55 @@ impl<E: Clone> Subscriptions<E> {
         now: Nanos,
         mut deliver: impl FnMut(ConsumerId, &[Occurrence<E>]),
     ) -> Result<usize, EventHeaderError> {
+        self.push_owned(header, event, now, |id, set| match set {
+            Offered::Only(event) => deliver(id, &[event]),
+            Offered::Shared(set) => deliver(id, set),
+        })
+    }
+
+    /// Does what [`push`](Self::push) does. An only consumer may get the event itself, which spares a clone.
+    pub(super) fn push_owned(
+        &mut self,
+        header: &EventHeader,
+        event: E,
+        now: Nanos,
+        mut deliver: impl FnMut(ConsumerId, Offered<'_, E>),
+    ) -> Result<usize, EventHeaderError> {
         header.check()?;
-        self.expire(now, &mut deliver);
+        self.expire(now, |id, set| deliver(id, Offered::Shared(set)));
         self.pushes += 1;
         let occurrence = Occurrence::Event(event);
-        let mut deliveries = 0;
-        for slot in self.index.candidates(header) {
-            let Some((id, consumer)) = occupied(&mut self.slots, slot) else { continue };
-            if consumer.last_push == self.pushes {
-                continue;
+        let Self { slots, index, timers, pushes, now, .. } = self;
+        let few = index.few_candidates(header);
+        if let Some([slot]) = few
+            && let Some((id, consumer)) = occupied(slots, *slot)
+            && consumer.is_decided_by_index
+        {
+            deliver(id, Offered::Only(occurrence));
+            consumer.restart_deadlines(timers, *now, None);
+            return Ok(1);
+        }
+        let offer = |slot: u32| {
+            let Some((id, consumer)) = occupied(slots, slot) else { return 0 };
+            if consumer.last_push == *pushes {
+                return 0;
             }
-            consumer.last_push = self.pushes;
+            consumer.last_push = *pushes;
             let is_delivered = if consumer.is_decided_by_index {
-                deliver(id, std::slice::from_ref(&occurrence));
+                deliver(id, Offered::Shared(std::slice::from_ref(&occurrence)));
                 true
             } else {
-                consumer.offer(FilterInput::Event(header), &occurrence, |set| deliver(id, set))
+                consumer.offer(FilterInput::Event(header), &occurrence, |set| deliver(id, Offered::Shared(set)))
             };
             if is_delivered {
-                consumer.restart_deadlines(&mut self.timers, self.now, None);
-                deliveries += 1;
+                consumer.restart_deadlines(timers, *now, None);
             }
-        }
-        Ok(deliveries)
+            usize::from(is_delivered)
+        };
+        Ok(match few {
+            Some(few) => few.iter().copied().map(offer).sum(),
+            None => index.candidates(header).map(offer).sum(),
+        })
     }
 
     /// Returns the time at which the next timeout expires.

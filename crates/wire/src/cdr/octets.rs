@@ -10,7 +10,6 @@ use super::BORROW_THRESHOLD;
 ///
 /// A part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) copies
 /// the part.
-#[derive(Clone)]
 pub struct Octets(Repr);
 
 #[derive(Clone)]
@@ -27,6 +26,20 @@ enum Repr {
 pub trait ChargedOctets: AsRef<[u8]> + Send + Sync {
     /// Returns another owner of the memory, which does not count in the budget.
     fn without_charge(&self) -> Arc<dyn AsRef<[u8]> + Send + Sync>;
+}
+
+impl Clone for Octets {
+    fn clone(&self) -> Octets {
+        Octets(self.0.clone())
+    }
+
+    /// Copies a vector into the memory of a vector.
+    fn clone_from(&mut self, source: &Octets) {
+        match (&mut self.0, &source.0) {
+            (Repr::Own(vector), Repr::Own(source)) => vector.clone_from(source),
+            (own, source) => *own = source.clone(),
+        }
+    }
 }
 
 impl Octets {
@@ -50,6 +63,25 @@ impl Octets {
     #[must_use]
     pub const fn new() -> Octets {
         Octets(Repr::Own(Vec::new()))
+    }
+
+    /// Removes the octets. Keeps the memory of an unshared vector with a capacity of at most
+    /// `max_bytes`, into which `clone_from` copies later octets.
+    ///
+    /// ```
+    /// use corelane_wire::Octets;
+    /// let mut octets = Octets::from(vec![1, 2, 3]);
+    /// let memory = octets.backing_memory();
+    /// octets.clear_within(64);
+    /// assert!(octets.is_empty());
+    /// octets.clone_from(&Octets::from(vec![4, 5]));
+    /// assert_eq!((&octets[..], octets.backing_memory()), (&[4, 5][..], memory));
+    /// ```
+    pub fn clear_within(&mut self, max_bytes: usize) {
+        match &mut self.0 {
+            Repr::Own(vector) if vector.capacity() <= max_bytes => vector.clear(),
+            _ => *self = Octets::new(),
+        }
     }
 
     /// Shares all bytes of a buffer, which must not change while a reference to it exists.

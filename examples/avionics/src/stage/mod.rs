@@ -2,31 +2,38 @@
 //!
 //! The stage is also a CORBA server: the clients report to its recorder.
 
+mod channel;
 mod machine;
 mod omniorb;
 mod page;
 mod process;
 mod record;
+mod recorder;
+mod summary;
 mod table;
 mod tasks;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
+use corelane::Orb;
 use corelane_sys::clock::now;
 use corelane_sys::mpsc::Mailbox;
 
-use crate::Result;
-use crate::avionics::{MapStoreRef, MissionComputerRef, Recorder, Report};
-use crate::clients::CLIENTS;
+use crate::avionics::Recorder;
+use crate::clients::{CLIENTS, Client, Role};
 use crate::link::{self, Link};
+use crate::mission::plan::WORK;
+use crate::{Form, Result};
+use channel::ChannelView;
 use machine::Machine;
 use process::Process;
 use record::Record;
+use recorder::{RecorderMessage, RecorderServant, Served, served};
+use summary::{Findings, print_machine, print_work, sum_up};
 use table::Table;
 use tasks::AdmittedTasks;
 
@@ -37,6 +44,7 @@ pub(crate) struct DemoOptions {
     pub(crate) seconds: u32,
     pub(crate) folder: PathBuf,
     pub(crate) link: LinkMode,
+    pub(crate) form: Form,
 }
 
 /// Use of a [`Link`] between server and clients.
@@ -48,52 +56,6 @@ pub(crate) enum LinkMode {
     Wanted,
     /// The demo runs in a network namespace of its own.
     InNamespace,
-}
-
-enum RecorderMessage {
-    Serving(Served),
-    Report(Report),
-}
-
-struct Served {
-    flight: ObjectRef,
-    maps: ObjectRef,
-    /// The admission object; `None` if the server admits no tasks.
-    tasks: Option<ObjectRef>,
-    scheduling: String,
-}
-
-struct RecorderServant(Arc<Mailbox<RecorderMessage>>);
-
-impl RecorderServant {
-    fn hear(&self, heard: RecorderMessage) -> Result<(), SystemException> {
-        let full = |_| SystemException::new(SystemExceptionKind::NoResources, 0, corelane::Completion::No);
-        self.0.send(heard).map_err(full)
-    }
-}
-
-impl Recorder for RecorderServant {
-    fn serves(
-        &self,
-        flight: Option<&MissionComputerRef>,
-        maps: Option<&MapStoreRef>,
-        tasks: Option<&ObjectRef>,
-        scheduling: &str,
-    ) -> Result<(), SystemException> {
-        let nil = || SystemException::new(SystemExceptionKind::BadParam, 0, corelane::Completion::No);
-        let flight = flight.ok_or_else(nil)?.as_object().clone();
-        let maps = maps.ok_or_else(nil)?.as_object().clone();
-        self.hear(RecorderMessage::Serving(Served {
-            flight,
-            maps,
-            tasks: tasks.cloned(),
-            scheduling: scheduling.into(),
-        }))
-    }
-
-    fn take(&self, latest: &Report) -> Result<(), SystemException> {
-        self.hear(RecorderMessage::Report(latest.clone()))
-    }
 }
 
 /// Runs the demo. Returns true if no call, no process and no admission of a task failed.
@@ -117,93 +79,141 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
 
     let myself = std::env::current_exe()?;
     let mut command = Command::new(&myself);
-    command.args(["server", &recorder]).args(link.as_ref().map(|_| "linked"));
+    command.args(["server", &recorder, options.form.word()]).args(link.as_ref().map(|_| "linked"));
     let mut server = Process::start("server", &mut command, &folder)?;
-    let Served { flight, maps, tasks, scheduling } = served(&heard, &mut server)?;
+    let Served { flight, maps, tasks, events, scheduling } = served(&heard, &mut server)?;
     println!("server    process {}, flight computer {scheduling}, map store OTHER", server.id());
     let admission_object = tasks.as_ref().map(ToString::to_string).unwrap_or_default();
-    let mut tasks = tasks.map(|tasks| AdmittedTasks::new(&tasks));
+    let channel = events.as_ref().map(|events| ChannelView::new(events, tasks.is_some()));
+    let mut observed = Observed { tasks: tasks.as_ref().map(AdmittedTasks::new), channel };
 
-    let mut records: Vec<Record> =
-        CLIENTS.iter().map(|client| Record::new(client.name, client.task, client.rate, client.deadline)).collect();
-    let mut processes = Vec::new();
+    let mut records = records(options.form);
+    // The callers end after the run, the sensors and the display with their standard input.
+    let (mut callers, mut sensors) = (Vec::new(), Vec::new());
     for client in &CLIENTS {
-        let target = if client.name == "bulk" { &maps } else { &flight }.to_string();
-        let seconds = options.seconds.to_string();
         let mut command = link.as_ref().map_or_else(|| Command::new(&myself), |link| link.at_clients(&myself));
-        command.args(["client", client.name, &target, &admission_object, &recorder, &seconds]);
-        processes.push(Process::start(client.name, &mut command, &folder)?);
+        if let Some(events) = events.as_ref().filter(|_| client.role != Role::Caller) {
+            let address = if link.is_some() { link::CLIENTS_ADDRESS } else { "127.0.0.1" };
+            command.args(["sensor", client.name, &events.to_string(), address]);
+            sensors.push(Process::start(client.name, &mut command, &folder)?);
+        } else {
+            let target = if client.name == "bulk" { &maps } else { &flight }.to_string();
+            let seconds = options.seconds.to_string();
+            command.args(["client", client.name, &target, &admission_object, &recorder, &seconds]);
+            callers.push(Process::start(client.name, &mut command, &folder)?);
+        }
     }
     match &ground_link {
         Ok(program) => {
-            let admitted = tasks.as_mut().map(|tasks| tasks.admit_ground_link(&flight)).transpose();
+            let admitted = observed.tasks.as_mut().map(|tasks| tasks.admit_ground_link(&flight)).transpose();
             let target = admitted.unwrap_or_else(|error| {
                 trouble.push(error.to_string());
                 None
             });
             let target = target.unwrap_or_else(|| flight.to_string());
-            processes.push(omniorb::start(program, &target, &recorder, options.seconds, &folder)?);
+            callers.push(omniorb::start(program, &target, &recorder, options.seconds, &folder)?);
             records.push(omniorb::record());
         }
         Err(reason) => println!("omniORB   left out: {reason}"),
     }
-    print_clients(&records);
+    print_work(&records);
     machine.begin();
-    let mut observe = || tasks.as_mut().map_or(Ok(()), AdmittedTasks::observe_once);
-    let watched = watch(options.seconds, &heard, &mut processes, &mut records, &mut observe)?;
-    let collected = tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect);
+    let watched = watch(options.seconds, &heard, &mut callers, &mut records, &mut observed)?;
+    let collected = observed.collect();
     trouble.extend([watched, collected].into_iter().filter_map(|done| done.err().map(|error| error.to_string())));
-    for process in processes.iter_mut().chain([&mut server]) {
+    for process in callers.iter_mut().chain(&mut sensors).chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
     while let Some(heard) = heard.receive() {
         note(heard, &mut records);
     }
-    trouble.extend(silent(&records));
+    trouble.extend(silent(&records, options.seconds));
     let left_out = ground_link.err();
     let said = server.said();
     let streams: Vec<&str> = said.lines().filter(|line| line.starts_with("stream ")).collect();
-    let found = Findings { tasks: tasks.as_ref(), streams: &streams, left_out: left_out.as_deref() };
+    let Observed { tasks, channel } = &observed;
+    let found =
+        Findings { tasks: tasks.as_ref(), channel: channel.as_ref(), streams: &streams, left_out: left_out.as_deref() };
     sum_up(options, &folder, &machine, &records, found, &trouble)
 }
 
-fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<Served> {
-    let end = now() + PATIENCE;
-    while !end.is_past() && server.ended()?.is_none() {
-        if let Some(RecorderMessage::Serving(served)) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
-            return Ok(served);
-        }
+/// Returns a record for each client that calls, and for the work that events start.
+fn records(form: Form) -> Vec<Record> {
+    let of_client = |client: &Client| Record::new(client.name, client.task, client.rate, client.deadline);
+    if form == Form::Direct {
+        return CLIENTS.iter().map(of_client).collect();
     }
-    server.finish(Duration::from_secs(1))?;
-    Err("the server ended before it was ready".into())
+    let work = WORK.iter().map(|work| Record::new(work.name, work.filter, work.rate, Some(work.deadline)));
+    work.chain(CLIENTS.iter().filter(|client| client.role == Role::Caller).map(of_client)).collect()
 }
 
-/// Shows the progress until all clients have ended. Calls `observe` from the middle of the run on,
-/// until it fails, and returns its failure in the inner result.
+/// The server's objects that the stage asks during the run.
+struct Observed {
+    /// `None` if the server admits no tasks.
+    tasks: Option<AdmittedTasks>,
+    /// `None` in the direct form.
+    channel: Option<ChannelView>,
+}
+
+impl Observed {
+    /// Changes modes, and looks at the tasks in the middle of the run. `passed` is the part of the
+    /// run that has passed, in hundredths.
+    fn observe(&mut self, passed: u32) -> Result<()> {
+        if let Some(channel) = &mut self.channel {
+            channel.change_mode(passed)?;
+        }
+        match &mut self.tasks {
+            Some(tasks) if passed >= 50 => tasks.observe_once(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gets the final numbers. The server must still run.
+    fn collect(&mut self) -> Result<()> {
+        self.channel.as_mut().map_or(Ok(()), ChannelView::refresh)?;
+        self.tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect)
+    }
+
+    /// Returns the present counts of the channel.
+    fn channel_table(&mut self) -> Result<String> {
+        let Some(channel) = &mut self.channel else { return Ok(String::new()) };
+        channel.refresh()?;
+        Ok(channel.table())
+    }
+}
+
+/// Shows the progress until all callers have ended. Returns the first failure to observe the server
+/// in the inner result; the server is then left alone.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,
-    processes: &mut [Process],
+    callers: &mut [Process],
     records: &mut [Record],
-    observe: &mut dyn FnMut() -> Result<()>,
+    observed: &mut Observed,
 ) -> Result<Result<()>> {
     let length = Duration::from_secs(seconds.into());
-    let mut observed = Ok(());
+    let mut done = Ok(());
     let (mut table, started) = (Table::new(length), now());
     let end = started + length + PATIENCE;
     while !end.is_past() {
         if let Some(heard) = heard.receive_until(Some(now() + Duration::from_millis(100)))? {
             note(heard, records);
         }
-        if observed.is_ok() && started.elapsed() * 2 >= length {
-            observed = observe();
+        let hundredths = started.elapsed().as_millis() / u128::from(seconds * 10);
+        if done.is_ok() {
+            done = observed.observe(u32::try_from(hundredths).unwrap_or(u32::MAX));
         }
         let passed = started.elapsed().as_secs();
-        if passed < seconds.into() {
-            table.show(&format!("{passed} s of {seconds}"), records)?;
+        if passed < seconds.into() && table.is_due() {
+            let counts = if done.is_ok() { observed.channel_table() } else { Ok(String::new()) };
+            let counts = counts.unwrap_or_else(|error| {
+                done = Err(error);
+                String::new()
+            });
+            table.show(&format!("{passed} s of {seconds}"), records, &counts)?;
         }
         let mut running = false;
-        for process in processes.iter_mut() {
+        for process in callers.iter_mut() {
             running |= process.ended()?.is_none();
         }
         if !running {
@@ -211,7 +221,7 @@ fn watch(
         }
     }
     table.clear()?;
-    Ok(observed)
+    Ok(done)
 }
 
 fn note(heard: RecorderMessage, records: &mut [Record]) {
@@ -222,93 +232,9 @@ fn note(heard: RecorderMessage, records: &mut [Record]) {
     }
 }
 
-fn silent(records: &[Record]) -> impl Iterator<Item = String> {
-    records.iter().filter(|record| record.calls() == 0).map(|record| format!("{} made no call", record.name))
-}
-
-fn print_machine(machine: &Machine) {
-    println!("A mission computer and what calls it: each client is a process, each number is of real calls.\n");
-    println!("machine   {}, {} cores", machine.kernel, machine.cores);
-    let (hold, lack) = machine.split();
-    for (word, guarantees) in [("hold", &hold), ("lacking", &lack)] {
-        for (at, guarantee) in guarantees.iter().enumerate() {
-            println!("{:9} {:22} {}", if at == 0 { word } else { "" }, guarantee.name, guarantee.finding);
-        }
-    }
-    println!("{}", standing(machine));
-}
-
-fn print_clients(records: &[Record]) {
-    for (at, record) in records.iter().enumerate() {
-        let within =
-            record.deadline.map_or(String::new(), |deadline| format!(", within {}", record::format_bound(deadline)));
-        let word = if at == 0 { "clients" } else { "" };
-        println!("{word:9} {:9} {}, {} Hz{within}", record.name, record.task, record.due);
-    }
-    println!();
-}
-
-fn standing(machine: &Machine) -> &'static str {
-    if machine.is_real_time() {
-        "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says how to correct guarantees that do not hold."
-    } else {
-        "          Fixed priorities are refused: everything runs in the ordinary class, and deadlines are kept at best effort.\n          \
-         `corelane doctor` says what to change."
-    }
-}
-
-/// Findings beside the clients' calls.
-#[derive(Clone, Copy)]
-struct Findings<'a> {
-    /// `None` if the server admits no tasks.
-    tasks: Option<&'a AdmittedTasks>,
-    /// The server's lines about its streams; empty without a link.
-    streams: &'a [&'a str],
-    /// The reason why there is no client of omniORB.
-    left_out: Option<&'a str>,
-}
-
-fn sum_up(
-    options: &DemoOptions,
-    folder: &Path,
-    machine: &Machine,
-    records: &[Record],
-    found: Findings<'_>,
-    trouble: &[String],
-) -> Result<bool> {
-    let Findings { tasks, streams, left_out } = found;
-    let calls: usize = records.iter().map(Record::calls).sum();
-    let count = |part: fn(&Record) -> u32| records.iter().map(part).sum::<u32>();
-    let failures = count(|record| record.failures);
-    let with_deadline = records.iter().filter(|record| record.deadline.is_some());
-    let misses: u32 = with_deadline.map(|record| record.misses).sum();
-    println!(
-        "summary   {} s, rates over the whole time, latency from the moment a call is due to its result",
-        options.seconds
-    );
-    print!("{}", table::lines(records, Record::mean_rate));
-    println!("\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed");
-    if let Some((idle, stolen)) = machine.idle_and_stolen() {
-        println!(
-            "cores     {idle:.0} % idle, with all programs of the machine; {stolen:.1} % taken by the host of the virtual machine"
-        );
-    }
-    match tasks {
-        Some(tasks) => print!("{}", tasks.lines()),
-        None if !streams.is_empty() => streams.iter().for_each(|line| println!("{line}")),
-        None => println!("tasks     left out: the server admits no tasks, see {}", folder.join("server.log").display()),
-    }
-    if let Some(reason) = left_out {
-        println!("omniORB   left out: {reason}");
-    }
-    for record in records.iter().filter(|record| record.failures > 0) {
-        println!("failed    {}: {}", record.name, record.trouble);
-    }
-    for sentence in trouble {
-        println!("trouble   {sentence}");
-    }
-    let path = folder.join("report.html");
-    fs::write(&path, page::page(options, machine, records, &found))?;
-    println!("report    {}", path.display());
-    Ok(failures == 0 && trouble.is_empty())
+/// Returns a sentence for each record without calls. In a short run, slow work may have had no turn,
+/// and work of one mode has only a third of the run.
+fn silent(records: &[Record], seconds: u32) -> impl Iterator<Item = String> {
+    let should_have = move |record: &&Record| record.due * seconds >= 50 && record.calls() == 0;
+    records.iter().filter(should_have).map(|record| format!("{} did nothing", record.name))
 }

@@ -28,12 +28,13 @@ pub(super) fn page(options: &DemoOptions, machine: &Machine, records: &[Record],
     let seconds = options.seconds;
     let network =
         if options.link == LinkMode::None { "the loopback interface" } else { "a link between two namespaces" };
+    let form = if found.channel.is_some() { ", joined to the computer by an event channel" } else { "" };
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width\">\n<title>Corelane: avionics demo</title>\n";
     page += &format!("<style>\n{STYLE}</style>\n<h1>A mission computer and what calls it</h1>\n");
     page += &format!(
-        "<p>{seconds} seconds on {}, {} cores, over TCP on {network}. Each client is a process. Latency is the time \
-         from the moment a call is due to the moment its result is there, so a late start counts too.</p>\n",
+        "<p>{seconds} seconds on {}, {} cores, over TCP on {network}. Each client is a process{form}. Latency is \
+         the time from the moment a call or sample is due to the moment its result is there, so a late start counts too.</p>\n",
         escape(&machine.kernel),
         machine.cores
     );
@@ -44,6 +45,9 @@ pub(super) fn page(options: &DemoOptions, machine: &Machine, records: &[Record],
     page += &summary(records);
     if let Some(reason) = found.left_out {
         page += &format!("<p>The omniORB client was left out: {}.</p>\n", escape(reason));
+    }
+    if let Some(channel) = found.channel {
+        page += &channel.section();
     }
     if let Some(tasks) = found.tasks {
         page += &tasks.section();

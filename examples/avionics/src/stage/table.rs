@@ -24,12 +24,15 @@ impl Table {
         Table { in_place, interval, drawn: 0, next: Instant::now() + interval }
     }
 
-    pub(super) fn show(&mut self, headline: &str, records: &[Record]) -> io::Result<()> {
-        if Instant::now() < self.next {
-            return Ok(());
-        }
+    /// Returns true if the table should be shown again.
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// Shows the table of the records, and below it the text `more`.
+    pub(super) fn show(&mut self, headline: &str, records: &[Record], more: &str) -> io::Result<()> {
         self.next += self.interval;
-        let text = format!("{headline}\n{}\n", lines(records, |record| record.rate));
+        let text = format!("{headline}\n{}\n{more}\n", lines(records, |record| record.rate));
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
             // Moves the cursor to the start of the old table, and clears the screen below.
@@ -73,7 +76,7 @@ pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String
 fn row(cells: [&str; 10]) -> String {
     let [client, class, rate, calls, p50, p99, most, deadline, missed, failed] = cells;
     format!(
-        "{client:9} {class:7} {rate:>7} {calls:>5} {p50:>7} {p99:>7} {most:>7} {deadline:>8} {missed:>6} {failed:>6}\n"
+        "{client:10} {class:7} {rate:>7} {calls:>5} {p50:>7} {p99:>7} {most:>7} {deadline:>8} {missed:>6} {failed:>6}\n"
     )
 }
 
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn row_fits_a_terminal_of_80_columns() {
-        let record = Record::new("inertial", "navigate", 20, Some(Duration::from_millis(5)));
+        let record = Record::new("navigation", "navigate", 20, Some(Duration::from_millis(5)));
         let text = lines(&[record], |record| record.rate);
         assert_eq!(text.lines().count(), 2);
         assert!(text.lines().all(|line| line.len() < 80), "{text}");

@@ -70,7 +70,7 @@ impl AdmittedTasks {
         }
         let (name, execution, rate, deadline) = SURVEY;
         self.refusal = match self.tasks.admit(&admission::task(name, execution, rate, deadline)) {
-            Err(AdmitError::Rejected(rejected)) => rejected.reason,
+            Err(error @ AdmitError::Rejected(_)) => admission::refusal(error),
             Err(error) => return Err(format!("the server neither admits nor refuses a task: {error:?}").into()),
             Ok(_) => return Err("the server admits a task that needs most of the core".into()),
         };

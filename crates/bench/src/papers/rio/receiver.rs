@@ -267,7 +267,7 @@ fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
     }
 }
 
-/// Sends each message back.
+/// Sends each message back, with the time of its arrival in the first eight bytes.
 fn echo(stream: &dyn Stream) {
     let mut message = [0; ECHO_BYTES];
     loop {
@@ -278,6 +278,8 @@ fn echo(stream: &dyn Stream) {
                 Ok(count) => received += count,
             }
         }
+        let arrival = clock::now().as_nanos().to_ne_bytes();
+        message.iter_mut().zip(arrival).for_each(|(into, byte)| *into = byte);
         if !matches!(stream.send(&message, Wait::Block), Ok(ECHO_BYTES)) {
             return;
         }

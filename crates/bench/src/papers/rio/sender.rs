@@ -5,6 +5,7 @@
 //! | `configure INTERFACE` | `configured`, after the interface has its address and is up |
 //! | `receive` | the number of threads that receive for the interface |
 //! | `echo PORT PRIORITY WARM-UP COUNT` | the times of the counted calls in nanoseconds; priority 0 is the ordinary class |
+//! | `requests` | the times of the requests of the last `echo`'s counted calls in nanoseconds: from the call to the server's thread |
 //! | `call REFERENCE PRIORITY WARM-UP COUNT` | as `echo`, for calls with a sequence of octets |
 //! | `send PORT PRIORITY RATE` | `sending`, after a thread has begun to send as much as it can, or at most RATE bytes per second |
 //! | `quiet` | `quiet`, after all these threads have ended; an error if one of them ended before |
@@ -19,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane_sys::socket;
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
+use corelane_sys::{clock, socket};
 
 use super::link;
 use super::shared::{ECHO_BYTES, failed, joined, whole_answer};
@@ -44,6 +45,8 @@ struct Sender {
     core: usize,
     interface: String,
     connections: BTreeMap<u16, TcpStream>,
+    /// Times of the requests of the last calls.
+    requests: Vec<u64>,
     orb: Orb,
     objects: BTreeMap<String, CountedTargetRef>,
     is_over: Arc<AtomicBool>,
@@ -55,6 +58,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
         core,
         interface: String::new(),
         connections: BTreeMap::new(),
+        requests: Vec::new(),
         orb: client_orb(0)?,
         objects: BTreeMap::new(),
         is_over: Arc::default(),
@@ -75,13 +79,18 @@ impl Sender {
             }
             ["receive"] => link::receive_on(&self.interface, self.core).map(|threads| threads.to_string()),
             ["echo", port, priority, warm_up, count] => {
+                let mut requests = Vec::with_capacity(parsed::<usize>(count)?.max(parsed(warm_up)?));
                 let stream = self.connection(parsed(port)?)?;
                 let echo = |count: usize, samples: &mut Samples| {
-                    let called = time_calls(count, samples, || echo(stream));
+                    requests.clear();
+                    let called = time_calls(count, samples, || echo(stream).map(|request| requests.push(request)));
                     called.map(drop).map_err(|error| Failure::new(format!("a call failed: {error}")))
                 };
-                timed(priority, parsed(warm_up)?, parsed(count)?, echo)
+                let answer = timed(priority, parsed(warm_up)?, parsed(count)?, echo);
+                self.requests = requests;
+                answer
             }
+            ["requests"] => Ok(joined(&self.requests)),
             ["call", reference, priority, warm_up, count] => {
                 let object = self.object(reference)?;
                 let call = |count: usize, samples: &mut Samples| two_way(&object, CALL, count, samples).map(drop);
@@ -201,10 +210,13 @@ fn timed(
     called.map(|()| joined(samples.skip_first(0)))
 }
 
-fn echo(stream: &mut TcpStream) -> io::Result<()> {
-    let mut message = [7; ECHO_BYTES];
+/// Returns the time in nanoseconds from the call until the server's thread had the message. Both
+/// sides read the same clock, whose value the server's thread puts into the reply.
+fn echo(stream: &mut TcpStream) -> io::Result<u64> {
+    let (mut message, began) = ([7; ECHO_BYTES], clock::now().as_nanos());
     stream.write_all(&message)?;
-    stream.read_exact(&mut message)
+    stream.read_exact(&mut message)?;
+    Ok(message.first_chunk().map_or(0, |arrival| u64::from_ne_bytes(*arrival).saturating_sub(began)))
 }
 
 /// Parses a priority; 0 is the ordinary class.

@@ -53,6 +53,16 @@ pub(super) enum Calls {
     Object,
 }
 
+/// Times are in nanoseconds.
+pub(super) struct MeasuredCalls {
+    /// The times of the counted calls.
+    pub(super) times: Vec<u64>,
+    /// The parts of these times until the server's thread had the request; empty for CORBA calls.
+    pub(super) requests: Vec<u64>,
+    /// The bulk load that arrived during all calls.
+    pub(super) bulk: BulkRate,
+}
+
 /// Clones share the processes.
 #[derive(Clone)]
 pub(super) struct RioTestbed {
@@ -137,9 +147,11 @@ impl RioTestbed {
         let _ = writeln!(
             text,
             "\nrio: sender on core {}, receiver on core {}; veth pair between two network namespaces; frames up to 1,500 \
-             bytes, one segment each; checksums computed by the sender's stack; received segments are merged; each side \
-             receives in a SCHED_FIFO thread on its core",
-            self.sender_core, self.receiver_core
+             bytes, one segment each, which the sender's kernel cuts from up to {} segments; checksums computed by the \
+             sender's stack; received segments are merged; each side receives in a SCHED_FIFO thread on its core",
+            self.sender_core,
+            self.receiver_core,
+            link::MAX_SEGMENTS_AT_ONCE
         );
         text
     }
@@ -160,15 +172,14 @@ impl RioTestbed {
     }
 
     /// Makes the calls of a variant, beside bulk load if there is a `bulk_rate`: the maximum in
-    /// bytes per second, or 0 for no maximum. Returns the times of the counted calls in
-    /// nanoseconds, and the bulk load that arrived during all calls.
+    /// bytes per second, or 0 for no maximum.
     pub(super) fn call(
         &self,
         (variant, calls): (ReceiveVariant, Calls),
         bulk_rate: Option<u32>,
         warm_up: usize,
         count: usize,
-    ) -> Result<(Vec<u64>, BulkRate), Failure> {
+    ) -> Result<MeasuredCalls, Failure> {
         let (line, bulk) = (self.calls(variant, calls, warm_up, count)?, self.port(BULK)?);
         let mut processes = self.processes.lock();
         let Processes { receiver, sender } = &mut *processes;
@@ -178,7 +189,7 @@ impl RioTestbed {
             Calls::Object => object_stream(variant),
         };
         let steered = SteeredTurn::begin(receiver, variant, name)?;
-        let measured = match bulk_rate {
+        let (times_of_calls, bulk) = match bulk_rate {
             None => (times(&sender.ask(&line, TURN)?)?, BulkRate::default()),
             Some(bulk_rate) => {
                 sender.ask(&format!("send {bulk} 0 {bulk_rate}"), PATIENCE)?;
@@ -188,8 +199,12 @@ impl RioTestbed {
                 measured?
             }
         };
+        let requests = match calls {
+            Calls::Echo => times(&sender.ask("requests", PATIENCE)?)?,
+            Calls::Object => Vec::new(),
+        };
         steered.end(receiver, (warm_up + count) as u64)?;
-        Ok(measured)
+        Ok(MeasuredCalls { times: times_of_calls, requests, bulk })
     }
 
     pub(super) fn steered_frames(&self, variant: ReceiveVariant) -> Result<(u64, u64), Failure> {

@@ -1,22 +1,30 @@
 //! Channel files: the types, sources, lanes, publications and subscriptions of an event channel in
-//! TOML.
+//! TOML. Publications and subscriptions with an `rt_info` are the entries of the channel's schedule.
+
+use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 use corelane_sched::task_file::toml_table::{TomlTable, document};
 use corelane_sched::task_file::{MAX_CORES, TaskFileError};
-use corelane_services::events::{EventFilter, EventNames, EventSource, EventType, FilterBuilder, FilterLimits};
+use corelane_services::events::{
+    ChannelSchedule, EventFilter, EventLane, EventNames, EventSource, EventType, FilterBuilder, FilterLimits,
+    PublicationEntry, QueueLimits, SubscriptionEntry, SurplusPolicy,
+};
 
 const MAX_ENTRIES: usize = 1_000;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
 
+const SURPLUS: [(&str, SurplusPolicy); 2] = [("best-effort", SurplusPolicy::BestEffort), ("drop", SurplusPolicy::Drop)];
+
 #[derive(Debug, Default)]
-pub(super) struct ChannelFile {
+pub(in crate::events) struct ChannelFile {
     pub(super) names: EventNames,
     pub(super) sources: Vec<EventSource>,
-    pub(super) builder: FilterBuilder,
+    pub(in crate::events) builder: FilterBuilder,
     /// Processor time of the channel for each delivery.
     pub(super) overhead: Nanos,
+    surplus: SurplusPolicy,
     /// The lanes, the most urgent first.
     pub(super) lanes: Vec<FileLane>,
     pub(super) publications: Vec<FilePublication>,
@@ -26,6 +34,7 @@ pub(super) struct ChannelFile {
 #[derive(Debug)]
 pub(super) struct FileLane {
     pub(super) rt_info: u32,
+    priority: Option<u32>,
     /// The types whose events are in this lane if their publication names no lane.
     pub(super) types: Vec<EventType>,
 }
@@ -33,10 +42,13 @@ pub(super) struct FileLane {
 #[derive(Debug)]
 pub(super) struct FilePublication {
     pub(super) supplier: String,
+    /// The number of the publication's entry in the schedule.
+    pub(super) rt_info: Option<u32>,
     pub(super) event_type: EventType,
     /// `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
     pub(super) period: Option<Nanos>,
+    pub(super) jitter: Nanos,
     pub(super) size: Option<u32>,
     /// Execution time of a consumer that gets one event.
     pub(super) wcet: Option<Nanos>,
@@ -47,6 +59,8 @@ pub(super) struct FilePublication {
 #[derive(Debug)]
 pub(super) struct FileSubscription {
     pub(super) name: String,
+    /// The number of the subscription's entry in the schedule.
+    pub(super) rt_info: Option<u32>,
     pub(super) filter: EventFilter,
     /// The reason why the channel's filter builder refuses the filter; `None` if it accepts the
     /// filter.
@@ -57,14 +71,73 @@ pub(super) struct FileSubscription {
     pub(super) core: u32,
 }
 
+impl ChannelFile {
+    /// Returns the numbers of the schedule's entries.
+    fn entries(&self) -> impl Iterator<Item = u32> {
+        let publications = self.publications.iter().filter_map(|publication| publication.rt_info);
+        publications.chain(self.subscriptions.iter().filter_map(|subscription| subscription.rt_info))
+    }
+
+    /// Returns true if the file has entries of a schedule. Its other publications and subscriptions
+    /// then have best effort.
+    pub(in crate::events) fn is_scheduled(&self) -> bool {
+        self.entries().next().is_some()
+    }
+
+    pub(in crate::events) fn event_lanes(&self) -> Vec<EventLane> {
+        let lane = |lane: &FileLane| {
+            let types =
+                lane.types.iter().fold(EventLane::new(lane.rt_info.cast_signed()), |lane, it| lane.event_type(*it));
+            match lane.priority.and_then(|priority| i16::try_from(priority).ok()) {
+                Some(priority) => types.priority(priority),
+                None => types,
+            }
+        };
+        self.lanes.iter().map(lane).collect()
+    }
+
+    /// Returns the schedule of the file's entries.
+    ///
+    /// # Errors
+    /// Returns the entry and field that a channel with default queues would refuse.
+    pub(in crate::events) fn schedule(&self) -> Result<ChannelSchedule, String> {
+        let mut schedule = ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus(self.surplus);
+        for publication in &self.publications {
+            let lane = publication.lane.and_then(|lane| self.lanes.get(lane));
+            let (Some(rt_info), Some(lane), Some(period)) = (publication.rt_info, lane, publication.period) else {
+                continue;
+            };
+            let numbers = (rt_info.cast_signed(), lane.rt_info.cast_signed());
+            let mut entry = PublicationEntry::new(numbers.0, numbers.1, Duration::from_nanos(period));
+            entry = entry.jitter(Duration::from_nanos(publication.jitter));
+            entry = publication.size.map_or(entry.clone(), |size| entry.size(size));
+            entry = publication.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
+            entry = publication.deadline.map_or(entry.clone(), |time| entry.deadline(Duration::from_nanos(time)));
+            schedule = schedule.publication(entry);
+        }
+        for subscription in &self.subscriptions {
+            let Some(rt_info) = subscription.rt_info else { continue };
+            let mut entry = SubscriptionEntry::new(rt_info.cast_signed()).core(subscription.core);
+            entry = subscription.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
+            entry = subscription.deadline.map_or(entry.clone(), |time| entry.deadline(Duration::from_nanos(time)));
+            schedule = schedule.subscription(entry);
+        }
+        let lanes: Vec<i32> = self.lanes.iter().map(|lane| lane.rt_info.cast_signed()).collect();
+        let max_queued = QueueLimits::default().max_bytes;
+        schedule.check(&lanes, max_queued).map_err(|error| error.to_string())?;
+        Ok(schedule)
+    }
+}
+
 /// Reads a channel file.
-pub(super) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
+pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
     let document = document(text)?;
     let mut root = TomlTable::root(text, &document);
     let mut file = ChannelFile::default();
     if let Some(mut channel) = root.table("channel")? {
         file.builder = channel.choice("builder", &BUILDERS)?.unwrap_or_default();
         file.overhead = channel.time("overhead")?.unwrap_or(0);
+        file.surplus = channel.choice("surplus", &SURPLUS)?.unwrap_or_default();
         channel.refuse_unknown()?;
     }
     if let Some(mut types) = root.table("types")? {
@@ -114,8 +187,9 @@ fn read_lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileLane, 
     }
     let names = table.strings("types")?;
     let types = names.into_iter().map(|name| event_type(table, "types", name, file)).collect::<Result<_, _>>()?;
+    let priority = table.number("priority", 0, 32_767)?;
     table.refuse_unknown()?;
-    Ok(FileLane { rt_info, types })
+    Ok(FileLane { rt_info, priority, types })
 }
 
 fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FilePublication, TaskFileError> {
@@ -130,14 +204,24 @@ fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fil
     };
     let publication = FilePublication {
         supplier: table.string("supplier")?.unwrap_or_default().to_owned(),
+        rt_info: entry(table, file)?,
         event_type,
         source,
         period: positive_time(table, "period")?,
+        jitter: table.time("jitter")?.unwrap_or(0),
         size: table.number("size", 0, u32::MAX)?,
         wcet: table.time("wcet")?,
         deadline: positive_time(table, "deadline")?,
         lane: lane(table, file)?,
     };
+    if publication.rt_info.is_some() {
+        if publication.lane.is_none() {
+            return Err(table.missing("lane"));
+        }
+        if publication.period.is_none() {
+            return Err(table.missing("period"));
+        }
+    }
     table.refuse_unknown()?;
     Ok(publication)
 }
@@ -157,13 +241,19 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
         Ok(built) if built != filter => Some("the basic builder has no groups inside groups".to_owned()),
         Ok(_) => None,
     };
+    let rt_info = entry(table, file)?;
+    let lane = lane(table, file)?;
+    if rt_info.is_some() && lane.is_some() {
+        return Err(table.wrong_field("lane", "the publications decide the lanes of a subscription with an entry"));
+    }
     let subscription = FileSubscription {
         name,
+        rt_info,
         refusal,
         filter,
         wcet: table.time("wcet")?,
         deadline: positive_time(table, "deadline")?,
-        lane: lane(table, file)?,
+        lane,
         core: table.number("core", 0, MAX_CORES - 1)?.unwrap_or(0),
     };
     table.refuse_unknown()?;
@@ -181,6 +271,15 @@ fn positive_time(table: &mut TomlTable<'_>, field: &'static str) -> Result<Optio
         Some(0) => Err(table.wrong_field(field, "the time is 0")),
         time => Ok(time),
     }
+}
+
+/// Reads the number of an entry of the schedule.
+fn entry(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<u32>, TaskFileError> {
+    let rt_info = table.number("rt_info", 1, i32::MAX.cast_unsigned())?;
+    if rt_info.is_some() && file.entries().any(|taken| Some(taken) == rt_info) {
+        return Err(table.wrong_field("rt_info", "another entry has this number"));
+    }
+    Ok(rt_info)
 }
 
 fn lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<usize>, TaskFileError> {

@@ -4,18 +4,21 @@
 mod file;
 mod schedule;
 
+pub(super) use self::file::ChannelFile;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 
+use corelane_sched::analysis::StepBudget;
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::Utilization;
 use corelane_sched::task_file::MAX_BYTES;
+use corelane_services::events::schedule::{ConsumerJob, JobTrigger};
 use corelane_services::events::{EventHeader, EventSource, FilterReach, PublishedEvent, TimeoutKind};
 use serde_json::{Value as Json, json};
 
-use self::file::{ChannelFile, FilePublication, FileSubscription};
-use self::schedule::{Job, JobTrigger};
+use self::file::{FilePublication, FileSubscription};
 use super::options::EventsArguments;
 use crate::cores::output::{milliseconds, write_table};
 use crate::text::{excerpt, json_line, printable};
@@ -38,7 +41,7 @@ impl CheckedSubscription<'_> {
 struct CheckedChannel<'f> {
     file: &'f ChannelFile,
     subscriptions: Vec<CheckedSubscription<'f>>,
-    jobs: Vec<Job>,
+    jobs: Vec<ConsumerJob>,
     cores: BTreeMap<u32, Utilization>,
 }
 
@@ -46,12 +49,12 @@ impl CheckedChannel<'_> {
     /// Returns true if [`CheckedSubscription::is_right`] is true for each subscription, and no job
     /// misses its deadline or may be delayed by a job without a known load.
     fn is_right(&self) -> bool {
-        let is_wrong = |job: &Job| job.misses() || job.delayed_by.is_some();
+        let is_wrong = |job: &ConsumerJob| job.misses() || job.delayed_by.is_some();
         self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(is_wrong)
     }
 
     /// Returns the reason why a job is not analysed; `None` if it is analysed.
-    fn not_analysed(&self, job: &Job) -> Option<String> {
+    fn not_analysed(&self, job: &ConsumerJob) -> Option<String> {
         if let Err(reason) = job.timing {
             return Some(reason.reason().to_owned());
         }
@@ -67,7 +70,21 @@ impl CheckedChannel<'_> {
 
 /// Checks a channel file, prints the result, and returns [`CheckedChannel::is_right`].
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bool, String> {
-    let path = &arguments.channel;
+    let file = read(&arguments.channel)?;
+    if file.is_scheduled() {
+        file.schedule().map_err(|error| printable(&format!("{}: {error}", excerpt(&arguments.channel))))?;
+    }
+    let checked = check(&file);
+    let _ = if arguments.is_json {
+        out.write_all(json_line(&as_json(&checked)).as_bytes())
+    } else {
+        write_text(out, &checked)
+    };
+    Ok(checked.is_right())
+}
+
+/// Reads a channel file; `-` is the standard input.
+pub(super) fn read(path: &str) -> Result<ChannelFile, String> {
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
     let mut text = String::new();
     // `file::read` refuses a text of this length.
@@ -78,30 +95,37 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<bo
         File::open(path).map_err(unreadable)?.take(max).read_to_string(&mut text)
     };
     read.map_err(unreadable)?;
-    let file = file::read(&text).map_err(|error| printable(&format!("{}: {error}", excerpt(path))))?;
-    let checked = check(&file);
-    let _ = if arguments.is_json {
-        out.write_all(json_line(&as_json(&checked)).as_bytes())
-    } else {
-        write_text(out, &checked)
-    };
-    Ok(checked.is_right())
+    file::read(&text).map_err(|error| printable(&format!("{}: {error}", excerpt(path))))
 }
 
 fn check(file: &ChannelFile) -> CheckedChannel<'_> {
     let (published, publications) = published_events(file);
+    let load = schedule::load(file);
     let mut jobs = Vec::new();
     let mut subscriptions = Vec::new();
     for (number, subscription) in file.subscriptions.iter().enumerate() {
         let reach = subscription.filter.reach(&published, &file.names);
         let accepted = publications.iter().zip(&reach.accepted).filter(|(_, is_accepted)| **is_accepted);
         let accepted = accepted.map(|(publication, _)| *publication).collect();
-        if subscription.refusal.is_none() {
-            jobs.extend(schedule::jobs(file, number, subscription, &reach.sets, &publications));
+        if subscription.refusal.is_none() && !file.is_scheduled() {
+            jobs.extend(load.jobs(number, &reach.sets, &publications));
+        }
+        if subscription.refusal.is_none() && subscription.rt_info.is_some() {
+            // A set with an event for best effort is in the least urgent lane, and delays no other.
+            let declared = |number: &usize| file.publications.get(*number).is_some_and(|it| it.rt_info.is_some());
+            let (published, publications): (Vec<PublishedEvent>, Vec<usize>) = published
+                .iter()
+                .copied()
+                .zip(publications.iter().copied())
+                .filter(|(_, number)| declared(number))
+                .unzip();
+            let sets = subscription.filter.reach(&published, &file.names).sets;
+            let is_declared = |job: &ConsumerJob| job.lanes.0 + 1 < file.lanes.len();
+            jobs.extend(load.jobs(number, &sets, &publications).into_iter().filter(is_declared));
         }
         subscriptions.push(CheckedSubscription { subscription, reach, accepted });
     }
-    let cores = schedule::analyse(file, &mut jobs);
+    let cores = load.analyse(&mut jobs, &mut StepBudget::default());
     CheckedChannel { file, subscriptions, jobs, cores }
 }
 
@@ -149,7 +173,7 @@ fn trigger_text(file: &ChannelFile, trigger: JobTrigger) -> String {
     }
 }
 
-fn lane_text(file: &ChannelFile, job: &Job) -> String {
+fn lane_text(file: &ChannelFile, job: &ConsumerJob) -> String {
     let rt_info = |lane: usize| file.lanes.get(lane).map_or_else(|| "-".to_owned(), |lane| lane.rt_info.to_string());
     let (most, least) = job.lanes;
     if most == least { rt_info(most) } else { format!("{} to {}", rt_info(most), rt_info(least)) }
@@ -273,7 +297,7 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
     })
 }
 
-fn job_as_json(checked: &CheckedChannel<'_>, job: &Job) -> Json {
+fn job_as_json(checked: &CheckedChannel<'_>, job: &ConsumerJob) -> Json {
     let file = checked.file;
     let timing = job.timing.as_ref().ok();
     json!({

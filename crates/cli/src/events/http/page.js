@@ -47,7 +47,7 @@ function show(counts, seconds) {
     const sets = channel.sets;
     channels.push(row([name, channel.suppliers, channel.consumers, channel.published,
       rate("p " + name, channel.published), sets.delivered, rate("d " + name, sets.delivered),
-      sets.queued, sets.in_flight, dropped(sets.dropped), dropped(channel.unstored)]));
+      sets.queued, sets.in_flight, dropped(sets.dropped), dropped(channel.unstored), dropped(channel.surplus)]));
     for (const consumer of channel.shown_consumers) {
       const queues = consumer.queues.map((queue) => "lane " + queue.lane + ": " + queue.sets).join(", ");
       consumers.push(row([name, consumer.consumer, consumer.sets.routed, consumer.sets.delivered,

@@ -120,10 +120,13 @@ fn counts(channels: &[ChannelCounts]) -> Json {
 
 type ChannelMetric = (&'static str, &'static str, &'static str, fn(&Channel) -> u64);
 
-const CHANNEL_METRICS: [ChannelMetric; 9] = [
+const CHANNEL_METRICS: [ChannelMetric; 12] = [
     ("published_total", "counter", "Events that the channel has routed.", |it| it.published),
     ("refused_total", "counter", "Events that the channel has refused.", |it| it.refused),
     ("unpublished_total", "counter", "Events that their supplier does not publish.", |it| it.unpublished),
+    ("surplus_total", "counter", "Events beyond their declaration, for best effort.", |it| it.surplus.best_effort),
+    ("surplus_dropped_total", "counter", "Events beyond their declaration, dropped.", |it| it.surplus.dropped),
+    ("not_admitted_total", "counter", "Connections that the schedule refused.", |it| it.surplus.not_admitted),
     ("suppliers", "gauge", "Connected suppliers.", |it| it.suppliers.into()),
     ("consumers", "gauge", "Connected consumers.", |it| it.consumers.into()),
     ("routed_total", "counter", "Sets that filters have passed.", |it| it.sets.routed),

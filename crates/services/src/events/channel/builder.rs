@@ -17,8 +17,9 @@ use crate::events::keys::{FACTORY_KEY, MONITOR_KEY};
 use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::{OverflowPolicy, QueueLimits};
 use crate::events::router::{ChannelLimits, RouterConfig};
+use crate::events::schedule::{AdmissionRefusal, ChannelSchedule, RefusalListener, ScheduleConfig};
 use crate::events::servants;
-use crate::events::stored::CosEvents;
+use crate::events::stored::{CosEvents, HEADER_BYTES};
 
 /// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
 pub(super) fn plain_keys(name: &str) -> [String; 2] {
@@ -43,6 +44,7 @@ pub struct EventChannelBuilder {
     gateways: Vec<(ObjectRef, GatewayBuilder)>,
     /// `None` for the default: permitted, unless the channel is durable.
     is_destroyed_by_clients: Option<bool>,
+    refusal_listener: RefusalListener,
 }
 
 impl OwnSource for SharedChannel {
@@ -60,6 +62,7 @@ impl Default for EventChannelBuilder {
             filter_limits: FilterLimits::default(),
             cos_events,
             lanes: LaneTable::default(),
+            schedule: None,
             current: None,
             is_destroyed_by_clients: false,
             is_joined_by_clients: true,
@@ -76,6 +79,7 @@ impl Default for EventChannelBuilder {
             durable: None,
             gateways: Vec::new(),
             is_destroyed_by_clients: None,
+            refusal_listener: RefusalListener::default(),
         }
     }
 }
@@ -139,6 +143,27 @@ impl EventChannelBuilder {
     #[must_use]
     pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
         self.config.lanes = LaneTable(lanes.into_iter().collect());
+        self
+    }
+
+    /// Sets the schedule. The `rt_info` of publications and dependencies then names an entry of the schedule instead of
+    /// a lane; another number that is not 0 is refused with BAD_PARAM. A publication or consumer with which an admitted
+    /// consumer would miss its deadline is refused with NO_RESOURCES
+    /// ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
+    ///
+    /// A consumer that names an entry gets each set in the lane that the publications of its events declare, and any
+    /// other consumer gets all sets in the least urgent lane. [`EventLane::event_type`] has no effect.
+    #[must_use]
+    pub fn schedule(mut self, schedule: ChannelSchedule) -> Self {
+        self.config.schedule = Some(ScheduleConfig { schedule, listener: RefusalListener::default() });
+        self
+    }
+
+    /// Sets a function that hears of each connection that the schedule refuses, in the thread of the call. A channel
+    /// without a [schedule](Self::schedule) refuses none.
+    #[must_use]
+    pub fn on_refusal(mut self, listener: impl Fn(&AdmissionRefusal) + Send + Sync + 'static) -> Self {
+        self.refusal_listener = RefusalListener(Some(Arc::new(listener)));
         self
     }
 
@@ -306,7 +331,17 @@ impl EventChannelBuilder {
         self.config.lanes.check(orb)?;
         self.config.current = Some(orb.real_time().current()?);
         self.router.lanes = self.config.lanes.len();
-        self.router.lane_of_type = self.config.lanes.by_type();
+        match &mut self.config.schedule {
+            Some(ScheduleConfig { schedule, listener }) => {
+                *listener = self.refusal_listener.clone();
+                let max_queued = self.router.queue.max_bytes.saturating_sub(HEADER_BYTES);
+                schedule.check(&self.config.lanes.rt_infos(), max_queued).map_err(|error| {
+                    SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string())
+                })?;
+                self.router.surplus = Some(schedule.surplus_policy());
+            }
+            None => self.router.lane_of_type = self.config.lanes.by_type(),
+        }
         let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
         let keys = plain_keys(&self.name);
         let served = self.serve_in(orb, &poa, &keys);

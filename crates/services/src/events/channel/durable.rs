@@ -75,7 +75,7 @@ impl SharedChannel {
     fn route_one(&self, supplier: Option<ProxyId>, event: StoredEvent) -> Result<bool, PushRefusal> {
         let event = Arc::new(event);
         event.measure();
-        let mut routed = ROUTED.take();
+        let mut routed = ROUTED.take().unwrap_or_default();
         let header = event.header();
         let mut state = self.state.lock();
         if state.has_ended {
@@ -91,7 +91,7 @@ impl SharedChannel {
         let removed = self.remove_disconnected(&mut state, &mut routed);
         drop(state);
         self.deliver(&mut routed, now);
-        ROUTED.set(routed);
+        ROUTED.set(Some(routed));
         self.finish_all(removed);
         pushed.map(|()| is_routed)
     }

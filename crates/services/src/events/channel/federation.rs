@@ -291,7 +291,7 @@ impl SharedChannel {
             let header = EventHeader::new(EventType::ANY, EventSource::ANY);
             let supplier = SupplierConnection {
                 peer: Peer::new(PeerObject::Nil),
-                publications: [Publication { header, lane: index }].into(),
+                publications: [Publication { header, lane: index, declared: None }].into(),
                 is_gateway: true,
                 is_pulled: false,
             };

@@ -4,6 +4,7 @@
 use corelane_sched::task::Nanos;
 
 use super::delivery_set::{DeliverySet, RoutedEvent};
+use super::metering::{DeclaredEvents, DeclaredHandling};
 use crate::events::counts::{ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType, QueueStatistics};
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
@@ -51,12 +52,16 @@ pub(in crate::events) struct NewConsumer<P> {
     pub(in crate::events) transfer: Transfer,
     pub(in crate::events) filter: EventFilter,
     pub(in crate::events) is_gateway: bool,
+    /// `Some` for a consumer that the schedule has admitted.
+    pub(in crate::events) declared: Option<Box<DeclaredHandling>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct Publication {
     pub(in crate::events) header: EventHeader,
     pub(in crate::events) lane: Option<usize>,
+    /// `Some` for a publication that the schedule has admitted.
+    pub(in crate::events) declared: Option<Box<DeclaredEvents>>,
 }
 
 #[derive(Debug)]
@@ -119,6 +124,7 @@ pub(super) struct Connection<E, P> {
     pub(super) queues: Box<[SenderQueue<E, P>]>,
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
+    pub(super) declared: Option<Box<DeclaredHandling>>,
     /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
     pub(super) is_suspended: bool,

@@ -5,7 +5,7 @@ use corelane_sched::task::Nanos;
 use crate::events::counts::DropCounts;
 use crate::events::header::EventType;
 use crate::events::queue::LatestKey;
-use crate::events::subscriptions::Occurrence;
+use crate::events::subscriptions::{Occurrence, Offered};
 
 pub(in crate::events) trait RoutedEvent: Clone {
     fn bytes(&self) -> usize;
@@ -27,6 +27,13 @@ pub(in crate::events) enum DeliverySet<E> {
 }
 
 impl<E: RoutedEvent> DeliverySet<E> {
+    pub(super) fn of_offered(set: Offered<'_, E>) -> Self {
+        match set {
+            Offered::Only(event) => Self::One(event),
+            Offered::Shared(set) => Self::of(set),
+        }
+    }
+
     pub(super) fn of(set: &[Occurrence<E>]) -> Self {
         match set {
             [one] => Self::One(one.clone()),
@@ -64,13 +71,21 @@ impl<E: RoutedEvent> DeliverySet<E> {
         }
     }
 
-    /// Returns the lane of the most urgent event. `lanes` is the number of lanes.
-    pub(super) fn urgency(&self, lanes: usize) -> usize {
+    /// Returns the lane of the most urgent event. `lanes` is the number of lanes. In a channel with
+    /// a schedule, a set with an event for best effort is in the least urgent lane: its rate has no
+    /// declared bound.
+    pub(super) fn urgency(&self, lanes: usize, is_scheduled: bool) -> usize {
         let lane = |occurrence: &Occurrence<E>| match occurrence {
             Occurrence::Event(event) => event.lane(),
             Occurrence::Timeout(_) => usize::MAX,
         };
-        self.as_slice().iter().map(lane).min().unwrap_or(usize::MAX).min(lanes.saturating_sub(1))
+        let last = lanes.saturating_sub(1);
+        let most_urgent = self.as_slice().iter().map(lane).min().unwrap_or(usize::MAX).min(last);
+        let is_last = |occurrence: &Occurrence<E>| matches!(occurrence, Occurrence::Event(it) if it.lane() >= last);
+        match self {
+            Self::Several(several) if is_scheduled && several.iter().any(is_last) => last,
+            _ => most_urgent,
+        }
     }
 
     pub(super) fn key(&self) -> Option<LatestKey> {

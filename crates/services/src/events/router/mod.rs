@@ -11,6 +11,7 @@
 
 mod connection;
 mod delivery_set;
+mod metering;
 mod routing;
 mod sending;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use corelane_sched::task::Nanos;
 
 use super::counts::{
     ChannelStatistics, ChannelSummary, ConsumerStatistics, DeliveryCounts, DropCounts, DropReason, DropsByType,
+    SurplusCounts,
 };
 use super::filter::EventFilter;
 use super::header::EventHeader;
@@ -32,6 +34,7 @@ use super::health::{ConsumerHealth, MissPolicy};
 use super::lifetimes::EventLifetimes;
 use super::numbers::NumberHashing;
 use super::queue::{DeliveryQueue, LatestKey, OverflowPolicy, QueueLimits};
+use super::schedule::SurplusPolicy;
 use super::subscriptions::{ConsumerId, SubscriptionLimits, Subscriptions};
 
 pub(super) use self::connection::{
@@ -39,6 +42,7 @@ pub(super) use self::connection::{
 };
 use self::connection::{Connection, SenderQueue};
 pub(super) use self::delivery_set::{DeliverySet, RoutedEvent};
+pub(super) use self::metering::{DeclaredEvents, DeclaredHandling};
 pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 
@@ -83,6 +87,8 @@ pub(super) struct RouterConfig {
     pub(super) lanes: usize,
     /// The lane of each event type, for suppliers that name no lane.
     pub(super) lane_of_type: HashMap<i32, usize>,
+    /// The reaction to events beyond their declaration; `None` for a channel without a schedule.
+    pub(super) surplus: Option<SurplusPolicy>,
     pub(super) misses: MissPolicy,
     pub(super) is_consumer_reconnected: bool,
     pub(super) is_supplier_reconnected: bool,
@@ -104,6 +110,7 @@ pub(super) struct Router<E, P> {
     published: u64,
     refused: u64,
     unpublished: u64,
+    surplus: SurplusCounts,
     departed: DeliveryCounts,
 }
 
@@ -120,6 +127,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             published: 0,
             refused: 0,
             unpublished: 0,
+            surplus: SurplusCounts::default(),
             departed: DeliveryCounts::default(),
         }
     }
@@ -175,6 +183,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             queues: consumer.queues.into_iter().map(queue).collect(),
             transfer: consumer.transfer,
             is_gateway: consumer.is_gateway,
+            declared: consumer.declared,
             wanted,
             is_suspended: false,
             wants_gaps,
@@ -289,6 +298,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             published: self.published,
             refused: self.refused,
             unpublished: self.unpublished,
+            surplus: self.surplus,
             consumers: self.consumers_after(ProxyId(0), usize::MAX, now),
             suppliers: self.suppliers.values().flatten().count(),
             departed: ending.fold(self.departed, |mut sum, connection| {
@@ -316,6 +326,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
             published: self.published,
             refused: self.refused,
             unpublished: self.unpublished,
+            surplus: self.surplus,
             suppliers: self.suppliers.values().flatten().count(),
             consumers: self.consumers.values().flatten().count(),
             sets,

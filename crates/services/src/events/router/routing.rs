@@ -9,7 +9,7 @@ use crate::events::counts::{DropCounts, DropReason};
 use crate::events::header::{EventHeader, EventHeaderError};
 use crate::events::health::NextCall;
 use crate::events::queue::QueuedSet;
-use crate::events::subscriptions::{ConsumerId, Occurrence};
+use crate::events::subscriptions::ConsumerId;
 
 /// Maximum size in bytes of a set that the supplier's thread sends itself.
 const MAX_IMMEDIATE_BYTES: usize = 16 << 10;
@@ -76,6 +76,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         now: Nanos,
         routed: &mut Routed<E, P>,
     ) -> Result<(), PushRefusal> {
+        let proxy = supplier;
         let checked = match self.suppliers.get(&supplier) {
             None => Err(PushRefusal::NoProxy),
             Some(None) => Err(PushRefusal::NotConnected),
@@ -88,14 +89,20 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
                 return Err(refusal);
             }
         };
-        let Some(lane) = lane(supplier, header, &self.config) else {
+        let Some(mut lane) = lane(supplier, header, &self.config) else {
             self.unpublished += 1;
             return Ok(());
         };
+        if self.config.surplus.is_some() {
+            let Some(metered) = self.metered_lane(proxy, header, event.bytes(), now) else { return Ok(()) };
+            lane = metered;
+        }
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
-        let result = subscriptions.push(header, event, now, |id, set| route(connections, config, id, set, now, routed));
+        let result = subscriptions.push_owned(header, event, now, |id, set| {
+            route(connections, config, id, DeliverySet::of_offered(set), now, routed);
+        });
         self.disconnect_overflowed(routed);
         result.map(drop).map_err(PushRefusal::Header)
     }
@@ -115,7 +122,9 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane_of_type(header, config));
-        let result = subscriptions.push(header, event, now, |id, set| route(connections, config, id, set, now, routed));
+        let result = subscriptions.push_owned(header, event, now, |id, set| {
+            route(connections, config, id, DeliverySet::of_offered(set), now, routed);
+        });
         self.disconnect_overflowed(routed);
         result.map(drop).map_err(PushRefusal::Header)
     }
@@ -127,7 +136,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
 
     pub(in crate::events) fn expire(&mut self, now: Nanos, routed: &mut Routed<E, P>) {
         let Self { subscriptions, connections, config, .. } = self;
-        subscriptions.expire(now, |id, set| route(connections, config, id, set, now, routed));
+        subscriptions.expire(now, |id, set| route(connections, config, id, DeliverySet::of(set), now, routed));
         self.disconnect_overflowed(routed);
     }
 
@@ -198,13 +207,12 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     connections: &mut Connections<E, P>,
     config: &RouterConfig,
     id: ConsumerId,
-    set: &[Occurrence<E>],
+    set: DeliverySet<E>,
     now: Nanos,
     routed: &mut Routed<E, P>,
 ) {
     let Some(connection) = connections.get_mut(&id) else { return };
     connection.counts.routed += 1;
-    let set = DeliverySet::of(set);
     if connection.is_suspended {
         connection.count_drop(set.event_type(), DropReason::Suspended);
         return;
@@ -223,7 +231,7 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     }
     let has_gap = connection.has_gap();
     let Connection { queues, counts, drops_by_type, transfer, .. } = connection;
-    let urgency = set.urgency(config.lanes);
+    let urgency = set.urgency(config.lanes, config.surplus.is_some());
     // The queue of the set's lane, or the only queue.
     let at = queues.iter().position(|queue| queue.lane == urgency).filter(|_| queues.len() > 1).unwrap_or(0);
     let Some(queue) = queues.get_mut(at) else { return };

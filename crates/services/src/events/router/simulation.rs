@@ -159,8 +159,10 @@ impl Simulation {
         let mut router = Router::new(config.clone());
         let supplier = router.add_supplier().unwrap();
         // The events of source 1 are in the lane 0, the others in the least urgent lane.
-        let publication =
-            |source: i32, lane| Publication { header: EventHeader::new(EventType::ANY, EventSource(source)), lane };
+        let publication = |source: i32, lane| {
+            let header = EventHeader::new(EventType::ANY, EventSource(source));
+            Publication { header, lane, declared: None }
+        };
         let publications = Box::new([publication(1, Some(0)), publication(2, None)]);
         let all =
             SupplierConnection { peer: TestPeer(usize::MAX, None), publications, is_gateway: false, is_pulled: false };
@@ -216,7 +218,7 @@ impl Simulation {
         let has_turns = self.random.below(2) == 0;
         let turn = || has_turns.then(|| Rc::new(SendTurn::new()));
         let queues = lanes.iter().map(|lane| (*lane, TestPeer(self.consumers.len(), turn()))).collect();
-        let new = NewConsumer { queues, transfer, filter, is_gateway: false };
+        let new = NewConsumer { queues, transfer, filter, is_gateway: false, declared: None };
         match self.router.connect_consumer(proxy, new, self.now) {
             Ok((id, replaced)) => {
                 assert_eq!(replaced, None);

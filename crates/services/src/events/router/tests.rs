@@ -48,7 +48,7 @@ impl GapScene {
         let set = DependencySet::new().event(A, EventSource::ANY).event(EventType::GAP, EventSource::ANY);
         let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
         let proxy = router.add_consumer().unwrap();
-        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false };
+        let new = NewConsumer { queues: vec![(0, ())], transfer, filter, is_gateway: false, declared: None };
         let (consumer, _) = router.connect_consumer(proxy, new, 0).unwrap();
         Self { router, supplier, consumer: SenderId { consumer, queue: 0 }, pushed: 0 }
     }
@@ -168,4 +168,16 @@ fn direct_consumer_is_told_again_after_a_failed_gap_event() {
     }
     assert_eq!(calls(&scene.push()), [Got::Gap(3), Got::Event(3)]);
     assert_eq!((calls(&scene.push()), scene.dropped()), (vec![Got::Event(4)], 3));
+}
+
+#[test]
+fn set_with_an_event_for_best_effort_is_in_the_least_urgent_lane_of_a_schedule() {
+    let event = |lane| Occurrence::Event(TestEvent { number: 1, key: (A.0, 1), bytes: 1, lane, gap: 0, total: 0 });
+    let lanes = |events: &[_]| {
+        let set = DeliverySet::of(events);
+        (set.urgency(3, false), set.urgency(3, true))
+    };
+    assert_eq!(lanes(&[event(0), event(2)]), (0, 2));
+    assert_eq!(lanes(&[event(1), event(0)]), (0, 0));
+    assert_eq!(lanes(&[event(2)]), (2, 2));
 }

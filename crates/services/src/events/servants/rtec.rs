@@ -20,8 +20,8 @@ use crate::events::idl::rtec_event_channel_admin::{
 };
 use crate::events::idl::rtec_event_comm::{Event, PushConsumer, PushConsumerRef, PushSupplier, PushSupplierRef};
 use crate::events::peer::{Peer, PeerObject};
-use crate::events::router::{ProxyId, Publication, PushRefusal};
-use crate::events::stored::{StoredEvent, event_header};
+use crate::events::router::{ProxyId, PushRefusal};
+use crate::events::stored::event_header;
 
 /// `end` ends the channel when the servant of the channel is dropped.
 pub(in crate::events) fn activate(
@@ -148,9 +148,7 @@ struct SupplierProxy {
 
 impl PushConsumer for SupplierProxy {
     fn push(&self, data: &[Event]) -> Result<(), SystemException> {
-        let now = SharedChannel::now();
-        let events = data.iter().map(|event| StoredEvent::new(event, now));
-        self.channel.push(self.proxy, events).map_err(|refusal| match refusal {
+        self.channel.push(self.proxy, data.iter()).map_err(|refusal| match refusal {
             PushRefusal::NoProxy => disconnected(),
             PushRefusal::NotConnected => system(Kind::BadInvOrder, "no supplier is connected"),
             PushRefusal::Header(error) => system(Kind::BadParam, error.to_string()),
@@ -172,12 +170,11 @@ impl ProxyPushConsumer for SupplierProxy {
             Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
             None => PeerObject::Nil,
         };
-        let publication = |publication: &IdlPublication| {
-            let lane = self.channel.config.lanes.most_urgent(std::iter::once(publication.dependency_info.rt_info))?;
+        let publication = |(at, publication): (usize, &IdlPublication)| {
             let header = event_header(&publication.event.header);
-            Ok::<_, SystemException>(Publication { header, lane })
+            self.channel.publication(at, header, publication.dependency_info.rt_info, qos.is_gateway)
         };
-        let publications = qos.publications.iter().map(publication).collect::<Result<_, _>>()?;
+        let publications = qos.publications.iter().enumerate().map(publication).collect::<Result<_, _>>()?;
         Ok(self.channel.connect_supplier(self.proxy, Peer::new(object), publications, qos.is_gateway)?)
     }
 }

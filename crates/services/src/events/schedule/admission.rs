@@ -1,0 +1,288 @@
+//! Admission: a publication or a consumer is connected only if all admitted consumers then meet
+//! their deadlines.
+//!
+//! The jobs are those of the declared events alone. A set with an event beyond its declaration is in
+//! the least urgent lane, which delays no job.
+
+use std::fmt;
+
+use corelane_sched::analysis::StepBudget;
+use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, largest};
+use corelane_sched::quantity::format_time;
+use corelane_sched::task::{MAX_PERIOD, Nanos};
+
+use super::jobs::{ConsumerJob, PublicationLoad, ScheduledLoad, SubscriptionLoad};
+use crate::events::expression::EventNames;
+use crate::events::filter::EventFilter;
+use crate::events::header::EventHeader;
+use crate::events::reach::PublishedEvent;
+
+/// Maximum number of steps of a decision, and of the search for a load that would fit. The thread of
+/// the call makes them.
+const MAX_STEPS: u32 = 1 << 21;
+/// Maximum number of admitted publications of a channel.
+const MAX_PUBLICATIONS: usize = 256;
+/// Maximum number of admitted consumers of a channel.
+const MAX_CONSUMERS: usize = 256;
+
+#[derive(Clone, Debug)]
+pub(in crate::events) struct AdmittedPublication {
+    pub(in crate::events) header: EventHeader,
+    pub(in crate::events) period: Nanos,
+    pub(in crate::events) load: PublicationLoad,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::events) struct AdmittedConsumer {
+    /// The number of the consumer's proxy.
+    pub(in crate::events) proxy: u64,
+    pub(in crate::events) filter: EventFilter,
+    pub(in crate::events) load: SubscriptionLoad,
+}
+
+/// The peer that asks for admission.
+#[derive(Clone, Debug)]
+pub(in crate::events) enum Candidate {
+    Supplier(Vec<AdmittedPublication>),
+    Consumer(Box<AdmittedConsumer>),
+}
+
+/// The kind of a peer that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedPeer {
+    /// A supplier with its publications.
+    Supplier,
+    /// A consumer with its dependencies.
+    Consumer,
+}
+
+/// The test that a connection did not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleTest {
+    /// An admitted consumer, or the new one, would miss its deadline. Times are in nanoseconds.
+    ResponseTime {
+        /// The response time; `None` if it has no bound, or if the analysis reached its maximum
+        /// number of steps.
+        response: Option<Nanos>,
+        /// The deadline.
+        deadline: Nanos,
+    },
+    /// The filters and publications are too many for the maximum number of steps of the analysis.
+    TooComplex,
+    /// Neither the consumer nor the publications of its events declare an execution time.
+    NoExecutionTime,
+    /// The channel has the maximum number of admitted publications, or of admitted consumers.
+    Limit {
+        /// The maximum.
+        max: usize,
+    },
+}
+
+/// A load that would fit in place of the refused one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdmissibleLoad {
+    /// The longest execution time of the consumer, in nanoseconds.
+    ExecutionTime(Nanos),
+    /// The smallest factor for the periods of all publications of the supplier, in thousandths.
+    PeriodFactor(Thousandths),
+}
+
+/// The refusal of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdmissionRefusal {
+    /// The kind of the refused peer.
+    pub peer: RefusedPeer,
+    /// The number of the refused peer's proxy.
+    pub proxy: u64,
+    /// The number of the proxy of the consumer that does not pass the test; `None` if the test
+    /// concerns no consumer.
+    pub consumer: Option<u64>,
+    /// The lane in which the consumer does not pass the test, by the number given to
+    /// [`EventLane::new`](crate::events::EventLane::new); 0 without a consumer.
+    pub lane: i32,
+    /// The core of this consumer.
+    pub core: u32,
+    /// The test.
+    pub test: ScheduleTest,
+    /// A load that would fit; `None` if the search found none.
+    pub admissible: Option<AdmissibleLoad>,
+}
+
+impl AdmissionRefusal {
+    /// Returns the time in nanoseconds by which the response time exceeds the deadline; `None`
+    /// without a bound, and for other tests.
+    #[must_use]
+    pub fn excess(&self) -> Option<Nanos> {
+        match self.test {
+            ScheduleTest::ResponseTime { response, deadline } => Some(response?.saturating_sub(deadline)),
+            ScheduleTest::TooComplex | ScheduleTest::NoExecutionTime | ScheduleTest::Limit { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for AdmissionRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.peer {
+            RefusedPeer::Supplier => "supplier",
+            RefusedPeer::Consumer => "consumer",
+        };
+        write!(f, "the {kind} {} does not fit the schedule: ", self.proxy)?;
+        if let Some(consumer) = self.consumer {
+            write!(f, "consumer {consumer} in the lane {} on core {}: ", self.lane, self.core)?;
+        }
+        match self.test {
+            ScheduleTest::ResponseTime { response: Some(response), deadline } => {
+                let excess = format_time(response.saturating_sub(deadline));
+                let (response, deadline) = (format_time(response), format_time(deadline));
+                write!(f, "response time {response}, deadline {deadline}, excess {excess}")?;
+            }
+            ScheduleTest::ResponseTime { response: None, deadline } => {
+                write!(f, "the response time has no known bound, deadline {}", format_time(deadline))?;
+            }
+            ScheduleTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
+            ScheduleTest::NoExecutionTime => f.write_str("no wcet is declared")?,
+            ScheduleTest::Limit { max } => {
+                write!(f, "the channel has at most {max} admitted publications, and as many admitted consumers")?;
+            }
+        }
+        match self.admissible {
+            Some(AdmissibleLoad::ExecutionTime(time)) => write!(f, "; a wcet of {} would fit", format_time(time)),
+            Some(AdmissibleLoad::PeriodFactor(factor)) => {
+                write!(f, "; periods {}.{:03} times as long would fit", factor / 1_000, factor % 1_000)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for AdmissionRefusal {}
+
+struct TooManySteps;
+
+/// The admitted publications and consumers of a channel.
+#[derive(Clone, Debug, Default)]
+pub(in crate::events) struct ChannelLoad {
+    /// The number of each lane, the most urgent first.
+    pub(in crate::events) lanes: Vec<i32>,
+    /// Processor time of the channel for each delivery.
+    pub(in crate::events) overhead: Nanos,
+    pub(in crate::events) publications: Vec<AdmittedPublication>,
+    pub(in crate::events) consumers: Vec<AdmittedConsumer>,
+}
+
+impl ChannelLoad {
+    /// Decides about a peer. `proxy` is the number of its proxy.
+    pub(in crate::events) fn admit(mut self, proxy: u64, candidate: Candidate) -> Result<(), AdmissionRefusal> {
+        let (publications, consumers) = (self.publications.len(), self.consumers.len());
+        let peer = match candidate {
+            Candidate::Supplier(new) => {
+                self.publications.extend(new);
+                RefusedPeer::Supplier
+            }
+            Candidate::Consumer(new) => {
+                self.consumers.push(*new);
+                RefusedPeer::Consumer
+            }
+        };
+        let refusal = |consumer, lane, core, test, admissible| {
+            Err(AdmissionRefusal { peer, proxy, consumer, lane, core, test, admissible })
+        };
+        for (count, max) in [(self.publications.len(), MAX_PUBLICATIONS), (self.consumers.len(), MAX_CONSUMERS)] {
+            if count > max {
+                return refusal(None, 0, 0, ScheduleTest::Limit { max }, None);
+            }
+        }
+        let failing = match self.failing_job(&mut StepBudget::new(MAX_STEPS)) {
+            Ok(failing) => failing,
+            Err(TooManySteps) => return refusal(None, 0, 0, ScheduleTest::TooComplex, None),
+        };
+        let Some((job, test)) = failing else { return Ok(()) };
+        let mut steps = StepBudget::new(MAX_STEPS);
+        let admissible = match peer {
+            RefusedPeer::Consumer => self.longest_execution(consumers, &mut steps).map(AdmissibleLoad::ExecutionTime),
+            RefusedPeer::Supplier => self.period_factor(publications, &mut steps).map(AdmissibleLoad::PeriodFactor),
+        };
+        let consumer = self.consumers.get(job.subscription);
+        let lane = self.lanes.get(job.lanes.1).copied().unwrap_or_default();
+        refusal(consumer.map(|it| it.proxy), lane, consumer.map_or(0, |it| it.load.core), test, admissible)
+    }
+
+    fn longest_execution(&self, consumer: usize, steps: &mut StepBudget) -> Option<Nanos> {
+        let mut tried = self.clone();
+        largest(1, MAX_PERIOD, |execution| {
+            if let Some(consumer) = tried.consumers.get_mut(consumer) {
+                consumer.load.wcet = Some(execution);
+            }
+            tried.passes(steps)
+        })
+    }
+
+    /// Returns the smallest factor for the periods of the publications from the index `first` on.
+    fn period_factor(&self, first: usize, steps: &mut StepBudget) -> Option<Thousandths> {
+        let mut tried = self.clone();
+        let less = largest(0, MAX_FACTOR - 1_000, |less| {
+            for (tried, given) in tried.publications.iter_mut().zip(&self.publications).skip(first) {
+                let period = u128::from(given.period) * u128::from(MAX_FACTOR - less);
+                tried.period = Nanos::try_from(period.div_ceil(1_000)).unwrap_or(Nanos::MAX);
+            }
+            tried.passes(steps)
+        })?;
+        Some(MAX_FACTOR - less)
+    }
+
+    fn passes(&self, steps: &mut StepBudget) -> bool {
+        matches!(self.failing_job(steps), Ok(None))
+    }
+
+    /// Returns the most urgent job that does not pass, with its test.
+    fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, ScheduleTest)>, TooManySteps> {
+        let nodes: usize = self.consumers.iter().map(|consumer| consumer.filter.nodes().len()).sum();
+        if !steps.take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
+            return Err(TooManySteps);
+        }
+        let (load, mut jobs) = self.jobs();
+        // The analysis compares each job with each other job.
+        if !steps.take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
+            return Err(TooManySteps);
+        }
+        load.analyse(&mut jobs, steps);
+        let test = |job: &ConsumerJob| match job.timing {
+            Ok(timing) if job.misses() => {
+                Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
+            }
+            // A job that is delayed by one without an execution time passes: the other one fails.
+            Ok(_) => None,
+            Err(_) if job.has_load() => None,
+            Err(_) => Some(ScheduleTest::NoExecutionTime),
+        };
+        let failing = jobs.into_iter().filter_map(|job| test(&job).map(|test| (job, test)));
+        Ok(failing.min_by_key(|(job, _)| job.lanes.1))
+    }
+
+    /// Returns the jobs of all admitted consumers, except those of the least urgent lane.
+    pub(super) fn jobs(&self) -> (ScheduledLoad, Vec<ConsumerJob>) {
+        let load = ScheduledLoad {
+            lanes: self.lanes.len(),
+            overhead: self.overhead,
+            publications: self.publications.iter().map(|publication| publication.load).collect(),
+            subscriptions: self.consumers.iter().map(|consumer| consumer.load).collect(),
+        };
+        let event = |publication: &AdmittedPublication| PublishedEvent {
+            header: publication.header,
+            period: Some(publication.period),
+        };
+        let published: Vec<PublishedEvent> = self.publications.iter().map(event).collect();
+        let indices: Vec<usize> = (0..published.len()).collect();
+        let names = EventNames::new();
+        let mut jobs = Vec::new();
+        for (number, consumer) in self.consumers.iter().enumerate() {
+            let reach = consumer.filter.reach(&published, &names);
+            jobs.extend(load.jobs(number, &reach.sets, &indices));
+        }
+        jobs.retain(|job| job.lanes.0 + 1 < self.lanes.len());
+        (load, jobs)
+    }
+}

@@ -1,0 +1,46 @@
+//! The schedule of a channel, and the peers that it has refused.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{AdmissionRefusal, ChannelSchedule};
+
+/// Maximum number of refusals that a channel keeps.
+const MAX_REFUSALS: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(in crate::events) struct ScheduleConfig {
+    pub(in crate::events) schedule: ChannelSchedule,
+    pub(in crate::events) listener: RefusalListener,
+}
+
+type RefusalFunction = dyn Fn(&AdmissionRefusal) + Send + Sync;
+
+/// The function that is called with each refusal.
+#[derive(Clone, Default)]
+pub(in crate::events) struct RefusalListener(pub(in crate::events) Option<Arc<RefusalFunction>>);
+
+impl fmt::Debug for RefusalListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RefusalListener").field(&self.0.is_some()).finish()
+    }
+}
+
+/// The refusals of a channel. The lock around them is held from the admission of a peer until the
+/// peer is connected, and taken before the channel's lock.
+#[derive(Debug, Default)]
+pub(in crate::events) struct Refusals {
+    pub(in crate::events) count: u64,
+    pub(in crate::events) latest: VecDeque<AdmissionRefusal>,
+}
+
+impl Refusals {
+    pub(in crate::events) fn add(&mut self, refusal: AdmissionRefusal) {
+        self.count += 1;
+        if self.latest.len() == MAX_REFUSALS {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(refusal);
+    }
+}

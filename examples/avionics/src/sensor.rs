@@ -1,0 +1,94 @@
+//! Sensors and the display, as processes on the event channel. They end with their standard input.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use corelane::{Any, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
+use corelane_services::events::EventType;
+use corelane_services::events::cos_event_comm::{self, push_consumer::PushError};
+use corelane_services::events::rtec_event_channel_admin::ProxyPushConsumerRef;
+use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
+
+use crate::avionics::EventComputerRef;
+use crate::clients::{Client, Role, attitude, contacts, engines, position, self_test};
+use crate::mission::{self, plan};
+use crate::{Result, priority};
+
+/// Time for which the display stalls with each value that it gets.
+const STALL: Duration = Duration::from_millis(700);
+
+/// Runs a sensor or the display, whose ORB listens at this address, until the standard input ends.
+pub(crate) fn run(client: &Client, computer: &str, address: &str) -> Result<()> {
+    // The threads of an ORB inherit the scheduling class of the thread that creates it.
+    priority::raise(client.priority);
+    let pool = PoolConfig::default().dispatch(Dispatch::ThreadPerConnection { max_threads: 8 });
+    let orb = Orb::builder().pool(pool).listen(format!("tcp:{address}:0")).build()?;
+    orb.root_poa().manager().activate()?;
+    let computer: EventComputerRef = orb.string_to_reference(computer)?;
+    if client.role == Role::Display {
+        let display = activate(&orb, &cos_event_comm::PushConsumer::servant(Display))?;
+        computer.attach(client.name, Some(&display))?;
+    } else {
+        let event_type = plan::event_names().event_type(client.name).ok_or("the client is no sensor")?;
+        let sensor = Arc::new(Sensor { event_type, samples: AtomicU32::new(0), output: OnceLock::new() });
+        let consumer = activate(&orb, &PushConsumer::servant_of(Arc::clone(&sensor)))?;
+        let output = computer.attach(client.name, Some(&consumer))?.ok_or("the computer takes no samples")?;
+        let _ = sensor.output.set(ProxyPushConsumerRef::from_object(output));
+    }
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+fn activate(orb: &Orb, servant: &Servant) -> Result<ObjectRef> {
+    Ok(orb.root_poa().activate(servant)?)
+}
+
+struct Sensor {
+    event_type: EventType,
+    samples: AtomicU32,
+    output: OnceLock<ProxyPushConsumerRef>,
+}
+
+impl Sensor {
+    fn sample(&self) -> Result<Any, SystemException> {
+        let n = self.samples.fetch_add(1, Ordering::Relaxed);
+        match self.event_type {
+            plan::INERTIAL => Any::new(&attitude(n)),
+            plan::POSITION => Any::new(&position(n)),
+            plan::RADAR => Any::new(&contacts(n)),
+            plan::ENGINES => Any::new(&engines(n)),
+            _ => Any::new(&self_test()),
+        }
+    }
+}
+
+impl PushConsumer for Sensor {
+    /// Gets the timeouts of the sensor's rate group, and pushes a sample for each.
+    fn push(&self, timeouts: &[Event]) -> Result<(), SystemException> {
+        // The first timeout comes a period after the connection, so there is an output.
+        let Some(output) = self.output.get() else { return Ok(()) };
+        for timeout in timeouts {
+            mission::push(output, self.event_type, timeout.header.creation_time, self.sample()?)?;
+        }
+        Ok(())
+    }
+
+    fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}
+
+/// A display that stalls with each value.
+struct Display;
+
+impl cos_event_comm::PushConsumer for Display {
+    fn push(&self, _value: &Any) -> Result<(), PushError> {
+        std::thread::sleep(STALL);
+        Ok(())
+    }
+
+    fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The event channel, as the stage sees it: the counts of its consumers, and the mode changes.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::page::escape;
+use crate::Result;
+use crate::avionics::event_computer::EnterError;
+use crate::avionics::{ConsumerCounts, EventComputerRef, Mode};
+use crate::mission::plan::WORK;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The mode changes, each at a part of the run in hundredths.
+const CHANGES: [(u32, Mode); 2] = [(33, Mode::Attack), (67, Mode::Cruise)];
+
+/// The mission computer on an event channel.
+pub(super) struct ChannelView {
+    computer: EventComputerRef,
+    /// True if the server admits tasks.
+    has_admission: bool,
+    counts: Vec<ConsumerCounts>,
+    /// A line for each mode change.
+    changes: Vec<String>,
+}
+
+impl ChannelView {
+    pub(super) fn new(computer: &EventComputerRef, has_admission: bool) -> Self {
+        ChannelView {
+            computer: computer.with_timeout(PATIENCE),
+            has_admission,
+            counts: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Changes the mode if the next change is due. `passed` is the part of the run that has passed,
+    /// in hundredths.
+    pub(super) fn change_mode(&mut self, passed: u32) -> Result<()> {
+        let Some((due, mode)) = CHANGES.get(self.changes.len()).copied() else { return Ok(()) };
+        if passed < due {
+            return Ok(());
+        }
+        let name = if mode == Mode::Attack { "attack" } else { "cruise" };
+        let outcome = match self.computer.enter(mode) {
+            Ok(()) if self.has_admission => "admitted".to_owned(),
+            Ok(()) => "without admission".to_owned(),
+            Err(EnterError::Refused(refused)) => format!("{} is refused by the {}", refused.task, refused.reason),
+            Err(error) => return Err(format!("the mode {name} cannot be entered: {error:?}").into()),
+        };
+        let work = WORK.iter().filter(|work| work.modes.contains(&mode)).map(|work| work.name);
+        self.changes.push(format!("{name} with {}: {outcome}", work.collect::<Vec<_>>().join(", ")));
+        Ok(())
+    }
+
+    /// Gets the counts. The server must still run.
+    pub(super) fn refresh(&mut self) -> Result<()> {
+        self.counts = self.computer.counts()?;
+        Ok(())
+    }
+
+    /// Returns a line for each consumer.
+    pub(super) fn table(&self) -> String {
+        let mut text = row("channel", ["matched", "delivered", "waiting", "queue full", "suspended", "failed"]);
+        for consumer in &self.counts {
+            text += &row(&consumer.name, cells(consumer).each_ref().map(String::as_str));
+        }
+        text
+    }
+
+    /// Returns a line for each mode change.
+    pub(super) fn lines(&self) -> String {
+        self.changes.iter().map(|change| format!("mode      {change}\n")).collect()
+    }
+
+    pub(super) fn section(&self) -> String {
+        let mut page = String::from(
+            "<h2>Event channel</h2>\n<p>The number of event sets for each consumer: those that its filter has passed, and what \
+             became of them. The display stalls, so its queues fill, and the channel drops its oldest events. The admission counts the \
+             processor time of the work that events start; this work runs in the threads of the lanes, on any core.</p>\n",
+        );
+        page += "<div class=\"wide\"><table>\n<tr><th>consumer<th>matched<th>delivered<th>waiting<th>queue full<th>suspended<th>failed\n";
+        for consumer in &self.counts {
+            let _ = writeln!(page, "<tr><td>{}<td>{}", escape(&consumer.name), cells(consumer).join("<td>"));
+        }
+        page += "</table></div>\n";
+        page += &chart(&self.counts);
+        page += "<ul>\n";
+        for change in &self.changes {
+            let _ = writeln!(page, "<li>Mode {}", escape(change));
+        }
+        page + "</ul>\n"
+    }
+}
+
+fn cells(consumer: &ConsumerCounts) -> [String; 6] {
+    let ConsumerCounts { matched, delivered, waiting, overflowed, suspended, failed, .. } = consumer;
+    [matched, delivered, waiting, overflowed, suspended, failed].map(u64::to_string)
+}
+
+fn row(name: &str, cells: [&str; 6]) -> String {
+    let [matched, delivered, waiting, overflowed, suspended, failed] = cells;
+    format!("{name:10} {matched:>9} {delivered:>9} {waiting:>9} {overflowed:>10} {suspended:>9} {failed:>9}\n")
+}
+
+/// Height of a row, left margin and width of the chart in pixels.
+const ROW: usize = 20;
+const LEFT: usize = 100;
+const WIDTH: usize = 600;
+
+/// Draws a bar for each consumer: the delivered sets, and in another colour the lost ones.
+fn chart(counts: &[ConsumerCounts]) -> String {
+    let most = counts.iter().map(|consumer| consumer.matched).max().unwrap_or(0).max(1);
+    let width = |sets: u64| usize::try_from(sets.saturating_mul(WIDTH as u64) / most).unwrap_or(0);
+    let mut rows = String::new();
+    for (at, consumer) in counts.iter().enumerate() {
+        let (y, height) = (at * ROW, ROW - 6);
+        let lost = consumer.overflowed + consumer.failed;
+        let (delivered, lost_width) = (width(consumer.delivered), width(lost));
+        let _ = writeln!(
+            rows,
+            "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
+             <rect class=\"bar\" x=\"{LEFT}\" y=\"{}\" width=\"{delivered}\" height=\"{height}\"/>\
+             <rect class=\"late\" x=\"{}\" y=\"{}\" width=\"{lost_width}\" height=\"{height}\"/>\
+             <text x=\"{}\" y=\"{}\">{} <tspan class=\"note\" dx=\"6\">{lost} lost</tspan></text>",
+            LEFT - 10,
+            y + 14,
+            escape(&consumer.name),
+            y + 3,
+            LEFT + delivered,
+            y + 3,
+            LEFT + delivered + lost_width + 8,
+            y + 14,
+            consumer.delivered,
+        );
+    }
+    let (width, height) = (LEFT + WIDTH + 140, counts.len() * ROW);
+    format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Deliveries of the channel\">\n{rows}</svg>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chart_shows_what_each_consumer_got_and_lost() {
+        let consumer = |name: &str, delivered, overflowed| ConsumerCounts {
+            name: name.into(),
+            matched: delivered + overflowed,
+            delivered,
+            waiting: 0,
+            overflowed,
+            suspended: 0,
+            failed: 0,
+        };
+        let drawing = chart(&[consumer("hud", 300, 0), consumer("display", 100, 500)]);
+        assert!(
+            drawing.contains("width=\"300\"") && drawing.contains(">300 <tspan class=\"note\" dx=\"6\">0 lost</tspan>")
+        );
+        assert!(
+            drawing.contains("width=\"500\"")
+                && drawing.contains(">100 <tspan class=\"note\" dx=\"6\">500 lost</tspan>")
+        );
+        assert!(chart(&[]).starts_with("<svg"));
+    }
+}
