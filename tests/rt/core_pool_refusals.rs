@@ -17,12 +17,12 @@ use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{
     Criticality, JobOverrun, TaskRecord, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
-use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor};
+use corelane_services::cores::{AdmissionConfig, AdmittedTask, ClientIdentityInterceptor};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::older_kernel::{RefusedRequest, refuse};
 use corelane_sys::thread::{Scheduling, list_threads};
 use corelane_tests::core_pool::{HOLD, STEP, Scene, Served, step, task};
-use corelane_tests::real_time::{require_fifo, wait_until};
+use corelane_tests::real_time::{RawClient, require_fifo, wait_until};
 
 type Events = Arc<Mutex<Vec<String>>>;
 
@@ -50,6 +50,12 @@ fn set_refused(scene: &Scene, request: RefusedRequest, tasks: &[TaskBinding]) {
             scene.set(tasks);
         });
     });
+}
+
+/// Counts the threads whose names begin with `name`, and that have the priority of sleeping threads.
+fn sleeping_threads(name: &str) -> usize {
+    let threads = list_threads().unwrap();
+    threads.iter().filter(|thread| thread.name.starts_with(name) && thread.scheduling == Scheduling::Fifo(1)).count()
 }
 
 fn placement(thread: &str) -> (Vec<usize>, Scheduling) {
@@ -110,8 +116,13 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         set_refused(&scene, request, &[task(1, 1, 35), task(2, 1, 30)]);
         // The running request keeps the core and the priority from before.
         assert_eq!(placement(&by.thread), (vec![0], Scheduling::Fifo(40)), "{request:?}");
+        // The bound thread reports nothing while it runs the request.
+        assert_eq!(events.lock().len(), 0);
+        scene.pool.report_refused_tasks();
+        assert_eq!(events.lock().len(), 1);
         let refused = scene.pool.take_refused_tasks();
         assert_eq!(refused.iter().map(|refused| refused.task).collect::<Vec<_>>(), [1]);
+        assert_eq!(refused[0].core, (request == RefusedRequest::Affinity).then_some(1));
         assert!(refused[0].reason.starts_with(reason), "{refused:?}");
         assert_eq!(scene.pool.take_refused_tasks(), []);
         scene.state.open.store(true, Ordering::SeqCst);
@@ -181,6 +192,31 @@ fn task_without_a_thread_is_withdrawn_if_the_kernel_starts_none() {
     assert!(refused.len() == 1 && refused[0].task == 2 && refused[0].reason.starts_with("a thread: "), "{refused:?}");
     wait_until(|| events.lock().len() == 1);
     assert!(step(&scene.object(&first, "task-1"), &STEP, 3).unwrap().is_bound());
+}
+
+#[test]
+fn refusal_to_the_thread_of_a_parked_request_is_reported_at_once() {
+    let (orb, events) = observed_orb(|builder| builder);
+    let scene = Scene::new(orb, CorePoolConfig::default().name("parked").cores([0]));
+    scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
+    let client = Orb::new().unwrap();
+    let mut raw = RawClient::for_object(&scene.object(&client, "task-1"));
+    assert_eq!(raw.send("step", None, Some(0)), raw.receive_reply_id());
+    scene.poa.manager().hold_requests(false).unwrap();
+    raw.set_target(&scene.object(&client, "task-2"));
+    let parked = raw.send("step", None, Some(1));
+    wait_until(|| scene.pool.counts().handed_over == 1 && sleeping_threads("parked/b") == 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            refuse(RefusedRequest::Scheduling).unwrap();
+            scene.poa.manager().activate().unwrap();
+        });
+    });
+    assert_eq!(raw.receive_reply_id(), parked);
+    wait_until(|| events.lock().len() == 1);
+    assert!(events.lock()[0].contains("task 2: the kernel refused Fifo(30): "), "{events:?}");
+    // The thread of the other task runs on, and no thread of the pool ran the request.
+    assert_eq!((scene.pool.counts().bound_now, scene.state.bound.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[test]
@@ -308,13 +344,39 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     assert!(event.contains("has withdrawn the promise of task") && event.contains("Fifo(97): "), "{event}");
     let outcome = tasks.outcome(slow.task, &slow.token);
     let Err(AdmitError::System(error)) = &outcome else { panic!("{outcome:?}") };
-    assert_eq!(error.kind(), Kind::NoResources);
+    let renewed = tasks.renew(slow.task, &slow.token, 0).unwrap_err();
+    let refused = (Kind::NoResources, corelane::minor::TASK_REFUSED);
+    assert_eq!([(error.kind(), error.minor()), (renewed.kind(), renewed.minor())], [refused; 2]);
     wait_until(|| !served(&slow.target).is_bound());
     let by = served(&urgent.target);
     assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
     // The books keep the demoted task until its client withdraws it.
     tasks.withdraw(slow.task, &slow.token).unwrap();
     assert_eq!(service.core_pool().and_then(|pool| pool.advisory_reason()), None);
+}
+
+#[test]
+fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
+    let one =
+        |builder: OrbBuilder| builder.pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 }));
+    let (server, _events) = observed_orb(one);
+    let pool = CorePoolConfig::default().cores([0]);
+    let service = AdmissionConfig::new(Machine::with_cores(1)).core_pool(pool).serve(&server).unwrap();
+    let target = server.root_poa().activate(&Servant::new(Refuser)).unwrap().to_string();
+    let client = Orb::new().unwrap();
+    let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
+    let target = client.string_to_object(&target).unwrap().unwrap();
+    // The first renewals succeed.
+    let short = TaskSpec { lease: 3_000 * MS, ..spec("slow", 200 * MS, &target) };
+    let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
+    assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
+    assert!(!slow.has_lapsed() && !step(&target, &REFUSE, 0).unwrap().is_bound());
+    tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
+    wait_until(|| slow.has_lapsed());
+    let task = slow.promise().task;
+    // The drop withdraws the task, unless it has ended with the lease that was not renewed.
+    drop(slow);
+    assert!(tasks.snapshot().unwrap().0.iter().all(|record| record.task != task));
 }
 
 #[test]

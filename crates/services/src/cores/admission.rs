@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane::rt::{CorePool, RefusedTask, TaskEndpoint};
+use corelane::rt::{CorePool, TaskEndpoint};
 use corelane::{ObjectRef, Orb, SystemException};
 use corelane_sched::task::{CoreId, Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
@@ -20,6 +20,7 @@ use corelane_sys::thread;
 use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, TaskToken};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
+use super::kernel_refusals::HeldRefusals;
 use super::records::BadRecord;
 use super::restart::{ReferenceAddress, RestoredTasks, TaskAttachment, texts};
 use super::saving::{CompletedSave, SaveOutcome};
@@ -155,7 +156,8 @@ impl SharedAdmission {
 
     /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
     /// `watch` is made with the first use of the core pool.
-    fn decide_pending(&self, watch: &mut Option<CoreWatch>) {
+    /// `held` are refusals of the kernel that are not in the books yet.
+    fn decide_pending(&self, watch: &mut Option<CoreWatch>, held: &mut HeldRefusals) {
         let mut state = self.state.lock();
         while !state.is_ending {
             let now = self.now();
@@ -163,7 +165,12 @@ impl SharedAdmission {
                 let watch = watch.get_or_insert_with(|| {
                     CoreWatch::start(state.books.snapshot(now).cores.iter().map(|core| core.core))
                 });
-                let change = state.books.set_lost_cores(&watch.lost(), now);
+                for refused in pool.take_refused_tasks() {
+                    held.add(TaskId(refused.task), refused.core, now);
+                }
+                let lost = watch.lost();
+                held.forget_cores(&lost);
+                let change = state.books.set_lost_cores(&lost, now);
                 if change != CoreChange::default() {
                     let numbers = |cores: &[CoreId]| -> Vec<usize> {
                         cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
@@ -185,12 +192,17 @@ impl SharedAdmission {
                     state = self.state.lock();
                     continue;
                 }
-                // Refusals of lost cores are gone now: their tasks have other cores.
-                let refused = pool.take_refused_tasks();
-                let is_demoted = |task: &RefusedTask| state.books.demote(TaskId(task.task), now);
-                if refused.iter().map(is_demoted).fold(false, |one, other| one | other) {
+                let due = held.take_due(now);
+                if !due.is_empty() {
+                    for task in due {
+                        state.books.demote(task, now);
+                    }
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
+                    // The observer of the events may call the admission object.
+                    drop(state);
+                    pool.report_refused_tasks();
+                    state = self.state.lock();
                     continue;
                 }
             }
@@ -348,9 +360,9 @@ impl SharedBooks {
         let decider = Arc::clone(&books.shared);
         let body = move || {
             // A new watch would take cores that are lost for returned ones.
-            let mut watch = None;
+            let (mut watch, mut held) = (None, HeldRefusals::default());
             // A panic in a decision leaves the books as they are. After a pause the thread goes on.
-            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch))).is_err() {
+            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
         };

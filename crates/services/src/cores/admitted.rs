@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
+use corelane::minor::TASK_REFUSED;
 use corelane::rt::{PeriodicJob, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
 use corelane::{Canceller, Completion, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::clock::Monotonic;
@@ -76,7 +77,8 @@ struct Lease {
     requested: u64,
     must_stop: AtomicBool,
     stop: EventCount,
-    /// True after the server has answered a renewal with OBJECT_NOT_EXIST or NO_PERMISSION.
+    /// True after the server has answered a renewal with OBJECT_NOT_EXIST, NO_PERMISSION or
+    /// `TASK_REFUSED`.
     has_lapsed: AtomicBool,
 }
 
@@ -96,7 +98,10 @@ impl Lease {
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
-                Err(exception) if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission) => {
+                Err(exception)
+                    if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission)
+                        || (exception.kind(), exception.minor()) == (Kind::NoResources, TASK_REFUSED) =>
+                {
                     self.has_lapsed.store(true, Ordering::Release);
                     return;
                 }
@@ -160,6 +165,10 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// Returns true if a renewal has found that the server has ended the task, for example because
     /// the server could not be reached during the lease. Requests to the task reference then raise
     /// TRANSIENT.
+    ///
+    /// Also returns true if a renewal has found that the kernel of the server has refused the task's
+    /// core, priority or thread. Requests to the task reference are then best effort, and raise
+    /// TRANSIENT after the end of the lease, which is not renewed any more.
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.lease.has_lapsed.load(Ordering::Acquire)

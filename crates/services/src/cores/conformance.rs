@@ -194,7 +194,10 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeB
     };
     assert_eq!(record(&mut *books, 10 * MS, task.task), Some((None, TaskState::Demoted(lease))));
     assert_eq!(record(&mut *books, 10 * MS, other.task), Some((Some(other.core), TaskState::Promised(lease))));
-    assert_eq!(books.outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::CoreLost));
+    assert_eq!(books.outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::KernelRefused));
+    assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
+    let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
+    assert_eq!(changed, Err(BooksRefusal::KernelRefused));
     // The last job may run until its deadline.
     let pinned = TaskRequest { pinned: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));

@@ -27,6 +27,7 @@ mod conformance;
 mod core_watch;
 mod dispatch;
 mod idl;
+mod kernel_refusals;
 mod memory;
 mod monitoring;
 mod records;

@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rt::core_config::RefusedTask;
 
+/// The maximum number of kept refusals. It bounds the memory of a program that never takes them.
+const MAX_KEPT: usize = 10_000;
+
 /// A request to the kernel for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
@@ -53,8 +56,12 @@ impl KernelRefusals {
         }
     }
 
-    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Forgets
+    /// the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) {
+        if self.tasks.len() >= MAX_KEPT && !self.tasks.contains_key(&task) {
+            self.tasks.pop_first();
+        }
         self.tasks.insert(task, Refusal { request, reason, is_reported: false, is_taken: false });
     }
 
@@ -63,9 +70,10 @@ impl KernelRefusals {
         self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
     }
 
-    /// Forgets the refusals of tasks that are not in the set any more, once they are reported.
+    /// Forgets the refusals of tasks that are not in the set any more, once they are reported and
+    /// taken.
     pub(super) fn keep_tasks(&mut self, is_in_set: impl Fn(u64) -> bool) {
-        self.tasks.retain(|task, refusal| is_in_set(*task) || !refusal.is_reported);
+        self.tasks.retain(|task, refusal| is_in_set(*task) || !refusal.is_reported || !refusal.is_taken);
     }
 
     pub(super) fn take(&mut self) -> Vec<RefusedTask> {
@@ -80,7 +88,8 @@ impl KernelRefusals {
     fn new_refusals(&mut self, mark: impl Fn(&mut Refusal) -> &mut bool) -> Vec<RefusedTask> {
         let new = |(task, refusal): (&u64, &mut Refusal)| {
             let is_new = !std::mem::replace(mark(refusal), true);
-            is_new.then(|| RefusedTask { task: *task, reason: refusal.reason.clone() })
+            let core = if let Request::Core(core) = refusal.request { Some(core) } else { None };
+            is_new.then(|| RefusedTask { task: *task, core, reason: refusal.reason.clone() })
         };
         self.tasks.iter_mut().filter_map(new).collect()
     }
@@ -113,7 +122,7 @@ mod tests {
         refusals.refuse(2, Request::FixedPriority(2), "earlier".to_owned());
         refusals.refuse(2, Request::FixedPriority(2), "two".to_owned());
         refusals.lose_core(1);
-        let two = [RefusedTask { task: 2, reason: "two".to_owned() }];
+        let two = [RefusedTask { task: 2, core: None, reason: "two".to_owned() }];
         assert_eq!(refusals.take(), two);
         assert_eq!(refusals.take(), []);
         refusals.keep_tasks(|_| false);
@@ -121,5 +130,23 @@ mod tests {
         assert_eq!(refusals.take_unreported(), []);
         refusals.keep_tasks(|_| false);
         assert!(refusals.tasks.is_empty());
+        // A refusal that is reported first is kept until it is taken.
+        refusals.refuse(3, Request::Core(1), "three".to_owned());
+        let three = [RefusedTask { task: 3, core: Some(1), reason: "three".to_owned() }];
+        assert_eq!(refusals.take_unreported(), three);
+        refusals.keep_tasks(|_| false);
+        assert_eq!(refusals.take(), three);
+        refusals.keep_tasks(|_| false);
+        assert!(refusals.tasks.is_empty());
+    }
+
+    #[test]
+    fn refusals_that_no_program_takes_are_bounded() {
+        let mut refusals = KernelRefusals::default();
+        let most = u64::try_from(MAX_KEPT).unwrap();
+        for task in (0..=most).chain([most]) {
+            refusals.refuse(task, Request::Thread, String::new());
+        }
+        assert_eq!((refusals.tasks.len(), refusals.take()[0].task), (MAX_KEPT, 1));
     }
 }

@@ -100,6 +100,8 @@ struct SharedPool {
     jobs: JobLog,
     /// Set when the threads start, if requests without a task have a guaranteed share.
     shares: OnceLock<Arc<BestEffortShares>>,
+    /// Reports refusals of the kernel that have not been reported. Set when the threads start.
+    reporter: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct PoolState {
@@ -214,6 +216,7 @@ impl CorePoolThreads {
             state,
             jobs,
             shares: OnceLock::new(),
+            reporter: OnceLock::new(),
         }))
     }
 
@@ -238,8 +241,13 @@ impl CorePoolThreads {
             pool.place(&mut state, number);
             state.tell_duty(number);
         }
-        // A thread whose wait for a rate ends must find its new duty, so the rates change last.
-        rate::update(&mut state.rates, tasks, demoted);
+        // A thread whose wait for a rate ends must find its new duty, so the rates change last. A
+        // task that the kernel refuses has no rate, as a demoted task has none.
+        let state = &mut *state;
+        let (kept, refused): (Vec<TaskBinding>, Vec<TaskBinding>) =
+            tasks.iter().partition(|binding| state.roster.contains(binding.task));
+        let without_rate: Vec<u64> = demoted.iter().copied().chain(refused.iter().map(|one| one.task)).collect();
+        rate::update(&mut state.rates, &kept, &without_rate);
     }
 
     /// Limits tasks to one operation each: requests for other operations are no jobs.
@@ -317,6 +325,8 @@ impl CorePoolThreads {
         self.0.state.lock().refusal.clone()
     }
 
+    /// Reports refusals of the kernel that have not been reported. The caller must hold no lock that
+    /// the ORB's observer may need.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }
@@ -325,6 +335,15 @@ impl CorePoolThreads {
 impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
         let settings = &self.0.settings;
+        let (pool, handler) = (Arc::downgrade(&self.0), Arc::downgrade(threads.handler));
+        let name = threads.lane.config.name.clone();
+        let report = move || {
+            if let (Some(pool), Some(handler)) = (pool.upgrade(), handler.upgrade()) {
+                pool.report_refusal(handler.context(), &name);
+            }
+        };
+        // A lane starts its threads once.
+        let _ = self.0.reporter.set(Box::new(report));
         {
             let mut state = self.0.state.lock();
             for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
@@ -421,7 +440,13 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         let target = target_of(header, octets, &self.0.settings.limits);
         let target = target.filter(|_| header.kind == MessageKind::Request);
         let task = target.and_then(|target| self.0.task_of(target));
-        match task.and_then(|task| self.0.wake_sleeper(&waiting, task)) {
+        let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
+        if task.is_some()
+            && let Some(report) = self.0.reporter.get()
+        {
+            report();
+        }
+        match sleeper {
             Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
             None => lane.push(LaneTask::Dispatch(waiting, message)),
         }

@@ -181,7 +181,7 @@ impl SharedPool {
         } else {
             drop(state);
         }
-        for RefusedTask { task, reason } in tasks {
+        for RefusedTask { task, reason, .. } in tasks {
             context.events().report(&Event::TaskRefused { pool: pool.to_owned(), task, error: reason });
         }
     }
