@@ -294,6 +294,8 @@ fn rate_of_a_withdrawn_task_ends() {
     assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
     set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
+    // The threads of the lane read the connection of task 1, and ask its rate.
+    wait_until(|| scene.pool.counts().bound_now == 1);
     let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
     wait_until(|| next.is_finished());
     assert!(!next.join().unwrap().is_bound());
