@@ -17,8 +17,8 @@ corelane::include_idl!("values");
 ///
 /// # Panics
 ///
-/// If a value that was encoded and decoded again is encoded to different bytes, or if a decoded
-/// value is shorter than the minimum size of its type.
+/// If an encoded value cannot be decoded again or is then encoded to different bytes, or if a
+/// decoded value is shorter than the minimum size of its type.
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane_fuzz::{TARGETS, planted};
 use corelane_sys::usage::thread_time;
 
-/// Maximum processor time of one input; the load of other processes does not matter.
+/// Maximum processor time of one input. The load of other processes does not affect this time.
 const MAX_PROCESSOR_TIME: Duration = Duration::from_secs(10);
 
 fn here() -> &'static Path {

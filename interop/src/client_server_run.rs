@@ -34,8 +34,8 @@ pub struct ExtraOptions<'o> {
     pub server: &'o [&'o str],
     /// The client's options.
     pub client: &'o [&'o str],
-    /// If set, the client gets a corbaloc URL with this GIOP version and the server's plain key,
-    /// and otherwise the reference that the server has published.
+    /// If set, the client gets a corbaloc URL with this GIOP version and the server's plain key.
+    /// Otherwise it gets the reference that the server has published.
     pub corbaloc: Option<CorbalocVersion>,
 }
 

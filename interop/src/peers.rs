@@ -64,7 +64,7 @@ impl Variant {
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2; ISO 8859-1 in narrow characters and strings, and as Corelane's native code set.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
-    /// GIOP 1.2; ISO 8859-1 in narrow strings, which is not Corelane's native code set.
+    /// GIOP 1.2, with ISO 8859-1 in narrow strings. Corelane's native code set is another one.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
     /// GIOP 1.2, with GlassFish's default limit of the message size.
@@ -192,8 +192,8 @@ impl Peers {
     }
 }
 
-/// Builds omniORB's program for event channels below `folder`, and returns its command without the
-/// mode.
+/// On the first call, builds omniORB's program for event channels below `folder`. Returns the
+/// program's command without the mode.
 ///
 /// # Errors
 ///
@@ -209,8 +209,8 @@ pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Builds JacORB's program for event channels below `folder`, and returns its command without the
-/// mode.
+/// On the first call, builds JacORB's program for event channels below `folder`. Returns the
+/// program's command without the mode.
 ///
 /// # Errors
 ///
@@ -264,7 +264,8 @@ fn java() -> Command {
     command
 }
 
-/// The programs are in the folder of the running program or, if it is a test, in the parent folder.
+/// Returns the folder of this package's programs. It is the folder of the running program or, if
+/// that is a test, the parent folder.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());

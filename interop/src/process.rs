@@ -11,8 +11,8 @@ use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are
-/// busy.
+/// Maximum time until a server has published its reference. A Java virtual machine starts slowly
+/// when the cores are busy.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(15);
@@ -97,7 +97,7 @@ impl Server {
         read(&self.log)
     }
 
-    /// Waits until the server ends, after a client has called its shutdown operation.
+    /// Waits until the server ends. A client must have called its shutdown operation.
     ///
     /// # Errors
     ///
@@ -179,14 +179,14 @@ fn run_into(
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Prevents the start of programs until the guard is dropped. Until a new process executes its
-/// program, it has copies of all descriptors, so that a closed port may remain in use.
+/// Prevents the start of programs until the guard is dropped. A new process has copies of all
+/// descriptors until it executes its program, so that a closed port may remain in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
 }
 
-/// Starts a program. The new process has executed the program when this function returns.
+/// Starts a program. When this function returns, the new process runs the program.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();

@@ -45,7 +45,8 @@ impl Report {
     }
 }
 
-/// The names "big octets 1000" and "thread 3" consist of several words.
+/// Returns the name of a check at the start of a line. Names that begin with "big" have three
+/// words, names that begin with "thread" two, and other names one.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

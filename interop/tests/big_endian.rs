@@ -190,7 +190,8 @@ struct RawClient {
     version: Version,
     code_sets: CodeSets,
     next_id: u32,
-    /// Maximum size in octets of the body of each fragment, a multiple of 8; `None` if requests are not fragmented.
+    /// Maximum size in octets of the body of each fragment, a multiple of 8. With `None`, requests
+    /// are not fragmented.
     fragment: Option<usize>,
 }
 
@@ -312,7 +313,8 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-/// For the arguments `a` and `b`, the results of an echo operation are `a`, `a` and `b`.
+/// Decodes the arguments `a` and `b` of an echo operation, and encodes its results `a`, `a` and
+/// `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);

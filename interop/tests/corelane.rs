@@ -95,7 +95,8 @@ fn jacorb_reads_fragmented_replies_of_corelane() {
     prove(Corelane, JacOrb, Variant::GIOP_1_2, TrafficCheck::Dissected, FRAGMENTS);
 }
 
-/// GlassFish refuses unfragmented messages above 256,000 octets.
+/// Corelane fragments its replies, because GlassFish refuses unfragmented messages above 256,000
+/// octets.
 #[test]
 fn glassfish_reads_fragmented_replies_of_corelane_without_a_setting() {
     prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, TrafficCheck::Dissected, FRAGMENTS);
@@ -126,7 +127,7 @@ fn two_corelane_programs_exchange_fragments() {
     prove(Corelane, Corelane, Variant::GIOP_1_2, TrafficCheck::Dissected, both);
 }
 
-/// Messages of ten million octets, which omniORB sends in fragments of its buffer size.
+/// Options for messages of ten million octets, which omniORB sends in fragments of its buffer size.
 const LARGE: ExtraOptions<'_> =
     ExtraOptions { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 

@@ -385,7 +385,8 @@ fn said(words: &[&str]) -> (String, Option<i32>) {
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
 
-/// Pushes repeatedly, because `corelane events tail` may not be connected yet.
+/// Checks that `corelane events tail` prints a pushed text. Pushes the text repeatedly, because the
+/// command may not be connected yet.
 fn pushed_text_is_printed(channel: &str) {
     let mut tail = Peer::run(events(&["tail", "--count", "1", channel]));
     let is_printed = AtomicBool::new(false);

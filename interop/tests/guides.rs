@@ -75,8 +75,8 @@ fn omniorbs_client_calls_the_server_of_the_omniorb_guide() {
     }
 }
 
-/// Binds the server of the omniORB guide to the name of the JacORB guide, and runs the client of
-/// this guide.
+/// Binds the object of the omniORB guide to the name of the JacORB guide, and runs the client of
+/// the JacORB guide.
 fn client_finds_the_object_at(name_service: &str) {
     let server = Server::of_guide("guide-omniorb");
     let orb = Orb::new().unwrap();

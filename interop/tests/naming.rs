@@ -137,7 +137,8 @@ fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
 }
 
-/// omniNames asks each object in the middle of a name if it is a context, so the object must exist.
+/// An object that is no context. omniNames asks each object in the middle of a name if it is a
+/// context, so this object must exist.
 struct Plain;
 
 impl BindingIterator for Plain {
@@ -154,8 +155,8 @@ impl BindingIterator for Plain {
     }
 }
 
-/// Checks the exceptions of a name server. `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context`
-/// replace bindings of the other kind.
+/// Checks the exceptions of a name server. `checks_kinds` is false for omniNames, whose `rebind`
+/// and `rebind_context` replace bindings of the other kind.
 fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
     let root = root(client, port);
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();

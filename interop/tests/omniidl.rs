@@ -25,7 +25,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// Every repository id, with its values if it is a constant, or `None` for another definition.
+/// The values of the constants with each repository id. `None` stands for another definition.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
@@ -61,7 +61,7 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Formats a constant as corelane_ids.py does, which writes a text as the numbers of its
+/// Formats a constant as corelane_ids.py does. A text is formatted as the numbers of its
 /// characters.
 fn shown(value: &ConstantValue) -> String {
     match value {

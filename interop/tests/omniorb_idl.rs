@@ -1,5 +1,5 @@
-//! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust that compiles without a
-//! warning.
+//! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust
+//! that compiles without a warning.
 
 use std::collections::HashSet;
 use std::fs;

@@ -50,7 +50,8 @@ fn files() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop")
 }
 
-/// Must be called outside network namespaces of a test, because the builds may need the network.
+/// Builds the peers. Must be called outside the network namespaces of tests, because the builds may
+/// need the network.
 fn peers() -> &'static Peers {
     Peers::build(&files().join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
@@ -137,8 +138,8 @@ fn omniorb_is_served_by_a_lane_with_a_budget_of_bytes() {
     assert_eq!(served_by_orb(peers(), OmniOrb, builder, "budget", with_budget, model), BTreeSet::from([(50, 1)]));
 }
 
-/// The test has a network namespace, on whose loopback interface frames are steered to the streams
-/// of lanes.
+/// The test runs in a new network namespace. On its loopback interface, frames are steered to the
+/// streams of lanes.
 #[test]
 fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
     let lacks = |name| format!("the process lacks {name}");

@@ -131,7 +131,7 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
 }
 
 /// Starts a server for one connection. `answer` writes the reply to each message. Returns the
-/// server's reference and its thread, whose result is the number of messages.
+/// server's reference, and the thread, which returns the number of messages.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {

@@ -17,8 +17,8 @@ corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
 const LENGTH: usize = 16 << 20;
-/// Maximum number of bytes of an argument that the ORB receives together with the message's header,
-/// and copies.
+/// Bound, in bytes, of the part of an argument that the ORB receives together with the message's
+/// header, and copies.
 const WITH_THE_HEAD: usize = 16 << 10;
 
 /// Size in bytes below which the ORB copies the remainder of a partly sent reply.
@@ -187,7 +187,7 @@ fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
             place(&numbers)
         }),
     ];
-    // The first call may enlarge a buffer that the second uses.
+    // Each call is made twice, because the first may enlarge a buffer that the second uses.
     for (what, call) in calls.into_iter().chain(calls) {
         let what = format!("{what} over {carrier}, {dispatch:?}");
         drop((clients.take(), servers.take()));

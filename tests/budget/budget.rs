@@ -27,15 +27,15 @@ struct Cost {
     server_locks: u64,
 }
 
-/// Numbers of system calls, allocations, locks of the lane, locks of the ORB, hand-offs and futex
-/// calls.
+/// The numbers of system calls, allocations, locks of the lane, locks of the ORB, hand-offs and
+/// futex calls.
 type Each = [u64; 6];
 
 const SYSTEM_CALLS: usize = 0;
 const ORB_LOCKS: usize = 3;
 
-/// The threads of the ORB do not poll sockets, because polling makes a varying number of system
-/// calls.
+/// Returns the builder of an ORB whose threads do not poll sockets, because polling makes a varying
+/// number of system calls.
 fn sleeping() -> OrbBuilder {
     Orb::builder().spin_policy(SpinPolicy::Never)
 }
@@ -50,8 +50,8 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Returns the cost of 1000 calls. The server must serve them in one thread, whose events
-/// `cost_so_far` counts.
+/// Returns the costs of 1000 calls for the client's thread and for the server's thread that also
+/// runs `cost_so_far`.
 ///
 /// Repeats the measurement if only some calls took locks of the ORB: the hang-up monitor then
 /// watched the connection, because the client had paused.
@@ -170,8 +170,8 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
 }
 
-/// The server's cost is not asserted, because it depends on the number of oneways that arrive
-/// together.
+/// Asserts only the client's cost, because the server's cost depends on the number of oneways that
+/// arrive together.
 #[test]
 fn a_oneway_costs_its_client_one_system_call() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
@@ -297,7 +297,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
         of(&probe.cost_so_far().unwrap(), &before).map(|all| all * 1000 / (CALLS + 1))
     };
     let mut cost = measure();
-    // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and another read.
+    // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and
+    // another read.
     for _ in 1..TRIES {
         if !(3001..4000).contains(&cost[SYSTEM_CALLS]) {
             break;

@@ -10,12 +10,12 @@ use corelane_services::events::rtec_event_channel_admin::{
 use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
 use corelane_services::events::{EventChannel, EventLane, RtecEventData};
 use corelane_sys::counters::{self, Counters};
-// Links the allocator that counts.
 use corelane_tests as _;
 
 const EVENTS: u64 = 500;
 
-/// `allocations` and `orb_locks` are the counters of the thread that delivered the latest events.
+/// A consumer that counts events. `allocations` and `orb_locks` are the counters of the thread that
+/// delivered the latest events.
 #[derive(Default)]
 struct Counting {
     events: AtomicU64,
@@ -64,8 +64,8 @@ fn supplier(channel: &EventChannelRef) -> ProxyPushConsumerRef {
     proxy
 }
 
-/// Pushes `count` events, each after the channel has delivered the previous event. Returns the
-/// counts of the pushing thread.
+/// Pushes `count` events one after the other: each is delivered before the next is pushed. Returns
+/// the counts of the pushing thread.
 fn push(channel: &EventChannel, supplier: &ProxyPushConsumerRef, event: &Event, count: u64) -> Counters {
     let mut sum = Counters::default();
     for _ in 0..count {
@@ -92,8 +92,8 @@ fn supplier_cost(channel: &EventChannel, event: &Event) -> Counters {
     push(channel, &supplier, event, EVENTS)
 }
 
-/// Asserts that each event took one lock, that of the channel, and no call of the kernel, except for
-/// a contended lock.
+/// Asserts that each event took one lock, that of the channel, and made no system call. Futex calls
+/// of contended locks do not count.
 fn assert_one_lock_per_event(cost: &Counters) {
     assert_eq!([cost.lane_locks, cost.locks, cost.orb_locks], [EVENTS, EVENTS, 0]);
     assert_eq!([cost.handoffs, cost.syscalls], [0, 0]);
@@ -135,7 +135,6 @@ fn lanes_allocate_nothing_and_hand_an_event_over_once() {
         let before = counts();
         let cost = push(&channel, &supplier, &event(octets), EVENTS);
         assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, EVENTS], "{octets} octets");
-        // The channel's lock.
         assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, EVENTS, 0]);
         assert_eq!(counts(), before);
     }
@@ -158,7 +157,6 @@ fn events_for_other_processes_are_sent_by_their_supplier_without_a_hand_off() {
     let remote = other.string_to_reference(&channel.reference().to_string()).unwrap();
     let consumers = [connect(&other, &remote), connect(&other, &remote)];
     let supplier = supplier(channel.reference());
-    // The senders connect.
     push(&channel, &supplier, &event(0), 50);
     for octets in [0, 16] {
         push(&channel, &supplier, &event(octets), 50);

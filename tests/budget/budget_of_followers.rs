@@ -11,8 +11,8 @@ const CALLS: u64 = 2000;
 /// Interval of the hang-up monitor, which may make four system calls and take four locks each time.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// Bounds of the mean cost of a call: minimum and maximum of the system calls, and maximum of the
-/// futex calls.
+/// Bounds of the mean cost of a call: the minimum and the maximum number of system calls, and the
+/// maximum number of futex calls.
 struct Budget {
     system_calls: (f64, f64),
     futex: Option<f64>,
@@ -21,7 +21,7 @@ struct Budget {
 /// One test for all transports, because the counters are those of the whole process.
 #[test]
 fn several_threads_cost_no_more_than_one() {
-    // The server reads, writes and waits once for each call over a socket.
+    // For each call over a socket, the server makes three system calls: it reads, writes and waits.
     let socket = || Budget { system_calls: (2.99, 3.05), futex: None };
     // The server waits for the bell once for each call over shared memory, and reads the bell once
     // in 64 calls. A futex call wakes the client if it sleeps.

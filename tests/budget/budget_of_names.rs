@@ -4,12 +4,11 @@ use corelane::{Dispatch, Orb, PoolConfig, SpinPolicy};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
 use corelane_sys::counters;
-// Links the allocator that counts.
 use corelane_tests as _;
 
 const CALLS: u64 = 2000;
 
-/// The hang-up monitor may take locks and allocate a few times beside the calls.
+/// Maximum number of allocations beside the calls, for example of the hang-up monitor.
 const BESIDES: u64 = 20;
 
 fn component(id: &str) -> NameComponent {

@@ -95,8 +95,8 @@ impl Server {
         (orb, StoreRef::from_object(object))
     }
 
-    /// Drops the kept octets. Waits, because the thread of a request frees the message shortly
-    /// after the reply.
+    /// Drops the kept octets and waits until the ORB counts no kept memory. The thread of a request
+    /// frees the message shortly after the reply.
     fn forget(&self) {
         let kept = std::mem::take(&mut *self.hoard.kept.lock());
         drop(kept);
@@ -200,8 +200,8 @@ fn servant_that_keeps_every_argument_meets_the_maximum_and_other_connections_do_
     }
 }
 
-/// The unread replies have more octets than the maximum of kept memory, but octets in a reply do
-/// not count.
+/// The octets of the unread replies exceed the maximum of kept memory, but octets in a reply do not
+/// count.
 #[test]
 fn kept_octets_in_unread_replies_leave_the_memory_to_other_clients() {
     const CLIENTS: usize = 4;

@@ -12,7 +12,7 @@ use corelane_sys::clock;
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
-/// Size in bytes of a result. The C library returns memory of this size to the kernel when it is
+/// Size in bytes of a result. The C library maps blocks of this size, and unmaps them when they are
 /// freed.
 const LENGTH: usize = 40 << 20;
 const CALLS: usize = 10;

@@ -207,7 +207,7 @@ fn no_rebind_keeps_the_policies_in_force_across_profiles() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(CallPolicies { rebind: Some(RebindMode::NoReconnect), ..PATIENT });
     let probe = reference(&orb, &[dead.address, live.address]);
-    // The policy permits the second profile until the first reply binds the reference.
+    // The policy permits the second profile while the reference has received no reply.
     (0..5).for_each(|_| cube(&probe));
     assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
 }

@@ -43,7 +43,6 @@ fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
     let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
     let address = socket::local_address(listener.as_fd()).unwrap();
     let mut taken = Vec::new();
-    // On loopback a connection is established at once if the backlog has room.
     while let Ok(stream) =
         socket::connect(&address, &SocketOptions::default(), Some(clock::now() + Duration::from_secs(1)))
     {

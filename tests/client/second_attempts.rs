@@ -87,7 +87,7 @@ fn transient_is_retried_up_to_the_maximum_of_the_policy() {
     }
 }
 
-/// Without pauses the client would make all 256 attempts long before the deadline.
+/// Fails if the client makes all 256 attempts before the deadline, which it would without pauses.
 #[test]
 fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (server, requests) = busy();

@@ -83,7 +83,7 @@ fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     stream.write_all(&reply).unwrap();
 }
 
-/// A server that sends CloseConnection has not run the requests without a reply.
+/// CloseConnection tells the client that the requests without a reply have not run.
 #[test]
 fn pending_calls_that_meet_close_connection_are_sent_again() {
     let played = play();
@@ -180,7 +180,8 @@ fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
     assert_eq!(answer_of(other).unwrap(), 9);
 }
 
-/// After the deadline of a partly sent request, the client sends the rest of it before any other message.
+/// The client sends the rest of a partly sent request after the deadline of its call, before any
+/// other message on the connection.
 #[test]
 fn deadline_in_mid_message_does_not_affect_other_calls() {
     const LARGE: usize = 32 << 20;
@@ -237,7 +238,6 @@ fn no_reconnect_raises_rebind_after_the_connection_closed() {
             answer(&mut stream, id, 1);
             stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
         });
-        // The first call binds the reference, so it may connect.
         assert_eq!(call(&object).unwrap(), 1);
         server.join().unwrap();
         let rebind = call(&object).unwrap_err();
@@ -387,7 +387,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     });
 }
 
-/// A profile with different policies counts as another binding.
+/// `NO_REBIND` counts a profile with different policies as another binding.
 #[test]
 fn no_rebind_refuses_a_next_profile_with_other_policies() {
     for mode in [RebindMode::Transparent, RebindMode::NoRebind] {

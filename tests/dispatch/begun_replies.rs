@@ -118,7 +118,8 @@ struct Server {
     shared: Arc<Shared>,
 }
 
-/// In each case one thread serves all requests, so that their order is certain.
+/// The threads of the server. In each case one thread serves all requests, so that their order is
+/// certain.
 #[derive(Clone, Copy, Debug)]
 enum Threads {
     Pool(Dispatch),
@@ -199,16 +200,16 @@ impl Server {
 
 const TURNS: usize = 60;
 
-/// Each `turn` reads what has arrived, which makes room for more of the large reply. The server
-/// must send more of it before it takes further requests.
+/// Checks that the server sends more of a begun reply before it takes further requests. Each `turn`
+/// reads the octets that have arrived, which makes room for more of the large reply.
 fn check_order(threads: Threads, address: &str, size: usize) {
     let server = Server::new(threads, address, size);
     let mut others: Vec<Line> = (0..TURNS).map(|_| server.served()).collect();
     let mut gate = server.served();
     let mut large = server.served();
     server.send(&mut large, "large");
-    // The first octet shows that the reply has begun. The rest does not fit into the transport's
-    // buffers.
+    // The first octet shows that the reply has begun. The whole reply does not fit into the
+    // transport's buffers.
     let received = large.receive(&mut [0]);
     server.send(&mut gate, "gate");
     until("gate", || server.shared.is_at_gate.load(Ordering::SeqCst));

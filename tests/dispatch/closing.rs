@@ -10,7 +10,7 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
-/// Returns the exception of a call whose deadline passed after its request was sent.
+/// Returns the exception of a call that times out after its request was sent.
 ///
 /// Repeats the call if its deadline passed before its request was sent, which happens on a loaded
 /// machine.
@@ -122,8 +122,8 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// Neither of two simultaneous shutdowns may end a running request that takes longer than the drain
-/// time-out.
+/// Fails if one of two simultaneous shutdowns ends a running request that takes longer than the
+/// drain time-out.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {
@@ -147,7 +147,7 @@ fn second_shutdown_does_not_cut_the_first_short() {
     }
 }
 
-/// A request that has no reply before CloseConnection has not run.
+/// CloseConnection tells the client that requests without a reply have not run.
 #[test]
 fn a_request_that_meets_close_connection_is_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -57,7 +57,7 @@ fn nested_callbacks_work_in_every_architecture() {
 fn threads_of_one_reference_do_not_wait_for_each_other() {
     let server = serve(Dispatch::LeaderFollowers { threads: 8 });
     let (orb, probe) = client(&server.ior);
-    // `meet` returns when all eight calls run at the same time.
+    // `meet` returns when all eight calls have begun.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| probe.meet(8).unwrap());

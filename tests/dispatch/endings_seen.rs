@@ -1,4 +1,5 @@
-//! Connections whose end arrives together with their last bytes, and connections that always have further bytes.
+//! Connections whose end arrives together with their last bytes, and connections that always have
+//! further bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -42,7 +43,8 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// The server must tell the client by CloseConnection that the waiting request has not run.
+/// The server must send CloseConnection to the client whose request waits, because the request has
+/// not run.
 #[test]
 fn connection_in_the_backlog_gets_close_connection() {
     let server = serve(Dispatch::Reactive);

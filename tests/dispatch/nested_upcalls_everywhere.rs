@@ -48,7 +48,7 @@ fn two_workers_of_a_half_sync_pool_serve_their_queue_while_they_wait() {
 
 #[test]
 fn shared_threads_of_a_thread_per_connection_pool_serve_requests_while_they_wait() {
-    // With `max_threads: 0`, no connection has a thread of its own.
+    // With `max_threads: 0`, the pool's shared threads serve all connections.
     chains(&served_by(Dispatch::ThreadPerConnection { max_threads: 0 }, None), 8);
 }
 
@@ -85,8 +85,9 @@ fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
     e
 }
 
-/// Like JacORB, the client sends requests on the connection on which its first request waits for a
-/// callback. It replies to the callback after the server has answered these requests.
+/// The client sends further requests on the connection on which its first request waits for a
+/// callback, as JacORB does. It replies to the callback after the server has answered these
+/// requests.
 #[test]
 fn thread_of_a_connection_serves_the_connection_while_it_waits() {
     let server = served_by(Dispatch::ThreadPerConnection { max_threads: 16 }, None);

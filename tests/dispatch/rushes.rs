@@ -62,7 +62,7 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Repeats the burst, because it may end before burst mode starts.
+/// Sends bursts of oneways until burst mode starts. A burst may end before burst mode starts.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -78,8 +78,8 @@ fn oneways(threads: usize) {
     }
 }
 
-/// Repeats the burst until burst mode starts. The last requests of each burst call `meet`, which
-/// returns when every thread runs it.
+/// Sends bursts of calls until burst mode starts. The last requests of each burst call `meet`,
+/// which returns when all threads run it.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);
@@ -126,7 +126,6 @@ fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
 
 #[test]
 fn requests_that_need_every_thread_run_after_a_burst() {
-    // One test, because bursts are counted for the whole process.
     for threads in [2, 4] {
         oneways(threads);
         calls(threads);

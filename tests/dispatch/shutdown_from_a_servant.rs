@@ -1,4 +1,5 @@
-//! A servant shuts its ORB down. `run` then returns in `main`, which drops the ORB during the shutdown.
+//! A servant shuts its ORB down. `run` then returns in `main`, which drops the ORB during the
+//! shutdown.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

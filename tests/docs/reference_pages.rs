@@ -180,8 +180,8 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// Compares the defaults in a section of the page with `default`. The page describes the defaults
-/// of the options in `told` in words, so these are not compared.
+/// Compares the defaults in a section of the page with `default`. The options in `told` are not
+/// compared, because the page describes their defaults in words.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
     let text = format!("{default:#?}");
     let rows = rows(section);

@@ -21,7 +21,8 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     }
 }
 
-/// A reference that is not nil cannot be read without an ORB.
+/// Returns true if the value contains a reference that is not nil. Such a reference cannot be read
+/// without an ORB.
 fn has_reference(tree: &Value) -> bool {
     match tree {
         Value::Object(ior) => !ior.is_nil(),

@@ -155,7 +155,7 @@ fn custom_values_pass_through_a_server_without_their_code() {
     assert_eq!(text(&response.outputs[0].extract().unwrap()), "a letter");
 }
 
-/// The second occurrence of a value is an indirection to the first.
+/// The second occurrence of the value is written as an indirection to the first.
 #[test]
 fn indirections_lead_into_an_any_and_out_of_it() {
     let ring = ring();

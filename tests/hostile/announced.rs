@@ -7,7 +7,8 @@ use std::time::Duration;
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, client, serve};
 
-/// Returns the number of bytes that the kernel has committed to writable memory of this process.
+/// Returns the size in bytes of the writable mappings of this process. Of a mapping for which the
+/// kernel reserves no memory, only the resident bytes count.
 fn promised() -> u64 {
     let map = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut size, mut total, mut resident) = (0, 0, 0);
@@ -19,7 +20,7 @@ fn promised() -> u64 {
             resident = number();
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
             let has = |flag| flags.split_whitespace().any(|one| one == flag);
-            // The kernel reserves no memory for a mapping with the flag `nr`.
+            // The flag `nr` marks a mapping for which the kernel reserves no memory.
             total += if !has("wr") {
                 0
             } else if has("nr") {

@@ -94,7 +94,8 @@ fn large_replies_wait_for_a_peer_that_reads() {
     }
 }
 
-/// Unread data would make the kernel reset the connection, and the reply would be lost.
+/// The server must read on after its error reply. Unread data would make the kernel reset the
+/// connection, so that the reply is lost.
 #[test]
 fn error_reply_reaches_a_peer_that_continues_to_send() {
     for dispatch in EVERY_DISPATCH {
@@ -165,7 +166,7 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);
-        // Without a bound the drop would take the write time-out of 30 seconds.
+        // Without the bound the drop could take 30 seconds, the write time-out.
         assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
         drop(stream);
     }

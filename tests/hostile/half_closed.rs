@@ -88,7 +88,7 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
     }
 }
 
-/// Regression test: the reply waited for the end of another request.
+/// Regression test: a reply waited for another request of its connection to end.
 #[test]
 fn reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
@@ -162,7 +162,8 @@ fn oldest_draining_connection_is_evicted() {
     }
 }
 
-/// The eviction of a connection with a waiting request would not free its descriptor.
+/// A connection with a waiting request must not be evicted, because its eviction would not free the
+/// descriptor.
 #[test]
 fn draining_connection_with_waiting_request_is_not_evicted() {
     const MOST: usize = 4;

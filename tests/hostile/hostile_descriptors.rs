@@ -22,7 +22,8 @@ const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
-/// Locked by tests that emulate an older kernel, because the emulation affects the whole process.
+/// Locked by each test that emulates an older kernel, because the emulation affects the whole
+/// process.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
 /// Runs `test(true)` if this kernel can refuse descriptors, and then `test(false)` with an emulated
@@ -38,8 +39,8 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Runs `action` on a new thread and returns its result. Panics if the action takes longer than
-/// [`LONG`].
+/// Runs `action` on a new thread and returns its result. Panics if the action panics or takes
+/// longer than [`LONG`].
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);
@@ -58,8 +59,8 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Returns both ends of a connection. The last close of the first end waits an hour for its unsent
-/// bytes.
+/// Returns both ends of a connection. The last close of the first end waits up to an hour, until
+/// its unsent bytes are sent.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -101,7 +101,7 @@ impl Server {
         Client { stream, key: profile.object_key.to_vec() }
     }
 
-    /// Sends a request whose upcall waits until the test opens the gate. Returns when the upcall
+    /// Sends a request whose upcall waits until the test opens the gate. Returns after the upcall
     /// has begun.
     fn close_the_gate(&self) -> Client {
         let mut client = self.connect();
@@ -229,7 +229,7 @@ fn queued_request_waits_for_at_most_one_request_of_each_flooding_connection() {
 
 #[test]
 fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
-    // Each connection may use an eighth of the queue.
+    // Eight connections fill the queue, with an eighth of its places each.
     let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
     let gate = server.close_the_gate();
     let mut floods: Vec<Client> = (0..8).map(|_| server.connect()).collect();
@@ -281,8 +281,8 @@ fn reading_thread_takes_turns_between_connections() {
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// Each of the first `FED` upcalls sends two more requests on the flooding connection, so that it
-/// always has input.
+/// The flooding connection always has input: each of the first `FED` upcalls sends two more
+/// requests on it.
 #[test]
 fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
     const FED: usize = 1000;
@@ -303,7 +303,6 @@ fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input()
     });
     flood.send("feed", 0, ONEWAY, 1);
     good.check(GOOD, 2);
-    // Drops the connections in the closure before the server ends.
     *server.log.feed.lock() = Box::new(|| ());
     let ran = server.log.ran.lock().clone();
     let between = ran.split(|number| *number >= GOOD).nth(1).expect("both requests ran").len();

@@ -22,7 +22,7 @@ corelane::include_idl!("values");
 
 use values::Node;
 
-/// Locked by each test, because bytes are counted for the whole process.
+/// Locked by each test, because the allocator counts the bytes of the whole process.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -414,7 +414,7 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// The nested requests are collocated, or run on a thread that waits for the reply to its own call.
+/// The nested requests are collocated, or a thread runs them that waits for the reply to its call.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();
@@ -454,9 +454,9 @@ const REPLIES: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 const BEGUN: usize = 3 << 20;
 
-/// Starts a server whose replies never end. Each is the first [`BEGUN`] bytes of an announced 63
-/// MiB, or fragments with about [`BEGUN`] bytes in total. Returns the server's address and the
-/// number of such replies.
+/// Starts a server whose replies never end. Each reply has the first [`BEGUN`] bytes of an
+/// announced 63 MiB, or fragments with about [`BEGUN`] bytes in total. Returns the server's address
+/// and the number of begun replies.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);

@@ -58,8 +58,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
     poa.activate(&reporter.servant()).unwrap()
 }
 
-/// Asserts that the request is refused and that one event reports the refusal. Returns the
-/// exception.
+/// Sends a request, and asserts that it is refused and that one event reports the refusal. Returns
+/// the exception.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
     client.send_with_contexts(operation, contexts, None);

@@ -98,7 +98,8 @@ fn locate(probe: &ProbeRef) -> Result<(), SystemException> {
 
 type Call = fn(&ProbeRef) -> Result<(), SystemException>;
 
-/// Name, number of successful calls before the call, type of the reply, and the call.
+/// The name, the number of successful calls before the call, the type of the message that answers
+/// the call, and the call.
 const CALLS: [(&str, usize, u8, Call); 4] = [
     ("on a new connection", 0, REPLY, cube),
     ("on a connection that has served", 1, REPLY, cube),
@@ -122,7 +123,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// The call without a reply before CloseConnection has not run, and is sent again.
+/// The call without a reply is sent again, because CloseConnection says that it has not run.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     let first = AtomicUsize::new(0);

@@ -43,7 +43,7 @@ fn with_every_octet<T>(
 }
 
 fn references() -> Vec<Ior> {
-    // Distinguishes the references of tests that run at the same time.
+    // The number distinguishes the sockets of tests that run at the same time.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-text-{}-{number}", std::process::id()));
@@ -98,7 +98,6 @@ fn reference_with_a_nul_in_its_type_id_is_printed_without_the_nul() {
     let orb = Orb::new().unwrap();
     let mut ior = references().remove(0);
     let mut octets = encoded(&ior);
-    // The change puts a NUL into the type id.
     octets[6] = 0;
     let text = octets.iter().fold("IOR:01000000".to_owned(), |text, octet| format!("{text}{octet:02x}"));
     let object = orb.string_to_object(&text).unwrap().unwrap();

@@ -100,8 +100,8 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Returns true if the damage changes no length and no byte order of a message. After such a
-/// change, the server may take the next message for a part of the damaged message.
+/// Returns true if the damage changes no length and no byte order of a message. Otherwise the
+/// server may take the next message for a part of the damaged message.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {
@@ -122,8 +122,9 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Returns the number of damaged messages after which the server answers, the number of messages
-/// with unchanged lengths after which it does not, and the number of connections.
+/// Sends damaged messages, each followed by a LocateRequest. Returns the number of messages after
+/// which the server answers, the number of messages with unchanged lengths after which it does not
+/// answer, and the number of connections.
 fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let (seeds, question) = (seeds(&key), locate(&key, 2, QUESTION));

@@ -128,7 +128,6 @@ fn types_can_contain_types_of_another_crate() {
     assert_eq!((&back.lines, &back.chosen), (&whole.lines, &whole.chosen));
     assert_eq!(back.node.unwrap().get().id, 1);
     assert_eq!((user::SAME, shared::shared::FAVOURITE), (Colour::Green, Colour::Green));
-    // One module of the included IDL file is in another crate.
     let pair = of_module::by_module::Pair {
         one: Point { x: 1, y: 2 },
         other: of_module::Outside { name: "its own".to_owned() },

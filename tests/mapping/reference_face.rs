@@ -86,7 +86,7 @@ impl Heir for Tree {
     }
 }
 
-/// Methods with the names of the associated functions of generated traits.
+/// A trait whose methods have the names of associated functions of generated traits.
 trait Methods {
     fn servant(&self) -> &'static str;
     fn servant_of(&self) -> &'static str;

@@ -16,8 +16,7 @@ use values::*;
 
 type Answer<T> = Result<(T, T, T), SystemException>;
 
-/// For the arguments `a` and `b`, each operation returns `a`, changes `b` to `a`, and sets `c` to
-/// the former `b`.
+/// A servant whose operations return `a` and change `b` to `a`, and set `c` to the former `b`.
 struct Mirror;
 
 const REFUSED: i32 = -1;

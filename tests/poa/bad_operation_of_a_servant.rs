@@ -1,4 +1,5 @@
-//! BAD_OPERATION raised by a servant reaches the client unchanged, with its minor code and completion status.
+//! BAD_OPERATION raised by a servant reaches the client unchanged, with its minor code and
+//! completion status.
 
 use corelane::{
     Completion, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, mapping::Operation,

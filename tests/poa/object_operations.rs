@@ -70,7 +70,7 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// Returns the result of `_non_existent`, which is called by its name, because
+/// Returns the result or the exception of `_non_existent`, which is called by its name, because
 /// `ObjectRef::non_existent` turns OBJECT_NOT_EXIST into true.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
@@ -161,7 +161,8 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     assert_eq!(answered(&stale), Ok(true));
 }
 
-/// Dynamic servants, and servants of another version of the IDL, can raise undeclared exceptions.
+/// A servant that raises an undeclared exception. Dynamic servants and servants of another version
+/// of the IDL can do so.
 struct Foreign;
 
 impl Skeleton for Foreign {

@@ -40,7 +40,7 @@ fn raise(stream: &mut TcpStream, id: u32, kind: Kind, minor: u32) {
 }
 
 /// Serves one connection. Raises `first` for the first request, and NO_IMPLEMENT with minor code 7
-/// for later requests. Returns the port, and the thread, whose result is the requests.
+/// for later requests. Returns the port, and the thread, which returns the requests.
 fn serve_one(first: (Kind, u32)) -> (u16, JoinHandle<Vec<Seen>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

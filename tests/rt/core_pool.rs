@@ -226,7 +226,7 @@ fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_othe
     assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
 }
 
-/// The servant calls `targets` on the connection on which the client waits for a reply.
+/// A servant that calls `targets` on the connection on which the client waits for the reply.
 struct CallBack {
     client: Arc<Mutex<RawClient>>,
     targets: [ObjectRef; 2],
@@ -412,7 +412,8 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
     }
     let counts = scene.pool.counts();
     assert_eq!((counts.bound, counts.handed_over), (2, 0), "{counts:?}");
-    // The address of a dropped endpoint is used again, and an endpoint is valid for its pool only.
+    // The next endpoint has the address of the dropped endpoint. A POA refuses an endpoint of
+    // another pool.
     let [first, second] = endpoints;
     let addresses = first.addresses().to_vec();
     drop(first);

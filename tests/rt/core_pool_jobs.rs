@@ -102,8 +102,8 @@ fn hourly() -> TaskRules {
     TaskRules::default().rate(Duration::from_secs(3_600), Duration::ZERO)
 }
 
-/// For each refused request: its task, true for a oneway, and the scheduling of the thread that
-/// refused it.
+/// For each refused request: its task, true if it is a oneway, and the scheduling of the thread
+/// that refused it.
 type Refusals = Arc<Mutex<Vec<(u64, bool, Scheduling)>>>;
 
 fn scene_with_refusals(config: CorePoolConfig) -> (Scene, Refusals) {

@@ -15,14 +15,14 @@ use corelane_tests::real_time::{fifo_orb, wait_until};
 const BUDGET: Duration = Duration::from_millis(3);
 const PERIOD: Duration = Duration::from_millis(20);
 const ABOVE_TASKS: Scheduling = Scheduling::Fifo(98);
-/// The processor time after which a test that fails ends.
+/// Maximum processor time of a busy thread, after which the test fails.
 const MOST: Duration = Duration::from_secs(3);
 
-/// Works for as much processor time as its argument says in microseconds. Returns the parts of this
-/// time above all tasks and in the ordinary class.
+/// An operation that works for as much processor time as its argument says in microseconds. Returns
+/// the processor times above all tasks and in the ordinary class.
 static WORK: Operation = Operation::new("work");
-/// Works until its thread has been lowered this number of times. Returns for each time the
-/// processor time that the thread had above all tasks before.
+/// An operation that works until its thread has been lowered as often as its argument says. Returns
+/// for each time the processor time that the thread had above all tasks before it.
 static LOWERED: Operation = Operation::new("lowered");
 
 struct Worker;
@@ -95,7 +95,8 @@ fn share() -> Option<BestEffortShare> {
     Some(BestEffortShare::new(BUDGET, PERIOD))
 }
 
-/// Keeps core 0 busy at the priority of a task until the drop, or for at most 3 s of processor time.
+/// Keeps core 0 busy at the priority of a task until it is dropped, for at most 3 s of processor
+/// time.
 struct BusyCore {
     is_over: Arc<AtomicBool>,
     has_given_up: Arc<AtomicBool>,

@@ -103,8 +103,9 @@ impl Stage {
         })
     }
 
-    /// Sends a reply and records its size. When the test is armed, records its priority, and delays
-    /// a low reply until the high operation has run, as if the low thread were preempted.
+    /// Sends a reply and records its size. When the test is armed, records its priority, and first
+    /// delays a low reply until the high operation has run, as a preemption of the low thread
+    /// would.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
@@ -190,10 +191,10 @@ impl Skeleton for Releasing {
     }
 }
 
-/// Returns the native priorities of the middle thread and the two replies in the order in which
-/// they run or are sent. The thread of the low reply holds the connection's output when the high
-/// reply must be written. A connection that is `older` than the pool has an output lock without
-/// priority inheritance.
+/// Returns the native priorities of the middle thread and of the two replies, in the order in which
+/// the thread runs and the replies are sent. The thread of the low reply holds the connection's
+/// output when the high reply must be written. If `older`, the connection is older than the pool,
+/// and its output lock has no priority inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -239,7 +240,8 @@ fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
     assert_eq!(order_of_replies(false), [NATIVE_LOW, NATIVE_HIGH, NATIVE_MIDDLE]);
 }
 
-/// The kernel copies all bytes before it returns, so a long write would delay urgent threads.
+/// A long write would delay urgent threads, because it returns after the kernel has copied all
+/// bytes.
 #[test]
 fn replies_below_the_highest_priority_are_written_in_slices() {
     let stage = Stage::new();

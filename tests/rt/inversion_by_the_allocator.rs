@@ -71,7 +71,7 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
     (orb, object, state)
 }
 
-/// Returns the number of high requests that had run when the low servant released the allocator's
+/// Returns the number of high requests that had run before the low servant released the allocator's
 /// lock.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
@@ -101,7 +101,6 @@ fn beside_a_holder(operation: &str) -> usize {
     state.before.load(SeqCst)
 }
 
-/// One test, because the allocator's lock belongs to the whole process.
 #[test]
 fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
     assert_eq!(beside_a_holder("text"), 0, "inversion");

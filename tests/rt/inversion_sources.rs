@@ -75,7 +75,7 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     assert_eq!(*reporter.priorities_run.lock(), [HIGH, LOW]);
 }
 
-/// priority_inversion.rs tests the queue in order of priority, which avoids this inversion.
+/// A queue in order of priority avoids this inversion (priority_inversion.rs).
 #[test]
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
@@ -94,7 +94,7 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Returns `HIGH` and `MIDDLE` in the order in which the request and the middle thread end.
+/// Returns `HIGH` and `MIDDLE` in the order in which the high request and the middle thread end.
 ///
 /// If `served`, the test waits for the reply before it ends the middle thread.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {

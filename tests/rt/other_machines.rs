@@ -75,7 +75,8 @@ fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
     assert_eq!(orb.event_counts().requests_refused, 16);
 }
 
-/// An urgent lane must not work for a peer that may not ask for the lane's priority.
+/// The lowest lane must read, because an urgent lane must not work for a peer that may not ask for
+/// its priority.
 #[test]
 fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let (orb, _) = server(tcp_with_remote_peers(), PoolConfig::default());
@@ -153,7 +154,8 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     );
 }
 
-/// Otherwise a flood of connections would be accepted at the priority of an urgent lane.
+/// The lowest lane must accept, because otherwise the kernel would run the accepting thread of a
+/// flooded listener at an urgent priority.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, listeners) = tcp_with_remote_addresses();
@@ -266,7 +268,7 @@ fn part_that_is_refused() {
     assert_eq!(called(), [Ok(10), Err(Kind::NoPermission)]);
 }
 
-/// The object is on this machine, at the address that other machines use.
+/// Calls an object on this machine at the address that other machines use.
 #[test]
 #[ignore = "a part of a_client_of_another_network_namespace_is_of_another_machine"]
 fn part_that_is_served() {

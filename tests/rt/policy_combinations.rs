@@ -52,7 +52,8 @@ struct Combination {
     private: bool,
 }
 
-/// The lane's index and the priority of the upcall, or the exception.
+/// The index of the lane and the priority of the upcall, or the kind and the minor code of the
+/// exception.
 type Expected = Result<(usize, i16), (Kind, u32)>;
 
 impl Combination {
@@ -83,7 +84,7 @@ impl Combination {
         }
     }
 
-    /// Returns true if calls use the Unix socket, which is preferred if there is no protocol
+    /// Returns true if calls use the Unix socket, which clients prefer if there is no protocol
     /// policy.
     fn goes_by_unix(self) -> bool {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)

@@ -130,7 +130,7 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     assert_eq!(order[order.len() - 3..], [LOW; 3]);
 }
 
-/// Returns true if a high thread gets a lock from a low thread before a middle thread runs.
+/// Returns true if a high thread gets a lock from a low thread before a middle thread has run.
 ///
 /// The low thread takes the lock and wakes the high thread. The high thread wakes the middle thread
 /// and waits for the lock. The kernel then runs the low or the middle thread, depending on their

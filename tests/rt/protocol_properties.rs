@@ -45,8 +45,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Returns the requested sizes of the send and receive buffers, keep-alive, don't-route and
-/// no-delay.
+/// Returns the requested sizes of the send and receive buffers in bytes, and true for keep-alive,
+/// don't-route and no-delay if they are set.
 fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
     let fd = fd.as_fd();
     let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);

@@ -310,8 +310,8 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
     assert_eq!(refused, (Kind::InvPolicy, IRRECONCILABLE));
 }
 
-/// The call runs in the lane of the band that has the CORBA priority of the thread's native
-/// priority, and without such a band at the server's priority.
+/// The call runs in the lane of the band that contains the CORBA priority of the thread's native
+/// priority. Without such a band it runs at the server's priority.
 #[test]
 fn thread_without_a_corba_priority_is_not_refused() {
     let server = fifo_orb();

@@ -25,7 +25,8 @@ use two_namespaces::{HIGH, LOW, channel, has_xdp, in_two_namespaces, ip, is_refu
 
 const CALLS: u64 = 50;
 
-/// The arguments make the request larger; `who` ignores them.
+/// Calls `who` with this number of octets of arguments, which make the request larger and which
+/// `who` ignores.
 fn call_with(object: &ObjectRef, octets: usize) {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let octets = vec![7; octets];
@@ -265,11 +266,11 @@ fn a_process_that_holds_the_interface() {
     let Ok(name) = std::env::var("CORELANE_HOLD") else { return };
     let transport = RioTransport::new(RioConfig::for_interface(name).attach_mode(AttachMode::Generic));
     println!("{}", transport.level());
-    // The process ends even if it is not killed.
+    // The process ends after a minute if it is not killed.
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// The child runs in a PID namespace, in which it does not see the kernel's threads.
+/// The child runs in a new PID namespace, in which it does not see the kernel's threads.
 #[test]
 fn the_examination_names_the_level_of_a_transport() {
     if is_refused() {
@@ -288,7 +289,8 @@ fn the_examination_names_the_level_of_a_transport() {
     assert!(text.contains("kernel threads: false\n"), "{text}");
 }
 
-/// Fails if the level does not follow from the privileges, or if the reason is not the missing one.
+/// Fails if the level does not follow from the privileges, or if the reason does not name the
+/// missing privilege.
 #[test]
 fn the_examination_says_which_privilege_keeps_the_level_low() {
     if is_refused() {
@@ -327,7 +329,7 @@ fn a_process_that_says_what_keeps_its_level_low() {
     println!("\nlevel: {}, limit: {}.\n{examination:?}", examination.level, examination.limit);
 }
 
-/// Returns the number of packets that have left in a transmit class of `rio0`.
+/// Returns the number of packets that `rio0` has sent in the transmit class.
 fn packets_of_class(class: &str) -> u64 {
     let output = Command::new("tc").args(["-s", "class", "show", "dev", "rio0"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -337,8 +339,8 @@ fn packets_of_class(class: &str) -> u64 {
     words[2].parse().unwrap()
 }
 
-/// Fails if replies of the lane leave among the packets of best effort, or if the receive context
-/// processes the packets.
+/// Fails if replies of the lane leave in the class of best effort, or if another context than the
+/// receive thread processes received packets.
 #[test]
 fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
     if is_refused() {
@@ -381,8 +383,8 @@ fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
     );
 }
 
-/// Returns how often the receive thread of `rio0` has slept. Its name has the number of its
-/// instance, so the newest one is that of this test.
+/// Returns the number of times that the newest receive thread of `rio0` has slept. A thread's name
+/// has the number of its instance.
 fn switches_of_receive_thread() -> u64 {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().path().into());
     let of = |path: std::path::PathBuf| {

@@ -26,15 +26,15 @@ mod two_namespaces;
 
 use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
 
-/// A test finds the kernel thread of best effort by the number of its map, which follows from the
-/// number of the next one. So one test at a time loads programs.
+/// Locked by each test, so that one test at a time loads programs. A test computes the number of
+/// the map of best effort from the number of the next map.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn config() -> RioConfig {
     RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic)
 }
 
-/// Returns a count of the protocol TCP in the calling thread's network namespace.
+/// Returns the TCP count `name` of the calling thread's network namespace.
 fn tcp_count(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -43,8 +43,8 @@ fn tcp_count(name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("the kernel has no count {name}")).1.parse().unwrap()
 }
 
-/// Number of processes that [`nothing_of_a_killed_process_stays`] kills:
-/// `CORELANE_KILLS`, by default 5.
+/// Returns the number of processes that [`nothing_of_a_killed_process_stays`] kills: the
+/// environment variable `CORELANE_KILLS`, or 5 if it is unset.
 fn kills() -> usize {
     std::env::var("CORELANE_KILLS").map_or(5, |text| text.parse().expect("CORELANE_KILLS is a number"))
 }
@@ -141,11 +141,11 @@ fn a_process_that_serves_a_lane() {
     println!("thread {thread}\nthread {prefix}map:{}", number.parse::<u32>().unwrap() - 1);
     wait_until(|| transport.streams()[0].frames.unwrap().queued > 100);
     println!("loaded");
-    // The process ends even if it is not killed.
+    // The process ends after a minute if it is not killed.
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A connection request with a source that the test chooses (RFC 791, RFC 9293).
+/// Returns a TCP connection request (SYN) with a chosen source (RFC 791, RFC 9293).
 fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
     packet.extend(source.0.octets());
@@ -165,13 +165,13 @@ fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u
     packet
 }
 
-/// Fails if a flood of connection requests with false sources keeps new clients out, delays an
-/// established connection for ever, or enters the queue of the stream.
+/// Fails if a flood of connection requests with false sources keeps new clients out, ends an
+/// established connection, delays it without end, or enters the queue of the stream.
 #[test]
 fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
     /// Number of calls on the old connection, and of new connections, during the flood.
     const CALLS: u64 = 50;
-    /// Larger than the queue of a listener.
+    /// Minimum number of requests of the flood, larger than the queue of a listener.
     const LEAST_REQUESTS: u64 = 10_000;
     let _alone = ALONE.lock();
     if is_refused() {
@@ -225,7 +225,6 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
                         }
                     }
                 });
-                // The flood ends also if an assertion fails.
                 let _ended = Ended(&stop);
                 wait_until(|| requests.load(Ordering::Relaxed) >= LEAST_REQUESTS);
                 for _ in 0..CALLS {
@@ -260,13 +259,14 @@ fn connected_port() -> u16 {
     u16::from_str_radix(&port, 16).unwrap()
 }
 
-/// Returns how often the kernel has merged or dropped received packets for lack of room in a buffer.
+/// Returns the sum of the kernel's counts of merged and dropped received packets, caused by full
+/// buffers.
 fn prunes() -> u64 {
     ["PruneCalled", "RcvPruned", "TCPRcvQDrop"].map(tcp_count).iter().sum()
 }
 
-/// The peer sends the bytes of two periods before the first read. Fails if the kernel merges or
-/// drops their packets.
+/// Fails if the kernel merges or drops packets of a peer that sends the bytes of two periods before
+/// the first read.
 #[test]
 fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
     const BYTES: u32 = 60_000;
@@ -299,8 +299,8 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
             to_client.send(None).unwrap();
         },
         |port| {
-            // A network card delivers segments with checksums, whereas a link between namespaces
-            // delivers packets of 64 KiB without.
+            // The link must deliver segments with checksums, as a network card does. By default a
+            // link between namespaces delivers packets of 64 KiB without checksums.
             ip("link set rio1 gso_max_segs 1");
             interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
             let stream = Tcp::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();

@@ -341,7 +341,7 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&encode_priority_context(-2))).1, raised(Kind::BadParam, 0));
-    // The first octet says that the priority is big-endian.
+    // The first octet marks the priority as big-endian.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
     let (echo, answer) = call(Some(&encode_priority_context(-1)));
@@ -605,8 +605,8 @@ impl Skeleton for Endless {
     }
 }
 
-/// The connection's thread waits for a peer that does not read, while a lane runs a handed-over
-/// request of the connection. The lane must answer this request and serve other connections.
+/// The thread of a connection waits for a peer that does not read, and a lane runs a handed-over
+/// request of this connection. The lane must answer the request and serve other connections.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);

@@ -32,9 +32,9 @@ impl TaskBinder for ByName {
 pub struct Served {
     /// The core on which the operation ended.
     pub core: usize,
-    /// The thread's fixed priority; 0 in the ordinary class.
+    /// The thread's fixed priority, or 0 in the ordinary class.
     pub native: u8,
-    /// The priority that RTCORBA's current shows; -1 if it is unset.
+    /// The priority that RTCurrent shows, or -1 if it is unset.
     pub priority: i16,
     /// The thread's name.
     pub thread: String,
@@ -43,7 +43,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Returns true if the name of the thread is the name of a bound thread of a core pool.
+    /// Returns true if the thread is a bound thread of a core pool, by its name.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.thread.contains("/b")
@@ -82,7 +82,7 @@ struct Stepper(Arc<State>);
 pub static STEP: Operation = Operation::new("step");
 /// An operation that waits until [`State::open`] is true.
 pub static HOLD: Operation = Operation::new("hold");
-/// An operation that returns at once; tests call it as a oneway.
+/// An operation that returns at once, and that tests call as a oneway.
 pub static NOTE: Operation = Operation::new("note");
 /// An operation that spins until its thread runs in the ordinary class, for at most 2 s.
 pub static DEMOTED: Operation = Operation::new("demoted");
@@ -153,7 +153,7 @@ impl Skeleton for Stepper {
     }
 }
 
-/// The limit of 2 s ends a test that fails.
+/// Spins until `done` returns true, for at most 2 s of processor time.
 fn spin_until(done: impl Fn() -> bool) {
     let end = thread_time() + Duration::from_secs(2);
     while !done() && thread_time() < end {}

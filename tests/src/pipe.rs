@@ -1,5 +1,4 @@
-//! A transport with an address scheme of its own: `pipe:NAME` is the Unix socket `NAME` in a
-//! folder.
+//! A transport with a separate address scheme: `pipe:NAME` is the Unix socket `NAME` in a folder.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -22,17 +22,17 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 /// The lane, thread and connection that served a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpcallReport {
-    /// RTCurrent's priority; -1 if it is unset.
+    /// RTCurrent's priority, or -1 if it is unset.
     pub priority: i16,
-    /// The number of the Real-time CORBA thread pool that served the call; 0 if there is none.
+    /// The number of the Real-time CORBA thread pool that served the call, or 0 if none did.
     pub pool: u32,
     /// Index of the lane.
     pub lane: u32,
     /// The kernel's thread id.
     pub tid: i32,
-    /// The thread's fixed priority; 0 in the ordinary class.
+    /// The thread's fixed priority, or 0 in the ordinary class.
     pub native: u8,
-    /// The id of the connection within the server's ORB; 0 for a collocated call.
+    /// The id of the connection within the server's ORB, or 0 for a collocated call.
     pub connection: u64,
     /// True if the request arrived at another lane than the lane that served it.
     pub handed_over: bool,
@@ -360,8 +360,8 @@ impl RawClient {
         Self::connect(object, port.expect("a port"))
     }
 
-    /// Sends a request. `context` is the data of its service context RTCorbaPriority. Returns the
-    /// request id.
+    /// Sends a request. `context`, if present, is the data of its service context RTCorbaPriority.
+    /// Returns the request id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
@@ -461,7 +461,7 @@ impl RawClient {
         (header, message)
     }
 
-    /// Reads messages up to CloseConnection, then closes the connection.
+    /// Reads and ignores messages up to CloseConnection, then closes the connection.
     pub fn read_until_close(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
@@ -473,7 +473,8 @@ impl RawClient {
         self.receive_reply().2
     }
 
-    /// Sends a request with the service context RTCorbaPriority. Returns the request id.
+    /// Sends a request with `priority` in the service context RTCorbaPriority. Returns the request
+    /// id.
     pub fn send_at_priority(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
         self.send(operation, Some(&rt::encode_priority_context(priority)), argument)
     }

@@ -21,14 +21,15 @@ pub(crate) const LOW: i16 = 10;
 /// Priority of the higher lane.
 pub(crate) const HIGH: i16 = 20;
 
-/// Returns the builder of an ORB with this transport, whose threads have the ordinary scheduling class.
+/// Returns the builder of an ORB with this transport, whose threads have the ordinary scheduling
+/// class.
 pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     let transport: Arc<dyn Transport> = transport.clone();
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
     Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
 }
 
-/// Creates a pool with a lane for each priority. The higher one has the service class `io`.
+/// Creates a pool with a lane for each priority. The higher lane has the service class `io`.
 pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
     // Without a ceiling, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).ceiling(Some(i16::MAX)).io(io);
@@ -62,7 +63,7 @@ pub(crate) fn ip(words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits at most 30 seconds.
+/// Waits until `reached` returns true. Panics after 30 seconds.
 pub(crate) fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(30);
     while !reached() {

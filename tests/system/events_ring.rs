@@ -1,7 +1,8 @@
-//! A ring of three event channels, each in a network namespace, whose links are cut at random. Each channel has a gateway
-//! to each of the two others. Every event must reach every consumer once.
+//! A ring of three event channels, each in a network namespace, whose links are cut at random. Each
+//! channel has a gateway to each of the two others. Every event must reach every consumer once.
 //!
-//! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (default: 12 cuts of a link).
+//! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (12 by default),
+//! because each site cuts a link so many times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +30,8 @@ fn ip(words: &str) {
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The link `number` joins the sites `number` and `number + 1`. The end at a site is the interface `linkN`.
+/// Returns the address of a site's end of a link. Link N joins the sites N and N + 1 (modulo 3).
+/// Its end at a site is the interface `linkN`.
 fn address(link: usize, site: usize) -> String {
     format!("10.98.{link}.{}", site + 1)
 }
@@ -38,7 +40,7 @@ fn links_of(site: usize) -> [usize; 2] {
     [site, (site + SITES - 1) % SITES]
 }
 
-/// The link between two sites.
+/// Returns the number of the link between two sites.
 fn link_between(one: usize, other: usize) -> usize {
     if (one + 1) % SITES == other { one } else { other }
 }
@@ -130,9 +132,9 @@ fn cuts() -> usize {
     std::env::var("CORELANE_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
-/// The steps that all sites begin together, and what they tell each other.
+/// The state that the sites and the test share: the end of each step, and the published events.
 struct Course {
-    /// How often a thread has come to the end of a step.
+    /// Number of times that a thread has come to the end of a step.
     arrivals: AtomicUsize,
     are_probes_there: [AtomicBool; SITES],
     is_over: AtomicBool,
@@ -151,7 +153,6 @@ impl Course {
 fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
     process::enter_new_network_namespace().expect("a namespace");
     thread_ids.send(thread::current_tid().as_raw()).expect("the test waits");
-    // The links come from the outside.
     course.end_step(0);
     ip("link set lo up");
     for link in links_of(number) {
@@ -236,7 +237,8 @@ fn ring_in_three_namespaces_delivers_each_event_once_while_links_are_cut() {
             .collect();
         scope
             .spawn(move || {
-                // A namespace of its own, so that nothing stays in that of the machine.
+                // The links are made in a new namespace, so that nothing stays in that of the
+                // machine.
                 process::enter_new_network_namespace().expect("a namespace");
                 for link in 0..SITES {
                     ip(&format!("link add link{link} type veth peer name peer{link}"));

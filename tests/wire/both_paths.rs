@@ -51,7 +51,8 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// `depth` bounds the nesting of recursive types.
+/// Returns a random value of the type. `depth` is the present depth, which bounds the nesting of
+/// recursive types.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.unaliased();
     let number = random.bits();
@@ -153,7 +154,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     Value::List((0..count).map(made).collect())
 }
 
-/// The keys of a map must be unique and in order, so they are computed from the index `at`.
+/// Returns the map key with index `at`, of the type of `like`. Keys must be unique and in order.
 fn key(like: &Value, at: usize) -> Value {
     let number = i16::try_from(at).unwrap() * 3 - 4;
     match like {
@@ -247,7 +248,7 @@ fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Like [`same`], but does not compare the values: instances of valuetypes in two messages are
+/// Checks only octets, not values as [`same`] does: instances of valuetypes in two messages are
 /// never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());

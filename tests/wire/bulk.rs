@@ -1,4 +1,5 @@
-//! Sequences of structures of numbers have the same octets if written in bulk or element by element.
+//! Sequences of structures of numbers have the same octets if written in bulk or element by
+//! element.
 
 use corelane::mapping::Scratch;
 use corelane::{Cdr, CdrError, Decoder, Encoder};

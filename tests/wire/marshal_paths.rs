@@ -150,7 +150,8 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// Calls to the returned object are collocated, so that the server's exception arrives unchanged.
+/// Returns an ORB with an object for collocated calls, in which the server's exception arrives
+/// unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();

@@ -7,7 +7,7 @@ use corelane::{SystemExceptionKind as Kind, minor};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
 const LIMIT: u32 = 1 << 20;
-/// Size in bytes, which exceeds the kernel's buffers between two sockets.
+/// Size in bytes of an argument. It exceeds the kernel's buffers between two sockets.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {
@@ -59,7 +59,7 @@ fn request_above_the_limit_is_sent_once_and_refused_clearly() {
     }
 }
 
-/// Most clients read only after they have sent the whole request.
+/// The client reads only after it has sent the whole request, as most clients do.
 #[test]
 fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
     for dispatch in EVERY_DISPATCH {

@@ -62,7 +62,7 @@ fn calls_work_in_every_giop_version_and_in_fragments() {
     }
 }
 
-/// The text has only characters of ISO 8859-1, the code set of GIOP 1.0.
+/// Checks calls with text that has only characters of ISO 8859-1, the code set of GIOP 1.0.
 fn check_latin1(server: &Server) {
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
@@ -82,7 +82,7 @@ fn references_carry_the_published_address() {
     check(&unspecified);
 }
 
-/// Streams of polled network cards, for example, have no descriptor.
+/// Streams can be without a descriptor, for example streams of polled network cards.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
     // The drain time-out is short, because a client notices the end of such a stream when it uses

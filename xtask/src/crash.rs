@@ -6,7 +6,7 @@ use crate::steps::{self, Outcome, Steps};
 
 const USUAL: u32 = 1_000;
 
-/// A test; `variable` is the environment variable with the number of its repetitions.
+/// A test. `variable` is the environment variable with the number of repetitions.
 #[derive(Debug)]
 struct Crash {
     title: &'static str,
@@ -77,7 +77,7 @@ fn tests_of(service: &str) -> Option<&'static [Crash]> {
     }
 }
 
-/// Returns false if the options are invalid.
+/// Runs the crash tests. Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     for crash in options.tests {

@@ -26,7 +26,8 @@ const ROWS: [(&str, &str); 3] = [
     ("oneway", "oneway calls with an octet"),
 ];
 
-/// Returns false if an option is not `--quick`.
+/// Measures the figures and writes the table and the picture. Returns false if an option is not
+/// `--quick`.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     if !options.iter().all(|option| *option == "--quick") {
         return false;
@@ -125,7 +126,8 @@ fn figures(lines: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns calls per second if the result compares rates, and otherwise the median.
+/// Returns the rate in calls per second if the result compares rates, and otherwise the median in
+/// microseconds, as a text. Returns `None` if the number is missing.
 fn number(line: &Json) -> Option<String> {
     if line["compared"] == "per_s" {
         return Some(format!("{:.0},000/s", line["per_s"].as_f64()? / 1000.0));

@@ -50,8 +50,8 @@ const TARGETS: &[Target] = &[
 /// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Maximum number of executions. Without guidance, one execution in four thousand million finds the
-/// planted fault.
+/// Maximum number of executions in the search for the planted fault. Without guidance, 2^32
+/// executions would find it once on average.
 const PLANTED_RUNS: u64 = 2_000_000;
 
 struct Row {

@@ -91,8 +91,8 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
-/// Returns a command that runs apt-get. Its messages are in English for [`says_locked`]. It waits
-/// for dpkg's lock itself.
+/// Returns a command that runs apt-get and waits for dpkg's lock. Its messages are in English, for
+/// [`says_locked`].
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
@@ -100,8 +100,8 @@ fn apt_get() -> Command {
     command
 }
 
-/// Repeats a command while another process has apt's lists or archives locked, because apt does not
-/// wait for these locks. `pause` returns false when it has waited long enough.
+/// Runs a command, and repeats it if another process has apt's lists or archives locked, because
+/// apt does not wait for these locks. `pause` returns false when it has waited long enough.
 fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool) -> Outcome {
     let mut is_told = false;
     loop {
@@ -178,7 +178,7 @@ mod tests {
     const LOCKED: &str = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)
 E: Unable to lock directory /var/lib/apt/lists/";
 
-    /// Runs a command that fails `failures` times, with `patience` permitted repetitions; returns
+    /// Runs a command that fails `failures` times, with `patience` permitted repetitions. Returns
     /// the outcome and the number of runs.
     fn run(name: &str, failures: usize, message: &str, patience: usize) -> (Outcome, usize) {
         let runs = std::env::temp_dir().join(format!("corelane-xtask-{}-{name}", std::process::id()));

@@ -19,7 +19,8 @@ the table shows how many each accepts; target/idl-corpus/ has a line for each fi
 of both. `--rust` also generates code, so that constructs without a form in Rust yet count as refused.
 ";
 
-/// Without a back end, omniidl returns 0 despite errors, so it gets one that does nothing.
+/// The name of a back end of omniidl that does nothing. Without a back end, omniidl returns 0
+/// despite errors.
 const NO_BACK_END: &str = "front_end_only";
 
 #[derive(Clone, Debug, Default)]

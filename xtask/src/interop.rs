@@ -8,7 +8,7 @@ use crate::steps::{self, Steps};
 
 pub(crate) const PACKAGE: &str = "corelane-interop";
 
-/// Returns false if the options are invalid.
+/// Runs the interoperability tests. Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     match *options {
         [] => {

@@ -11,7 +11,7 @@ pub(crate) fn run(steps: &mut Steps) {
     within(steps, None);
 }
 
-/// Returns false if the options are invalid.
+/// Runs the models. Returns false if the options are invalid.
 pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     match options {
         [] => within(steps, None),
@@ -24,7 +24,8 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// `preemptions` is the maximum number of preemptions in an interleaving, for every model.
+/// Runs the models. `preemptions` replaces the maximum number of preemptions in an interleaving,
+/// for every model.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();

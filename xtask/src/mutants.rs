@@ -12,7 +12,7 @@ const PERCENT: usize = 95;
 
 const CONFIG: &str = ".cargo/mutants.toml";
 
-/// Returns false if the options are invalid.
+/// Runs the mutation tests. Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     let is_there = steps.step("cargo-mutants", |_| installed());
@@ -35,7 +35,7 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change; an empty list means all files in [`CONFIG`].
+    /// Files to change. An empty list means all files in [`CONFIG`].
     files: Vec<String>,
     jobs: Option<u16>,
 }
@@ -105,10 +105,11 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Each list has a line `FILE:LINE:COLUMN: description of the change` for each of its mutants.
+/// The results of a run. Each list has a line `FILE:LINE:COLUMN: description of the change` for
+/// each of its mutants.
 #[derive(Debug, Default)]
 struct Results {
-    /// Number of all mutants, of which an interrupted run leaves some without a result.
+    /// Number of all mutants. An interrupted run leaves some of them without a result.
     all: usize,
     caught: Vec<String>,
     timeout: Vec<String>,

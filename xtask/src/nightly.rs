@@ -39,7 +39,7 @@ pub(crate) fn tsan(steps: &mut Steps, filters: &[&str]) {
 fn nightly(root: &Path, folder: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).current_dir(root);
-    // Without their removal, these variables select the stable toolchain.
+    // These variables would select the stable toolchain.
     for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"] {
         command.env_remove(variable);
     }

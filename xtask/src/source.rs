@@ -125,8 +125,8 @@ fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> 
     found
 }
 
-/// Replaces comments, strings and character literals with blanks, so that line numbers stay the
-/// same.
+/// Returns the text with blanks in place of comments, strings and character literals. The line
+/// numbers stay unchanged.
 fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());

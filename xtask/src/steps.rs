@@ -32,7 +32,7 @@ impl Steps {
         Self { root, started: Instant::now(), done: Vec::new() }
     }
 
-    /// Returns true if the step passed.
+    /// Runs a step and prints its outcome. Returns true if the step passed.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&Path) -> Outcome) -> bool {
         println!("==> {name}  [{} since the start]", seconds(self.started.elapsed()));
         let began = Instant::now();
@@ -83,7 +83,7 @@ impl Steps {
     }
 }
 
-/// Runs a program without input. It writes to the outputs of this process.
+/// Runs a program without input. The output of the program goes to the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {

@@ -1,7 +1,7 @@
 //! Reports of the times at which messages reach consumers in another process.
 //!
-//! The reporting process connects a Unix socket to the benchmark. A report has 8 bytes: the time of
-//! the monotonic clock in nanoseconds, which both processes read.
+//! The reporting process connects a Unix socket to the benchmark. A report has 8 bytes: the time in
+//! nanoseconds of the monotonic clock, which is common to both processes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,7 +14,6 @@ use crate::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The address at which the benchmark accepts one process that reports arrivals.
 pub(crate) struct ArrivalListener {
     socket: OwnedFd,
     name: String,
@@ -68,7 +67,7 @@ impl Arrivals {
     }
 }
 
-/// The reporting side. It reports the last arrival of each group of arrivals.
+/// The reporting side, which reports the last arrival of each group of arrivals.
 pub(crate) struct ArrivalReporter {
     socket: OwnedFd,
     group: usize,
@@ -76,7 +75,8 @@ pub(crate) struct ArrivalReporter {
 }
 
 impl ArrivalReporter {
-    /// `name` is the name of the [`ArrivalListener`], `group` the number of arrivals for a report.
+    /// Connects to the [`ArrivalListener`] of this name. `group` is the number of arrivals for a
+    /// report.
     pub(crate) fn connect(name: &str, group: usize) -> Result<Self, Failure> {
         let address = Address::Abstract(name.as_bytes().to_vec());
         let socket = socket::connect(&address, &SocketOptions::default(), Some(clock::now() + PATIENCE));
@@ -87,10 +87,11 @@ impl ArrivalReporter {
     #[inline]
     pub(crate) fn arrived(&self) {
         let now = clock::now().as_nanos();
-        // Each thread counts arrivals, and no other memory depends on the number.
+        // `Relaxed`: several threads count, and no other memory depends on the number.
         let arrived = self.arrived.fetch_add(1, Ordering::Relaxed) + 1;
         if arrived.is_multiple_of(self.group) {
-            // An error means that the benchmark has ended; a Unix socket takes 8 bytes at once.
+            // An error means that the benchmark has ended. A Unix socket takes all 8 bytes in one
+            // call.
             let _ = socket::send(self.socket.as_fd(), &now.to_ne_bytes(), WaitMode::Block);
         }
     }

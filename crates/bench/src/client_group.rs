@@ -15,8 +15,8 @@ pub(crate) trait GroupClient: Send + 'static {
 }
 
 /// Clients that call at the same time, measured as one subject. The total time is from the first
-/// client's start to the last client's end. Each client reads the clock, because the kernel may
-/// schedule an observing thread long after the start.
+/// client's start to the last client's end. Each client reads the clock itself, because the kernel
+/// may run an observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,

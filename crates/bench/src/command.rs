@@ -63,8 +63,8 @@ pub const EXIT_FAILURE: u8 = 1;
 /// Exit status of a command line that is not valid.
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// These benchmarks set the cores' idle states, so the command releases its [`IdleStateLock`] before
-/// them.
+/// The benchmarks that set the cores' idle states. The command releases its [`IdleStateLock`]
+/// before them.
 const SET_IDLE_STATES: [&str; 2] = [OS, INSTEAD];
 const OS: &str = "os";
 const INSTEAD: &str = "instead";
@@ -237,8 +237,8 @@ const BENCHMARKS: &[Benchmark] = &[
 ];
 
 /// Runs the command with the arguments after `corelane bench`, and returns the exit status:
-/// [`EXIT_SUCCESS`], [`EXIT_FAILURE`] or [`EXIT_WRONG_USAGE`]. Writes text to `out`; with `--json
-/// -`, writes the text of benchmarks to the standard error.
+/// [`EXIT_SUCCESS`], [`EXIT_FAILURE`] or [`EXIT_WRONG_USAGE`]. Writes text to `out`, but with
+/// `--json -` the text of benchmarks goes to the standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
@@ -336,7 +336,6 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // With `--json -`, the standard output contains JSON lines only.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;

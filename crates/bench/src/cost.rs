@@ -13,8 +13,8 @@ pub(crate) struct Cost {
     pub(crate) server_us: f64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// Time in milliseconds in which the hypervisor ran other machines. The kernel counts in steps
-    /// of 10 ms.
+    /// Time in milliseconds that the hypervisor took from the cores for other machines. The kernel
+    /// counts in steps of 10 ms.
     pub(crate) steal_ms: f64,
 }
 
@@ -150,8 +150,8 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // If a thread of another test ends, its context switches leave the sum; so the work is
-        // repeated.
+        // The work is repeated, because the switches of a thread of another test leave the sum when
+        // the thread ends.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary_switches >= 2);
         let (inside, outside) = undisturbed.expect("one of 100 attempts is undisturbed");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");

@@ -24,7 +24,6 @@ pub(crate) struct FigureLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AxisPoint {
     pub(crate) series: String,
-    /// For example `connections`.
     pub(crate) axis: &'static str,
     pub(crate) x: u64,
 }
@@ -84,13 +83,13 @@ pub(crate) struct Figure {
     pub(crate) medians_us: Vec<f64>,
     pub(crate) cdf_us: Vec<f64>,
     pub(crate) ratios: Vec<Ratio>,
-    /// Includes the calls that warm the caches before each turn. `None` if the processes also did
-    /// other work.
+    /// The cost of the counted calls, and of the calls that warm the caches before each turn.
+    /// `None` if the processes also did other work.
     pub(crate) cost: Option<Cost>,
     pub(crate) calls: usize,
 }
 
-/// The calls that warm the caches again before a turn are at most 1/50 of the turn's calls.
+/// A turn begins with at most 1/50 of its calls, uncounted, to warm the caches again.
 const RE_WARM: usize = 50;
 
 struct CollectedSamples {
@@ -108,8 +107,8 @@ pub(crate) struct GroupResult {
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// Measures the variants of a group in turns. A variant of another ORB that fails gets no further
-/// turn, and the measurement continues.
+/// Measures the variants of a group in turns. A variant of another product that fails gets no
+/// further turn, and the measurement continues.
 ///
 /// # Errors
 /// The first failure of Corelane or of the baseline, with the variant's name.
@@ -180,7 +179,7 @@ impl CollectedSamples {
         let first = self.samples.len();
         subject.run(run_length.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Reading the costs has displaced the calls' data from the caches.
+        // To read the costs displaces the calls' data from the caches.
         let again = run_length.warm_up.min(run_length.count / RE_WARM);
         let whole = subject.run(again, run_length.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));

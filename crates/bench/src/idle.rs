@@ -1,6 +1,6 @@
 //! Keeps cores out of idle states: while /dev/cpu_dma_latency is open with the value 0, no core
-//! enters a state that takes time to leave. A hypervisor takes idle cores away, so some benchmarks
-//! keep the cores [busy](BusyCores).
+//! enters a state that takes time to leave. A hypervisor may take idle cores away, so some
+//! benchmarks keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,6 @@ pub(crate) struct IdleStateLock {
 impl IdleStateLock {
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
-        // The device takes microseconds as a native 32-bit integer.
         device.write_all(&0i32.to_ne_bytes()).ok()?;
         Some(IdleStateLock { _device: device })
     }

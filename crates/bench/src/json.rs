@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A JSON object under construction, with its members in the order of addition.
+/// A JSON object to which members are added. The members keep the order of addition.
 #[derive(Clone, Debug)]
 pub struct Object(String);
 

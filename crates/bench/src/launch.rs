@@ -1,5 +1,5 @@
-//! Starts the servers and clients of benchmarks. Each is this program in a hidden mode
-//! ([`HIDDEN_MODE`]), in a process of its own.
+//! Starts the servers and clients of benchmarks. Each of them is this program in a hidden mode
+//! ([`HIDDEN_MODE`]), in a separate process.
 
 use std::process::Command;
 use std::time::Duration;
@@ -58,7 +58,8 @@ pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<Run
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// The server answers any input line with the references of its objects.
+/// Starts a server with a lane and an object for each priority. The server answers any input line
+/// with the references of its objects.
 pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
     transport: BaselineTransport,
@@ -69,7 +70,8 @@ pub(crate) fn start_server_with_lanes(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// The server answers any input line with the references of its objects.
+/// Starts a server with an object for each priority, and with a lane and a band for each native
+/// level. The server answers any input line with the references of its objects.
 pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
@@ -126,7 +128,7 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts a channel, which answers any input line with the number of its queued sets.
+/// Starts a channel. It answers any input line with the number of its queued sets.
 pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,
@@ -158,7 +160,8 @@ pub(crate) fn start_event_consumers(
     start("Corelane's consumers", &["event-consumers", address, service, &count, arrivals, &delay], placement)
 }
 
-/// The relay sends each message to `connections` connections of a [sink](start_sink).
+/// Starts a relay, which sends each message that it gets to all `connections` connections of a
+/// [sink](start_sink).
 pub(crate) fn start_relay(
     transport: BaselineTransport,
     target: &str,
@@ -170,7 +173,7 @@ pub(crate) fn start_relay(
     start("the floor's relay", &words, placement)
 }
 
-/// The sink reports when each of its connections has got a message.
+/// Starts a sink, which reports the last of each `connections` messages.
 pub(crate) fn start_sink(
     transport: BaselineTransport,
     connections: usize,
@@ -184,8 +187,7 @@ pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
 
-/// Starts this program in a network namespace of its own, with the namespace's interfaces below
-/// /sys.
+/// Starts this program in a new network namespace, whose interfaces it sees below /sys.
 pub(crate) fn start_in_namespace(name: &str, words: &[&str], placement: &Placement) -> Result<RunningProgram, Failure> {
     // A mounted sysfs shows the interfaces of the network namespace in which it was mounted.
     const SCRIPT: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";

@@ -22,16 +22,16 @@ const SLEEP: Duration = Duration::from_micros(200);
 pub struct MachineCosts {
     /// The cores that the process may use.
     pub cores: Vec<usize>,
-    /// True if the measuring threads had fixed priorities. In the ordinary class other threads and
+    /// True if the measuring threads had fixed priorities. In the ordinary class, other threads and
     /// the timer slack of the kernel add to the times.
     pub has_fixed_priorities: bool,
     /// Times from the end of a sleep until the sleeping thread runs.
     pub timer: Vec<u64>,
-    /// Times from the call that wakes a thread until this thread runs, on the core of the calling
-    /// thread. They include a context switch.
+    /// Times from the call that wakes a thread on the core of the calling thread until the woken
+    /// thread runs. They include a context switch.
     pub same_core_wake_up: Vec<u64>,
-    /// The times of such calls for a thread that sleeps on another core. Empty if the process may
-    /// use only one core.
+    /// Times from the call that wakes a thread on another core until that thread runs. Empty if the
+    /// process may use only one core.
     pub other_core_wake_up: Vec<u64>,
     /// Times of the system call that moves a sleeping thread to another core. Empty if the process
     /// may use only one core.

@@ -6,7 +6,7 @@ use crate::Failure;
 #[cfg(test)]
 use crate::baseline::MessageSizes;
 
-/// An operation with its argument.
+/// An operation with the size of its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOperation {
     /// Sends and returns nothing.
@@ -72,7 +72,6 @@ impl MeasuredOperation {
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             _ => None,
         };
-        // Checks the number of elements before the computation of the size, which could overflow.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
         bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
@@ -142,7 +141,7 @@ impl MeasuredOperation {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
     }
 
-    /// Returns the operation on an octet sequence whose messages are as large as the messages of
+    /// Returns the operation on an octet sequence whose argument is as large as the argument of
     /// this operation. Returns `None` for a oneway, and for an argument smaller than an empty
     /// sequence.
     #[must_use]

@@ -25,9 +25,9 @@ pub(crate) struct BenchOptions {
     pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
     pub(crate) threads: usize,
-    /// Operations to call. If empty, each benchmark uses its defaults.
+    /// Operations to call; empty for the defaults of each benchmark.
     pub(crate) operations: Vec<MeasuredOperation>,
-    /// Transports to measure. If empty, each benchmark uses TCP.
+    /// Transports to measure; empty for the defaults of each benchmark.
     pub(crate) transports: Vec<BaselineTransport>,
     pub(crate) peers_folder: PathBuf,
     /// `None`: `hello-server` in the folder of this program.
@@ -127,7 +127,6 @@ impl BenchOptions {
             }
             value.unused()?;
         }
-        // `--count` and `--repetitions` override `--quick` and `--full` in any order.
         options.run_length.count = options.requested.count.unwrap_or(options.run_length.count);
         options.run_length.repetitions = options.requested.repetitions.unwrap_or(options.run_length.repetitions);
         if options.run_length.count * options.run_length.repetitions > MAX_CALLS {

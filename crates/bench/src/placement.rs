@@ -122,7 +122,7 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // Ignores errors: nothing can be done if the kernel refuses the previous values.
+        // Errors are ignored, because nothing can be done about them here.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

@@ -24,7 +24,7 @@ struct PlanStep {
     arguments: Vec<String>,
 }
 
-/// Prefix of the line with the program's path, because a login script may print other lines.
+/// Prefix of the line with the program's path, because a login script may print other lines too.
 const SENT: &str = "corelane-bench-sent ";
 
 /// Executes the runs of a plan, and returns their number. `via` is ssh or its replacement.
@@ -159,8 +159,8 @@ impl PlanStep {
         }
     }
 
-    /// Copies this program to `wanted` or to a new file, which only the file's owner can use.
-    /// Returns the path.
+    /// Copies this program to the host, as the file `wanted` or as a new file. Only the file's
+    /// owner can use the copy. Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;

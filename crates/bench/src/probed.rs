@@ -35,7 +35,7 @@ pub struct PassedProbe {
     pub name: String,
 }
 
-/// Probe records of one process.
+/// The probe records of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRecords {
     /// Name of the process: client or server.
@@ -70,8 +70,8 @@ impl ProbedClientAndServer {
         Ok(ProbedClientAndServer { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the
-    /// client and of the server for the `count` calls.
+    /// Makes `warm_up` calls without probes, then `count` calls with active probes. Returns the
+    /// records of the client and of the server for the `count` calls.
     ///
     /// # Errors
     /// A call fails or has failed before, the client's thread may not run in its placement, or the
@@ -96,8 +96,8 @@ impl ProbedClientAndServer {
         Ok([client, server])
     }
 
-    /// Returns the time in nanoseconds that a probe takes on the server's thread: active, then
-    /// inactive.
+    /// Returns the time in nanoseconds that a probe takes on the server's thread, first active and
+    /// then inactive; NaN for a number that the server does not report.
     ///
     /// # Errors
     /// The server has ended.
@@ -115,8 +115,8 @@ fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningPro
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     Pool(ServerArchitecture),
-    /// This number of lanes, of which the highest serves the calls; another thread reads each
-    /// request and hands it over.
+    /// This number of lanes. The highest serves the calls: another thread reads each request and
+    /// hands it over.
     Lanes(u8),
 }
 

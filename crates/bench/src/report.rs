@@ -17,7 +17,7 @@ use crate::sample::CDF_FRACTIONS;
 use crate::targets;
 use crate::value::SingleValue;
 
-/// The version increases when a member is removed or changes its meaning.
+/// Version of the schema. It increases when a member is removed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 pub(crate) const STANDARD_OUTPUT: &str = "-";
@@ -82,7 +82,7 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// Measures a group and reports its figures. If another ORB fails, the report lists it as
+    /// Measures a group and reports its figures. If another product fails, the report lists it as
     /// [missing](Self::add_missing).
     pub(crate) fn measure(
         &mut self,
@@ -230,7 +230,7 @@ impl<'o> Report<'o> {
     }
 }
 
-/// Maximum number of goals for which a verdict names the goals that are met.
+/// A verdict with more goals names only the goals that are missed.
 const MOST_LISTED: usize = 100;
 
 /// Rounds to three decimal digits, as in the written results, so that readers reach an equal

@@ -42,7 +42,7 @@ impl Samples {
 /// Times each of `count` calls, and returns the time from the first call's start to the last call's
 /// end.
 ///
-/// The clock is read once per call, so each call time includes one reading.
+/// The clock is read once after each call, so each call time includes one reading.
 ///
 /// Returns the error of the first call that fails, and makes no further call.
 #[inline(always)]
@@ -77,8 +77,8 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// `times` are in nanoseconds. The rate is the number of times per `whole`. Returns `None`
-    /// without times.
+    /// Computes the statistics of `times`, which are in nanoseconds. The rate is the number of
+    /// times per `whole`. Returns `None` if there are no times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();

@@ -1,6 +1,6 @@
 //! The hidden mode of the program, in which it runs as a server or a client of a benchmark.
 //!
-//! A server prints `ready ...` when it accepts calls, and ends at the end of its standard input.
+//! A process prints `ready ...` when it is ready, and ends at the end of its standard input.
 
 use std::ffi::OsString;
 use std::time::Duration;

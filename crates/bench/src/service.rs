@@ -1,5 +1,5 @@
-//! Child processes of a benchmark, which end at the end of their standard input and therefore
-//! cannot outlive this process. A child process that does not end in time is killed.
+//! Child processes of a benchmark. They end at the end of their standard input, so they do not
+//! outlive this process; a child process that does not end in time is killed.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// Maximum time until a program is ready. The activation of a million servants takes seconds.
+/// Maximum time until a program is ready. To activate a million servants takes seconds.
 const START: Duration = Duration::from_secs(60);
 
 const END: Duration = Duration::from_secs(5);
@@ -53,14 +53,16 @@ impl RunningProgram {
         }
     }
 
-    /// Fails if the program has ended, answers `error ...`, or does not answer in time.
+    /// Sends a line and returns the answer. Fails if the program has ended, answers `error ...`, or
+    /// does not answer in time.
     pub(crate) fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
         self.tell(line)?;
         let answer = self.line(patience)?;
         self.understood(answer)
     }
 
-    /// Returns the answer to a line that [`tell`](Self::tell) sent, or `None` after `within`.
+    /// Returns the answer to a line that [`tell`](Self::tell) sent; `None` if there is none within
+    /// this time.
     pub(crate) fn answer(&mut self, within: Duration) -> Result<Option<String>, Failure> {
         let answer = self.line_within(within)?;
         answer.map(|answer| self.understood(answer)).transpose()
@@ -79,7 +81,6 @@ impl RunningProgram {
     }
 
     pub(crate) fn kill(&mut self) {
-        // Both calls fail only if the program has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -88,7 +89,7 @@ impl RunningProgram {
         let Some(input) = &mut self.input else {
             return Err(Failure::new(format!("{} has no standard input any more", self.name)));
         };
-        // The program may read once per line, so the line is one write.
+        // The line is one write, because the program may read once per line.
         let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }

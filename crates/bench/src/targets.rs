@@ -13,7 +13,7 @@ use crate::value::SingleValue;
 enum CoreArrangement {
     OneCore,
     BothCores,
-    /// Goals of either arrangement; no run has it.
+    /// Any arrangement. Goals may have this value, but no run has it.
     Either,
 }
 
@@ -44,7 +44,6 @@ enum OperationSet {
 
 impl OperationSet {
     fn contains(self, label: &FigureLabel) -> bool {
-        // In a group with several transports, the configuration begins with the transport.
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
@@ -157,7 +156,7 @@ const GOALS: &[Goal] = &[
     goal(CALLS, SMALL, "tcp", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "unix", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
-    // The goal excludes pools, whose threads wait in `epoll_wait` and do not spin.
+    // Pools are left out, because their threads wait in `epoll_wait` and do not spin.
     Goal {
         calls: OperationSet::PerConnection,
         place: CoreArrangement::BothCores,
@@ -179,8 +178,8 @@ pub(crate) mod floods {
     /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
     /// and 4 running requests.
     pub(crate) const MAX_HALF_SYNC_REQUESTS: f64 = 140.0;
-    /// Maximum 99th percentile of the good clients, relative to the percentile with
-    /// leader/followers beside the same floods.
+    /// Maximum 99th percentile of the calls of the clients beside the floods, relative to the
+    /// percentile with leader/followers beside the same floods.
     pub(crate) const MAX_HALF_SYNC_P99_RATIO: f64 = 2.0;
 }
 
@@ -225,7 +224,7 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// Corelane is at least as fast as everything that people use instead.
+/// Returns the goal that Corelane is at least as fast as each alternative.
 const fn fastest(transport: &'static str) -> Goal {
     let (calls, place) = (OperationSet::All, CoreArrangement::Either);
     Goal { calls, place, ..goal(&["instead"], ECHOES, transport, TargetBound::Fastest(1.0)) }

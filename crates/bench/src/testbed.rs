@@ -143,7 +143,7 @@ pub(crate) const NEVER_POLLS: &str = ", never polls";
 pub(crate) struct CorelaneServer {
     transport: BaselineTransport,
     architecture: ServerArchitecture,
-    /// ORB whose callers never poll; `None` means that callers and server may poll.
+    /// The ORB of callers that never poll; `None` if callers and server may poll.
     sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
@@ -248,8 +248,8 @@ impl Testbed {
         Ok(Testbed { bench, transport, floors, others })
     }
 
-    /// Starts new Corelane servers for each group, because a flood of oneways moves its connection
-    /// to other threads permanently.
+    /// Returns the variants of a group. Starts new Corelane servers for each group, because a flood
+    /// of oneways moves its connection to other threads permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,

@@ -11,6 +11,6 @@ pub(crate) struct SingleValue {
     pub(crate) value: f64,
     /// Unit, such as `octets`; empty for a count.
     pub(crate) unit: &'static str,
-    /// Maximum that the design permits.
+    /// Maximum of the value, if there is a goal.
     pub(crate) bound: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Command lines: clap gets its descriptions of the options and words from the help texts, which
+//! Command lines. The descriptions of options and words for clap come from the help texts, which
 //! are written by hand.
 
 use std::ffi::OsString;
@@ -51,7 +51,8 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     entries
 }
 
-/// Returns the column at which most descriptions of options begin; without options, of all entries.
+/// Returns the column at which most descriptions of options begin. If the text describes no
+/// options, the descriptions of all entries count.
 fn column(help: &str) -> usize {
     let of = |prefix: &str| {
         let begin = |line: &str| {
@@ -234,8 +235,8 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Returns the message of a subcommand. It says `here` of an unknown option, because another
-    /// subcommand may have the option.
+    /// Returns the message of a subcommand. If the option is unknown, the message says `here`,
+    /// because another subcommand may have the option.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {

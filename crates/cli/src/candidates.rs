@@ -1,5 +1,5 @@
-//! The addresses of a reference, each in a reference of its own. A command that calls such a
-//! reference knows which address answers.
+//! The addresses of a reference, each in a separate reference, so that a command knows which
+//! address answers.
 
 use corelane::Ior;
 use corelane_wire::giop::Version;
@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// A `corbaloc:` reference becomes more than twice as long in its `IOR:` form, so the maximum
-/// length of the text is larger.
+/// Limits of ORBs that call candidates. The maximum length of a reference's text is four times the
+/// default, because a `corbaloc:` reference becomes more than twice as long in its `IOR:` form.
 pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 

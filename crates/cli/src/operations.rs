@@ -18,8 +18,8 @@ pub(crate) struct Signature {
     pub(crate) context: Vec<String>,
 }
 
-/// Finds an operation in the named interface, or else in the reference's interface, or else in the
-/// whole file. In the whole file only one interface may declare the operation.
+/// Finds an operation in the named interface, else in the reference's interface, else in all
+/// interfaces of the file. Fails if several declarations match.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -197,7 +197,7 @@ fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     text
 }
 
-/// Returns the operation or attribute if the interface itself declares it.
+/// Returns the operation or attribute with this GIOP name if the interface itself declares it.
 fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
     let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return None };
     let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));

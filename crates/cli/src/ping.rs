@@ -39,7 +39,7 @@ reference are tried in its order, and the first one that answers is used. Then e
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Maximum number of rounds, each of which records up to three response times.
+/// Maximum number of rounds. Each round records up to three response times.
 const MAX_ROUNDS: u64 = 1_000_000;
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -137,7 +137,8 @@ impl Question {
         }
     }
 
-    /// Returns false if the remaining time did not suffice; the question is then not counted.
+    /// Asks the question once. Returns false if the deadline has passed or ends the wait for the
+    /// answer. The question is then not counted.
     fn ask(&mut self, arguments: &PingArguments, clock: &impl Clock, question: Ask<'_>) -> bool {
         let (began, timeout) = (clock.elapsed(), arguments.timeout);
         let left = arguments.deadline.saturating_sub(began);
@@ -164,8 +165,7 @@ impl Question {
     }
 }
 
-/// A function that asks the server. The argument is the time-out. The result is true for the wanted
-/// answer.
+/// A function that asks the server with a time-out. Returns true for the wanted answer.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {
@@ -229,7 +229,8 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Returns the object if its server answers, even if the answer is negative.
+/// Returns the object if its server answers, even if the object does not exist there. The error is
+/// a message for the user.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
@@ -268,7 +269,8 @@ fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingRepo
     report.is_cut = is_cut;
 }
 
-/// Returns false if the deadline passed before the last round ended.
+/// Asks all questions in each round. Returns false if the deadline passed before the last round
+/// ended.
 fn rounds(arguments: &PingArguments, clock: &impl Clock, questions: &mut [(Question, Ask<'_>)]) -> bool {
     for round in 0..arguments.rounds {
         let due = clock.elapsed();

@@ -43,8 +43,8 @@ const NAMES: [(u32, &str); 31] = [
 /// The start of 1970 as TimeBase::UtcT: the time since 1582-10-15 in units of 100 ns.
 const UNIX_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
-/// Returns the name of the policy, and its value as text; `None` if the format of the value is
-/// unknown.
+/// Returns the name of the policy, and its value as text. The text is `None` if the format of the
+/// value is unknown.
 pub(crate) fn describe(policy: u32, value: &[u8]) -> (String, Option<String>) {
     let name = NAMES.iter().find(|(number, _)| *number == policy);
     let name = name.map_or_else(|| format!("type {policy}"), |(_, name)| format!("{name} (type {policy})"));

@@ -93,8 +93,8 @@ fn calibrate(is_json: bool) -> Result<String, String> {
     ))
 }
 
-/// Returns the transports on the interface, and those that sort no frames: their connections can
-/// use every interface.
+/// Returns the transports on the interface, and transports without an interface, because their
+/// connections can use every interface.
 fn users(mut found: StatusReports, name: &str) -> StatusReports {
     found.reports.retain(|report| report.field("interface").is_none_or(|found| found == name));
     found
@@ -216,14 +216,12 @@ fn stream_to_text(stream: &StatusFields) -> String {
     text
 }
 
-/// Returns the output of `corelane rio clean`. The kernel removes programs, tables and threads with
-/// their process. The command restores the receive threads and the queueing discipline, and reports
-/// what it finds. Any user can claim to use the interface, so claims of other
-/// users do not replace the examination. Settings of a live process are not restored, wherever its
-/// journal is.
+/// Restores the settings that a killed process has left on the interface, and returns the output of
+/// `corelane rio clean`. Settings are not restored if a trusted report names a journal. Reports of
+/// untrusted users do not replace the examination of the interface.
 ///
 /// # Errors
-/// If settings that may be those of a killed process cannot be restored.
+/// If the settings cannot be restored.
 fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, String> {
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
     let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());

@@ -11,12 +11,12 @@ pub(crate) struct ServerOptions<'a> {
     pub(crate) orb_config: Option<&'a str>,
     pub(crate) listen: &'a [String],
     pub(crate) publish: &'a [String],
-    /// The address if neither the arguments nor the configuration has one.
+    /// The address to listen at if neither the arguments nor the configuration has one.
     pub(crate) default_listen: &'a str,
 }
 
 impl ServerOptions<'_> {
-    /// Makes a builder with the configuration and the addresses. The configuration cannot change
+    /// Returns a builder with the configuration and the addresses. The configuration cannot change
     /// the threads of `pool`. The error is a message for the user.
     pub(crate) fn builder(self, pool: PoolConfig) -> Result<OrbBuilder, String> {
         let words = self.orb_config.iter().flat_map(|file| ["-ORBconfig", file]).map(str::to_owned);

@@ -12,8 +12,8 @@ pub(crate) fn printable(text: &str) -> String {
     escaped.collect()
 }
 
-/// Returns the start of an untrusted text for a message. If the text is shortened, its length
-/// follows.
+/// Returns the first 60 characters of an untrusted text for a message. If the text is longer, its
+/// length in characters follows.
 ///
 /// # Examples
 /// ```text

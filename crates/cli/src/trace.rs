@@ -211,7 +211,7 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
     }
 }
 
-/// Returns the begin of a wait in the queue. The time between two threads has its own line in the
+/// Returns the event at which a wait in the queue begins. Such a wait has a separate line in the
 /// trace.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
@@ -223,8 +223,8 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 
-/// Returns the two points of each hand-over between threads. A request passes through the queue of
-/// a pool, or goes to a lane, whose thread parses it again.
+/// Returns both points of each hand-over between threads: through the queue of a pool, or to a
+/// lane, whose thread parses the request again.
 fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
@@ -242,8 +242,9 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
 
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Returns the departure and arrival of each message. The arrival is the nearest in time that has
-/// the request's id or no id. It may belong to a call that was not recorded.
+/// Returns the departure and arrival of each message for which an arrival was recorded. The arrival
+/// is the nearest in time in another process that has the request's id or no id. It may belong to a
+/// call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));

@@ -20,14 +20,14 @@ fn names() -> Vec<String> {
 
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Returns further options of a benchmark. `counts` single-steps its processes, which is slow, so
-/// it measures one operation.
+/// Returns further options of a benchmark. `counts` measures one operation only, because it
+/// single-steps its processes, which is slow.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// Returns true if the reason is a program that the test does not build, a measurement on request,
-/// a missing permission or feature, or a busy machine.
+/// Returns true if the reason for a missing number is permitted: a program that is not built, a
+/// measurement on request, a missing permission or feature, or a busy machine.
 fn may_be_missing(reason: &str) -> bool {
     let words = [
         "build ",
@@ -43,8 +43,8 @@ fn may_be_missing(reason: &str) -> bool {
     words.iter().any(|words| reason.contains(words))
 }
 
-/// Runs a benchmark with a few calls and with `options`. Panics unless it ends without a failure, and
-/// each of its missing numbers of Corelane has a permitted reason.
+/// Runs a benchmark with a few calls and with `options`. Panics if it fails, or if a number of
+/// Corelane is missing for a reason that is not permitted.
 fn run_to_end(name: &str, options: &[&str]) {
     let began = Instant::now();
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}.json", options.concat()));
@@ -75,8 +75,8 @@ fn every_benchmark_runs_to_its_end() {
     }
 }
 
-/// Regression test: `cores-path` made its first calls with the priority of the program and the
-/// measured calls with the priority of `--fifo`, so that they used separate connections.
+/// Regression test: the first calls and the measured calls of `cores-path` had different
+/// priorities, so that they used separate connections.
 #[test]
 fn benchmarks_of_cores_run_with_fixed_priorities() {
     if ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_err() {

@@ -346,7 +346,6 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
         command.args(["call", "--idl", &idl, &reference]).args(words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-        // A call that does not read its input may have closed the pipe.
         let _ = child.stdin.take().expect("it is piped").write_all(input);
         let output = child.wait_with_output().unwrap();
         (output.status.code().unwrap(), said(&output))
@@ -370,7 +369,7 @@ fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
         assert!(status == 1 && text.contains("octets are pairs of hexadecimal digits"), "{wrong}: {text}");
     }
 
-    // For types other than octets the content is JSON, or text without its last line end.
+    // For other types than octets the content of a file is JSON, or text without its last line end.
     let octets = path("octets");
     fs::write(&octets, b"\xff\x00[]\n").unwrap();
     let octets = format!("@{octets}");

@@ -205,7 +205,6 @@ fn counts_of_a_steady_call_are_within_the_bounds_of_the_design() {
     for value in stepped {
         let count = value["value"].as_f64().expect("a number");
         assert!(count > 0.0, "{value}");
-        // The number of instructions may depend on the data.
         let entries = if value["config"] == "thread per connection" { 2.0 } else { 3.0 };
         match value["what"].as_str().expect("a text") {
             "client: kernel entries" => assert_eq!(count, 2.0, "{value}"),
@@ -233,8 +232,8 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let of =
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
-    // Octets have goals against the floor and against calls without polling. Oneways have goals on
-    // two cores.
+    // `octet` has goals against the floor and against calls without polling. `oneway` has values
+    // without bounds, over TCP.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 8 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

@@ -53,8 +53,8 @@ fn examples_of_the_page_print_what_the_page_shows() {
     assert_eq!(examples, 21);
 }
 
-/// Runs the examples of a page and returns their number. `here` replaces the address `written` of
-/// the page.
+/// Runs the examples of a page, with the address `here` in place of the page's address `written`.
+/// Returns the number of examples.
 fn run_examples(page: &str, folder: &Path, (written, here): (&str, &str)) -> usize {
     let program = Path::new(env!("CARGO_BIN_EXE_corelane")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());

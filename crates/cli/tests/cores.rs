@@ -11,7 +11,6 @@ fn cores(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // Ignore errors: a program that refuses its arguments does not read its input.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("the program ends by itself")
 }
@@ -274,7 +273,7 @@ fn server_enforces_rates_if_it_is_asked_to() {
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };
-        // A LocateRequest has no rate. The first request runs, the second one waits for an hour, and
+        // LocateRequests have no rate. The first request runs, the second waits for an hour, and
         // later ones are refused.
         assert_eq!(ping(), [0, 0, failures[2]].map(Json::from), "{options:?}");
         assert_eq!(ping(), failures.map(Json::from), "{options:?}");
@@ -382,7 +381,8 @@ fn calibrate_measures_an_operation_and_the_machine() {
     let cost = |name: &str| report["costs"][name]["p99_9_ns"].clone();
     assert_eq!(report["machine"]["context_switch_ns"], cost("same_core_wake_up"), "{report}");
     assert_eq!(report["machine"]["release_jitter_ns"], cost("timer"), "{report}");
-    // The file is the first part of a task file. A job pays for two switches and a hand-off.
+    // The costs are the first part of a task file. Each job is charged two switches, a hand-off and
+    // the release jitter.
     let task = "[[task]]\nname = 'pump'\nexecution = '1ms'\nperiod = '3600s'\n";
     let file = fs::read_to_string(&machine).expect("the costs") + task;
     let analysed = cores(&["analyse", "-", "--json"], &file);
@@ -392,7 +392,6 @@ fn calibrate_measures_an_operation_and_the_machine() {
     let expected = (1e6 + charged) / 1e6;
     let response = responses(&json(&analysed))[0];
     assert!((response - expected).abs() < 1e-6, "{response} {expected}");
-    // The task of the calls has ended.
     let snapshot = json(&cores(&["snapshot", "--json", at[0], at[1]], ""));
     let ended = |task: &Json| task["state"] == "ending";
     assert!(snapshot["tasks"].as_array().expect("tasks").iter().all(ended), "{snapshot}");

@@ -117,8 +117,8 @@ fn reference(promise: &Promise) -> String {
     promise.target.as_ref().expect("a task reference").to_string()
 }
 
-/// Returns the promised tasks. Checks that the shares of all tasks add up to the used shares of the
-/// cores.
+/// Returns the promised tasks, and checks that the shares of all tasks add up to the used shares of
+/// the cores.
 fn promised(tasks: &TasksRef) -> BTreeMap<u64, TaskRecord> {
     let (records, cores, _) = tasks.snapshot().unwrap();
     let shares: u64 = records.iter().map(|record| record.timing.execution * 1_000_000_000 / record.timing.period).sum();
@@ -158,7 +158,6 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
             assert_eq!(reference(&again), reference(promise), "the octets of the reference are the same");
             assert_eq!(tasks.renew(promise.task, &promise.token, HOUR).unwrap(), HOUR);
             assert_eq!(tasks.renew(promise.task, &[7; 16], HOUR).unwrap_err().kind(), Kind::NoPermission);
-            // The client's reference leads to the restarted server.
             let again = TasksRef::unchecked_narrow(promise.target.as_ref().unwrap());
             again.snapshot().unwrap();
         }
@@ -180,7 +179,7 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
 fn references_over_tcp_keep_the_task_ports() {
     let folder = Folder::new("ports");
     let store = folder.text("books.db");
-    // Below the ports that the kernel gives to clients.
+    // The ports are below those that the kernel gives to clients.
     let first = 12_000 + std::process::id() % 15_000;
     let options = ["--store", &store, "--task-ports", &first.to_string()];
     let mut server = Server::start_with("tcp:127.0.0.1:0", &options);
@@ -215,7 +214,6 @@ fn unusable_stores_are_refused_with_advice() {
     drop(corelane_services::store::FileStore::open(&names, naming).unwrap());
     let said = refused(&["--store", &names]);
     assert!(said.contains("is a store of the service \"naming\", not \"cores\""), "{said}");
-    // Damages the records.
     let mut octets = fs::read(&store).unwrap();
     let start = 4096;
     octets[start..].iter_mut().for_each(|octet| *octet ^= 0x5a);
@@ -234,10 +232,10 @@ fn wait_until(what: &str, is_done: impl Fn() -> bool) {
     panic!("not after a minute: {what}");
 }
 
-/// The lease with which clients and killed clients admit tasks. A client then renews it to an hour.
+/// The lease, in nanoseconds, with which tasks are admitted. A client later renews it to an hour.
 const SHORT_LEASE: u64 = 2_000 * MS;
-/// With at most this number of tasks without an owner, the next cycle begins before their leases
-/// end. A client may have 100 tasks.
+/// The next cycle begins when at most this number of tasks has no owner. A client may have 100
+/// tasks.
 const MAX_ORPHANS: usize = 30;
 const TASKS_PER_CLIENT: usize = 8;
 
@@ -276,7 +274,7 @@ impl Client {
         MS / 10 * (1 + self.below(9) as u64)
     }
 
-    /// Makes a random request, and returns its exception.
+    /// Makes a random request. Returns the system exception of the server.
     fn request(&mut self, tasks: &TasksRef, target: &ObjectRef) -> Result<(), SystemException> {
         let system = |error: AdmitError| match error {
             AdmitError::System(exception) => exception,
@@ -317,7 +315,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns false if the server has ended.
+    /// Makes one request. Returns false if the server has ended.
     fn step(&mut self, tasks: &TasksRef, target: &ObjectRef) -> bool {
         match self.request(tasks, target) {
             Ok(()) => self.acknowledged += 1,
@@ -359,7 +357,8 @@ impl Client {
         }
     }
 
-    /// Renews all tasks, and checks that their references are unchanged.
+    /// Renews all tasks, and checks that the outcomes have the references of the promises. Forgets
+    /// tasks that have ended.
     fn renew_all(&mut self, tasks: &TasksRef) {
         self.held.retain_mut(|held| {
             let Promise { task, token, .. } = held.promise;

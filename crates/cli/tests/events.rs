@@ -48,7 +48,8 @@ fn run(words: &[&str]) -> Output {
     corelane(words).output().expect("the program starts")
 }
 
-/// Pushes texts until the consumer prints a line. The consumer may connect after the first texts.
+/// Pushes texts until the consumer prints a line, and returns the line. The consumer may connect
+/// after the first texts.
 fn first_line(tail: &mut Running, push: &[&str]) -> String {
     let is_printed = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -112,7 +113,6 @@ fn tail_prints_the_sets_of_a_filter() {
     let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--filter-builder", "prefix"];
     let mut server = Running::start(&words);
     let rtec = (server.line(), server.line()).1;
-    // One set with two events. The events of source 7 do not pass.
     let filter = "all(type 17 and not source 7, (type 18 or type 19) and source 3)";
     let mut tail = Running::start(&["tail", "--json", "--filter", filter, "--count", "2", &rtec]);
     let is_printed = AtomicBool::new(false);
@@ -254,7 +254,8 @@ fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
     let job = &report["subscriptions"][0]["jobs"][0];
     assert_eq!((&report["is_right"], &job["misses"], &job["response_ns"]), (&false.into(), &false.into(), &Json::Null));
     assert_eq!(job["not_analysed"], "delayed by log (interval 1s)");
-    // A job is analysed also beside a less urgent lane, a lane on another core, or a declared load.
+    // A job is also analysed beside a less urgent lane, a lane on another core, or a load with a
+    // `wcet`.
     for other in ["interval 1s'\n", "interval 1s'\nlane = 20\ncore = 1\n", "interval 1s'\nlane = 20\nwcet = '1ms'\n"] {
         let (said, status) = check(&[], &with(&format!("name = 'log'\nfilter = '{other}")));
         assert_eq!((said.contains("fits"), said.contains("delayed"), status), (true, false, Some(0)), "{said}");
@@ -383,8 +384,8 @@ fn wrong_requests_of_the_page_are_refused_and_the_server_goes_on() {
     assert_eq!(status(&endless), "HTTP/1.1 431 Request Header Fields Too Large");
     let head = http(address, format!("HEAD / HTTP/1.1\r\n{host}").as_bytes());
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // Clients that send a part of a request get no answer, and delay other clients for a bounded
-    // time.
+    // Clients that send a part of a request get no answer, and do not keep the server from
+    // answering others.
     let silent: Vec<_> = (0..10)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(address).expect("the server listens");
@@ -468,7 +469,6 @@ fn channels_are_created_counted_and_destroyed() {
     assert_eq!(String::from_utf8_lossy(&again.stdout), "error: the server has no channel `ground`\n");
     let unknown = run(&["stat", "--at", &monitor, "ground"]);
     assert_eq!(String::from_utf8_lossy(&unknown.stdout), "error: the server has no channel `ground`\n");
-    // A name is free again as soon as its channel is destroyed.
     let _ = output(&["create", "--at", &factory, "ground"]);
     let twice = run(&["create", "--at", &factory, "ground"]);
     assert!(String::from_utf8_lossy(&twice.stdout).contains("the name `ground` is in use or not permitted"));

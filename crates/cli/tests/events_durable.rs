@@ -52,7 +52,7 @@ impl Server {
         Server { process, url: url.trim_end().to_owned() }
     }
 
-    /// The server's address with this plain key.
+    /// Returns the URL of the server's object with this plain key.
     fn at(&self, key: &str) -> String {
         let (address, _) = self.url.rsplit_once('/').expect("a key");
         format!("{address}/{key}")
@@ -228,7 +228,7 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     refused(&["serve", "--listen", ANY_PORT, "--store", &folder.file()], 1, "is not a store of Corelane");
 }
 
-/// A channel that never waits for an event, and that has one from the fourth question on.
+/// A channel that does not wait for events, and that has one from the fourth question on.
 struct Impatient(AtomicUsize);
 
 impl EventChannel for Impatient {
@@ -291,12 +291,13 @@ fn replay_asks_a_server_that_does_not_wait_only_from_time_to_time() {
 
 const SUPPLIERS: u64 = 4;
 
-/// The value of an event: the supplier, and the number of its attempts.
+/// Returns the value of an event: the number of the supplier, and the number of its attempt.
 fn value(supplier: u64, attempt: u64) -> Any {
     Any::new(&vec![supplier, attempt]).expect("a value")
 }
 
-/// Reads the events after `last`. Each supplier's attempts must be in order. Returns the last number.
+/// Reads the events after `last`. Each supplier's attempts must be in order. Returns the last
+/// number.
 fn check(
     channel: &DurableChannelRef,
     mut last: u64,
@@ -377,7 +378,6 @@ fn acknowledged_events_survive_kill_9() {
         assert!(acknowledged.is_empty(), "cycle {cycle}: lost {acknowledged:?}");
     }
     assert!(total >= cycles * 10, "{total}");
-    // The events of all cycles are still there.
     let orb = Orb::new().expect("an ORB");
     let channel: DurableChannelRef = orb.string_to_reference(&server.url).expect("a channel");
     assert_eq!(check(&channel, 0, &mut [0; SUPPLIERS as usize], &mut BTreeMap::new()), last);

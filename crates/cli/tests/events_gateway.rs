@@ -1,4 +1,5 @@
-//! `corelane events gateway`: two servers and a gateway as processes, also over `kill -9` of the gateway.
+//! `corelane events gateway`: two servers and a gateway as processes, also over `kill -9` of the
+//! gateway.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +15,7 @@ use corelane_services::events::rtec_event_comm::{Event, EventHeader, PushConsume
 use corelane_sys::lock::{LockScope, Mutex};
 use serde_json::Value as Json;
 
-/// A time far above the duration of any step of these tests.
+/// Time limit of each wait, far above the usual duration.
 const GENEROUS: Duration = Duration::from_secs(60);
 const NUMBERED: i32 = 16;
 const PROBE: i32 = 17;
@@ -41,7 +42,7 @@ impl Running {
         Running { process, output }
     }
 
-    /// Starts a server, and returns it with the reference of its channel for TAO's service.
+    /// Starts a server. Returns it with the URL of its channel for TAO's event service.
     fn serve(words: &[&str]) -> (Self, String) {
         let words = [&["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight"], words].concat();
         let mut server = Self::start(&words);
@@ -111,7 +112,6 @@ impl PushConsumer for Consumer {
     }
 }
 
-/// A supplier at one channel, and a consumer at another.
 struct Peers {
     _orb: Orb,
     supplier: ProxyPushConsumerRef,
@@ -207,7 +207,6 @@ fn killed_gateway_is_replaced_and_no_event_arrives_twice() {
             next += 1;
         }
         if cycle == 3 {
-            // The gateway lives: every event of this cycle arrives.
             let last = next - 1;
             peers.wait_until(|got| got.numbers.contains(&last), || {});
             let got = peers.got.lock();

@@ -23,7 +23,6 @@ struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // The namespace may not exist.
         let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
     }
 }

@@ -171,7 +171,7 @@ fn naming_commands_work_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if the page shows the line. A final `...` in the page matches any text.
+/// Returns true if `line` is `shown`, in which a final `...` matches any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
@@ -354,7 +354,7 @@ impl Client {
         orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/O")).unwrap().unwrap()
     }
 
-    /// Returns false if the server has ended.
+    /// Makes one random change. Returns false if the server has ended.
     fn change(&mut self, orb: &Orb, root: &NamingContextExtRef) -> bool {
         let index = self.next(self.names.len());
         let name = self.name(index);
@@ -405,7 +405,7 @@ impl Client {
         }
     }
 
-    /// Compares the server's names with the acknowledged changes. The change without an
+    /// Compares the server's names with the acknowledged changes. A change without an
     /// acknowledgement may be complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {

@@ -31,7 +31,7 @@ fn all_transports() -> Vec<Json> {
     report["transports"].as_array().expect("transports").clone()
 }
 
-/// Returns the transports of this process in the report of `status`.
+/// Returns the transports of this process that `status` reports.
 fn own_transports() -> Vec<Json> {
     all_transports().into_iter().filter(|one| one["process"] == json!(std::process::id())).collect()
 }
@@ -112,8 +112,8 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     assert_eq!(own_transports(), Vec::<Json>::new());
 }
 
-/// With privileges, `clean` attaches a program for a moment, so the test has a network namespace of
-/// its own.
+/// With privileges, `clean` attaches a program for a short time, so the test runs in a new network
+/// namespace.
 #[test]
 fn clean_finds_nothing_to_remove() {
     // include/uapi/linux/capability.h: CAP_SYS_ADMIN.
@@ -128,7 +128,7 @@ fn clean_finds_nothing_to_remove() {
     assert!(report["found"].as_str().is_some_and(|found| found.contains("lo ")), "{report}");
 }
 
-/// A user id without privileges, which most systems give to a user for such processes.
+/// A user id that has no privileges on most systems.
 const OTHER_USER: u32 = 65_534;
 
 /// Starts this program as [`OTHER_USER`], with a transport of an ORB, or with a socket whose report
@@ -221,8 +221,8 @@ fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
     assert_eq!((&own["process"], &own["program"]), (&Json::Null, &Json::Null));
 }
 
-/// Runs a test of this program in a network namespace of its own. The abstract names of sockets
-/// belong to the namespace as well.
+/// Runs a test of this program in a new network namespace, which also has separate abstract names
+/// of sockets.
 fn run_in_a_namespace(test: &str) {
     let script = "ip link set lo up && exec \"$0\" --exact \"$1\" --ignored --nocapture";
     let program = std::env::current_exe().expect("this program");
@@ -236,7 +236,7 @@ fn is_in_a_namespace() -> bool {
     std::env::var("CORELANE_IN_A_NAMESPACE").is_ok()
 }
 
-/// With privileges, `clean` attaches a program for a moment.
+/// The tests run in new network namespaces, because `clean` attaches a program for a short time.
 #[test]
 fn clean_names_the_users_of_an_interface() {
     if is_ordinary_user() || corelane_rio::examination::steering_refusal().is_some() || !bpf::has_capability(21) {
@@ -247,8 +247,8 @@ fn clean_names_the_users_of_an_interface() {
     run_in_a_namespace("clean_restores_no_settings_of_a_live_process");
 }
 
-/// Fails if `clean` restores the settings of a process that has another folder of journals, or hides
-/// that it could not restore them.
+/// Fails if `clean` restores the settings of a live process whose journal is in another folder, or
+/// does not report that it cannot restore settings.
 #[test]
 #[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_restores_no_settings_of_a_live_process() {
@@ -275,7 +275,7 @@ fn clean_restores_no_settings_of_a_live_process() {
     std::fs::remove_dir_all(&folder).expect("the folder");
 }
 
-/// Fails if root believes another user's process that says that it uses the interface.
+/// Fails if root believes the report of another user's process.
 #[test]
 #[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_examines_an_interface_that_another_user_claims() {
@@ -289,8 +289,8 @@ fn clean_examines_an_interface_that_another_user_claims() {
     assert_eq!((&report["found"], &report["unread"]), (&json!("lo has no program"), &json!(0)));
 }
 
-/// Fails if `clean` says that a process has a program at a level without programs, or does not count
-/// a socket that gives no report.
+/// Fails if `clean` says that a process has a program at a level without programs, or does not
+/// count a socket that gives no report.
 #[test]
 #[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_says_if_a_process_has_no_program() {
@@ -322,14 +322,13 @@ fn clean_says_if_a_process_has_no_program() {
     assert!(shown.ends_with("\n1 sockets with the name of real-time I/O gave no report in time.\n"), "{shown}");
 }
 
-/// Returns the report of `clean`.
 fn cleaned() -> Json {
     let output = rio(&["clean", "lo", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Fails if the report does not say that the kernel steers packets away from their threads.
+/// Fails if the doctor does not report that the kernel steers packets away from their threads.
 #[test]
 fn the_doctor_finds_receive_packet_steering() {
     if is_ordinary_user() || !bpf::has_capability(21) {

@@ -71,7 +71,8 @@ fn shown(words: &[&str]) -> Vec<Json> {
     text(&output).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// Returns true for numbers and objects of numbers, which the vectors and the command show alike.
+/// Returns true for numbers and for objects of numbers, because the vectors and the command show
+/// these in one form.
 fn is_comparable(value: &Json) -> bool {
     match value {
         Json::Number(_) => true,
@@ -133,7 +134,6 @@ fn fragments_are_shown_as_one_message() {
         for line in &lines {
             assert!(line["kind"].is_string() && line.get("not_decoded").is_none(), "{line}");
         }
-        // A fragment has a header and a request id before its octets.
         let octets = |vector: &Json| octets(&vector["bytes_hex"]).len() - if is_part(&vector) { 16 } else { 0 };
         let shown: u64 = lines.iter().filter_map(|line| line["size"].as_u64()).sum();
         assert_eq!(shown, vectors.iter().map(octets).sum::<usize>() as u64, "{product}");
@@ -190,8 +190,8 @@ fn interface_is_captured_with_dumpcap() {
     let expected = shown(&["--port", "2809", &capture]);
     let script = format!("#!/bin/sh\necho \"$@\" > '{capture}.words'\ncat '{capture}'\n");
     let text_file = file("dumpcap.text", script.as_bytes());
-    // A script that this process writes may be busy while another thread starts a process, so
-    // `install` writes it.
+    // The kernel may refuse to run a script that this process has written, while another thread
+    // starts a process. So `install` writes the script.
     let script = text_file.replace("dumpcap.text", "dumpcap");
     let status = Command::new("install").args(["-m", "755", &text_file, &script]).status().unwrap();
     assert!(status.success());

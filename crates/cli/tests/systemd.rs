@@ -80,7 +80,6 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let settings = service(&unit);
     assert_eq!(settings["Type"], "notify");
     let folder = folder("systemd");
-    // The path of a socket has a maximum length.
     let notify = std::env::temp_dir().join(format!("corelane-notify-{}", std::process::id()));
     let _ = fs::remove_file(&notify);
     let socket = UnixDatagram::bind(&notify).expect("a socket");
@@ -105,7 +104,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let _ = fs::remove_file(&notify);
 }
 
-/// Verifies nothing if `systemd-analyze` is not installed.
+/// Verifies the unit. Does nothing if `systemd-analyze` is not installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {

@@ -80,8 +80,8 @@ impl Configuration {
     /// Without both, no file is read.
     ///
     /// # Errors
-    /// If the file cannot be read, if a variable is not UTF-8, and for settings that are unknown,
-    /// invalid or contradictory.
+    /// If the file cannot be read, if a variable that begins with `prefix` is not UTF-8, and for
+    /// settings that are unknown, invalid or contradictory.
     pub fn load(
         prefix: &str,
         arguments: impl IntoIterator<Item = String>,
@@ -138,8 +138,8 @@ impl Configuration {
 
     /// Adds the settings of environment variables. The name of a variable is `prefix`, `_` and the
     /// key in capital letters with `_` for dots and hyphens, such as `SHOP_ORB_CALL_TIMEOUT`. Lists
-    /// have spaces between their elements. Variables of a pool, a lane or a connection are known if
-    /// an earlier setting has its name.
+    /// have spaces between their elements. A variable of a pool, a lane or a connection is known
+    /// only if an earlier setting has the name of this pool, lane or connection.
     ///
     /// # Errors
     /// For variables that begin with `prefix` and `_` and name no setting or two settings, and for
@@ -155,7 +155,8 @@ impl Configuration {
 
     /// Adds the settings of a program's arguments, and returns the arguments that are not settings.
     /// The name of an argument is `-ORB` and the key without hyphens, such as `-ORBcallTimeout`;
-    /// upper and lower case do not matter. Its value is the next argument.
+    /// upper and lower case of the key do not matter. The value is the next argument. If the
+    /// argument of a list is repeated, its elements are added to the list.
     ///
     /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are stored for the
     /// builder. `-ORBconfig` is ignored.
@@ -248,8 +249,8 @@ impl Configuration {
     }
 
     /// Makes a builder for a program whose only pool is `pool`. The section `pool.NAME` of the
-    /// pool's name changes its limits, addresses and policies. No setting can change its dispatch
-    /// architecture and its number of threads.
+    /// pool's name changes its limits, addresses and policies. No setting can change the dispatch
+    /// architecture or the number of threads of this pool.
     ///
     /// # Errors
     /// As for [`builder`](Self::builder), and for settings of the pool's threads and of other

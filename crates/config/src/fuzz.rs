@@ -5,7 +5,7 @@ use crate::{Configuration, ConfigurationError};
 const MAX_MESSAGE: usize = 2000;
 
 /// Reads a file and, after a NUL, lines of the environment (`NAME=VALUE`) and of arguments: an
-/// argument begins with `-`, and the next line is its value.
+/// argument begins with `-` or has no `=`, and the next line is the value of the argument.
 ///
 /// # Panics
 /// If a message is longer than 2000 bytes, contains an escape character, or names a line that the

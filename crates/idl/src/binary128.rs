@@ -128,7 +128,6 @@ mod tests {
         }
         assert!(Binary128::of_literal("1.2e4932").is_none());
         assert!(Binary128::of_literal("1e99999999999999999999").is_none());
-        // Only a digit far to the right makes the literal larger than the midpoint.
         let half = "1.00000000000000000000000000000000009629649721936179265279889712924636592690508241076940976199693977832794189453125";
         assert_eq!(bits(half), 0x3fff << 112);
         assert_eq!(bits(&format!("{half}{}1", "0".repeat(20_000))), (0x3fff << 112) + 1);

@@ -73,15 +73,16 @@ impl Builder {
 
     /// Makes generated code refer to existing Rust code of an IDL module or file.
     ///
-    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the path of the Rust
-    /// module with the existing code.
+    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the path of
+    /// the Rust module with the existing code.
     ///
     /// ```no_run
     /// // shared.idl has `module Shared { struct Point { .. }; };`, and the crate `shapes` includes its code in `shapes::idl`.
     /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
     /// ```
     ///
-    /// The code of both crates must come from the same version of the compiler and of the shared IDL.
+    /// The code of both crates must come from the same version of the compiler and of the shared
+    /// IDL.
     #[must_use]
     pub fn external(mut self, idl: &str, rust: &str) -> Self {
         self.options.externals.push((idl.to_owned(), rust.to_owned()));
@@ -97,7 +98,7 @@ impl Builder {
 
     /// Compiles a file: `idl/echo.idl` becomes `echo.rs` and `idl/shop.v2.idl` becomes
     /// `shop.v2.rs`. An unchanged output file is not rewritten. Tells cargo to run the script again
-    /// when an input file changes.
+    /// when an input file outside of `OUT_DIR` changes.
     ///
     /// If the file is refused, prints the errors and ends the build script with exit status 1.
     pub fn compile(&self, file: impl AsRef<Path>) -> &Self {

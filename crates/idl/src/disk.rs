@@ -19,7 +19,8 @@ impl FileSource for DiskFiles {
     }
 }
 
-/// Reads a file, up to one byte more than the compiler accepts, because devices may be endless.
+/// Reads a file, up to one byte more than the default of [`CompilerLimits::max_file_size`], because
+/// devices may be endless.
 pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let most = u64::try_from(CompilerLimits::default().max_file_size).unwrap_or(u64::MAX).saturating_add(1);
     let mut content = Vec::new();

@@ -45,7 +45,6 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, reachable by several spellings of a path.
 struct Included(Option<String>);
 
 impl FileSource for Included {

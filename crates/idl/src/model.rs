@@ -462,7 +462,6 @@ impl Model {
     }
 }
 
-/// A set of definitions: a small set is a list, because a short list is faster than a hash table.
 #[derive(Default)]
 struct Seen {
     few: Vec<DefinitionId>,

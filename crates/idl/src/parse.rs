@@ -171,8 +171,9 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. A missing `;` is reported but is no failure at the end of
-    /// a line, in front of `}` and at the end of the text.
+    /// Takes the `;` after a declaration. A missing `;` is reported, unless the declaration ends
+    /// with an unclosed literal. It is no failure at the end of a line, in front of `}` or at the
+    /// end of the text.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -195,8 +196,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `;` after a declaration. After a failure, skips to the next `;`, so that the parsed
-    /// declaration is kept.
+    /// Takes the `;` after a declaration. After a failure, skips to the next `;`, so that the
+    /// parsed declaration is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();
@@ -217,7 +218,8 @@ impl Parser<'_> {
             && !literal::is_closed(self.symbols.text(token.text))
     }
 
-    /// Skips to the token after the next `;`, or to the `}` of the enclosing body.
+    /// Skips to the token after the next `;` or after the next body in braces, or to the `}` of the
+    /// enclosing body.
     fn recover(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -272,7 +274,6 @@ impl Parser<'_> {
         self.word(what, false)
     }
 
-    /// Takes a name, without its escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -75,7 +75,6 @@ struct ScopeId(usize);
 #[derive(Debug, Default)]
 struct NameScope {
     outer: Option<ScopeId>,
-    /// The definition that owns the scope; `None` for the file.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
@@ -377,8 +376,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes the
-    /// name's meaning in the scope.
+    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes
+    /// the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {
@@ -439,7 +438,6 @@ impl DeclarationResolver<'_> {
         let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;
         loop {
-            // A use in a nested scope does not introduce the name in a module.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, DefinitionKind::Module(_)),
                 None => true,

@@ -47,7 +47,6 @@ pub struct SourceFile {
     marks: Vec<LineMark>,
 }
 
-/// The effect of a `#line` directive on the lines after it.
 #[derive(Debug)]
 struct LineMark {
     from: usize,
@@ -151,8 +150,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and line at which a span begins, as messages show them. This is cheaper than
-    /// [`location`](Self::location) in long lines, because no column is computed.
+    /// Returns the file and line at which a span begins, as messages show them. This is cheaper
+    /// than [`location`](Self::location) in long lines, because no column is computed.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
@@ -204,7 +203,7 @@ impl SourceFile {
 }
 
 /// Decodes valid UTF-8, which current files use, and any other file as ISO 8859-1, which is IDL's
-/// character set (IDL 4.2, 7.2.1).
+/// character set (IDL 4.2, 7.2.1). Removes a byte-order mark.
 fn decode(bytes: Vec<u8>) -> String {
     let mut text = String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().map(|octet| char::from(*octet)).collect());

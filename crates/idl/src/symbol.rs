@@ -125,8 +125,7 @@ struct SymbolEntry {
 
 impl Default for Symbols {
     fn default() -> Self {
-        // The keywords are interned once and then cloned, because interning takes most of the time
-        // for a short text.
+        // The keywords are interned once and then cloned, which is faster.
         static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
         KNOWN.clone()
     }

@@ -92,7 +92,6 @@ fn floating_point_constants_have_their_values() {
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Ok(V::Float(expected)), "{ty} {expression}");
     }
-    // The value of a constant is rounded to the constant's type.
     assert_eq!(value("const float A = 0.1; const double X = A;"), Ok(V::Float(f64::from(0.1_f32))));
     assert_eq!(value("const long double A = 0.1; const double X = A;"), Ok(V::Float(0.1)));
     for (ty, expression, expected) in [
@@ -154,7 +153,6 @@ fn fixed_point_constants_have_their_values() {
     ] {
         let found = value(&format!("const fixed X = {expression};"));
         let Ok(V::Fixed(found_digits, found_scale)) = found else { panic!("{expression}: {found:?}") };
-        // Trailing zeros are dropped, because numbers with different scales may be equal.
         let (mut found_digits, mut found_scale) = (found_digits, found_scale);
         while found_scale > 0 && found_digits % 10 == 0 {
             (found_digits, found_scale) = (found_digits / 10, found_scale - 1);

@@ -66,7 +66,6 @@ fn include_guard_and_pragma_once_prevent_a_second_inclusion() {
     }
     let twice = said("#include \"t.idl\"\n#include \"t.idl\"\n", &[], &[("main/t.idl", "interface T {};")]);
     assert_eq!(twice, ["main/t.idl:1: this file is included twice, and declares `T` each time"]);
-    // A file whose guard is undefined is read again.
     let again = said(
         "#include \"t.idl\"\n#undef G\n#include \"t.idl\"\n",
         &[],

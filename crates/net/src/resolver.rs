@@ -21,7 +21,8 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Without this cache of failures, every call to an unknown host would ask the system's resolver.
+/// The time for which a failure is cached, so that not every call to an unknown host asks the
+/// system's resolver.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 const MAX_CACHED_ANSWERS: usize = 256;
 
@@ -83,8 +84,8 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // A call returns a failure that occurred during the call, even if it is older than
-                // its lifetime.
+                // A failure that occurred during the call is returned even after
+                // `FAILURE_LIFETIME`.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
                 }

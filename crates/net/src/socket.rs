@@ -34,7 +34,7 @@ pub struct Tcp {
     forces_receive_buffers: bool,
 }
 
-// Every server has this code, so the text omits the resolver, which takes 600 bytes of code.
+// The text omits the resolver, because its text would add 600 bytes of code to each server.
 impl fmt::Debug for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tcp")

@@ -90,8 +90,8 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if a process has bound a socket to `path`. It may not listen yet and then refuses
-/// connections, as a dead process does.
+/// Returns true if a process has bound a socket to `path`. The process may not listen yet.
+/// Connections to the socket are then refused, as after the death of a process.
 fn is_bound(path: &Path) -> bool {
     // Without /proc, the connection attempt alone decides.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
@@ -109,7 +109,8 @@ fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // If possible, the name is no longer than `path`.
+    // The name replaces the file name, so that the path seldom exceeds the maximum length of an
+    // address.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());

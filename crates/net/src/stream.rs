@@ -92,8 +92,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// number, at least one.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the coarse time-out has
-    /// passed. Any other error means that the connection is lost.
+    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the
+    /// coarse time-out has passed. Any other error means that the connection is lost.
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
     /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their

@@ -1,5 +1,5 @@
-//! Tests of clients whose server over shared memory is dead or hostile. They have a process of
-//! their own, because they examine all descriptors, mappings and threads of the process.
+//! Tests of clients whose server over shared memory is dead or hostile. The tests have a separate
+//! process, because they examine all descriptors, mappings and threads of the process.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -152,7 +152,7 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// Returns true if the client reports the end of the stream.
+/// A wait of a client. Returns true if the client reports the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
@@ -229,7 +229,7 @@ fn is_over(outcome: io::Result<usize>) -> bool {
     }
 }
 
-/// One test with all cases, because the checks examine the whole process.
+/// All cases are one test, because the checks examine the whole process.
 #[test]
 fn clients_of_dead_and_hostile_servers() {
     if std::env::var_os(PATH).is_some() {

@@ -13,8 +13,8 @@ use corelane_sys::{poll, thread};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The tests run one after the other, because permits to poll and counts belong to the whole
-/// process.
+/// Returns a guard by which the tests run one after the other, because permits to poll and counts
+/// belong to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

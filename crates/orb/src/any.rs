@@ -16,8 +16,8 @@ use crate::written_any::{self, WrittenContext};
 
 /// A value of any IDL type, together with its TypeCode (IDL `any`; CORBA 3.0.3, section 4.11).
 ///
-/// A received value stays encoded until the program extracts it, so a program can pass on values of types that it does
-/// not know.
+/// A received value stays encoded until the program extracts it, so a program can pass on values of
+/// types that it does not know.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -103,7 +103,7 @@ impl Any {
         self.value.is_truncated()
     }
 
-    /// Returns true if [`extract`](Any::extract) can return a `T`.
+    /// Returns true if `T` represents the type of the value.
     #[must_use]
     pub fn is<T: Typed>(&self) -> bool {
         T::matches_type(self.type_code())
@@ -194,7 +194,8 @@ impl Cdr for Any {
 
 /// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Generated code implements it for structures, unions, enumerations, exceptions and typed references.
+/// Generated code implements it for structures, unions, enumerations, exceptions and typed
+/// references.
 pub trait Typed: Sized {
     /// Returns the default IDL type of the Rust type: a string or sequence has no bound, and text
     /// is `string` or `char`.
@@ -205,8 +206,8 @@ pub trait Typed: Sized {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type represents `type_code`. By default, these are the types that
-    /// are [equivalent](TypeCode::equivalent) to [`Typed::type_code`].
+    /// Returns true if the Rust type represents `type_code`. By default, it represents each type
+    /// that is [equivalent](TypeCode::equivalent) to [`Typed::type_code`].
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
@@ -229,7 +230,7 @@ pub trait Typed: Sized {
         values.iter().try_for_each(|value| value.write(e, type_code))
     }
 
-    /// Reads `len` values of `type_code`. The caller has checked `len` against the remaining bytes.
+    /// Reads `len` values of `type_code`.
     #[doc(hidden)]
     fn read_many(len: usize, d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<Self>, CdrError> {
         d.read_nested(|d| {
@@ -491,7 +492,7 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// An `Option<ObjectRef>` represents every interface.
+/// An `Option<ObjectRef>` represents each type of the kind `ObjRef`.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

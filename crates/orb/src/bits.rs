@@ -172,12 +172,10 @@ macro_rules! bit_type {
 #[expect(unreachable_pub, reason = "the macros make public types")]
 mod tests {
     crate::bit_mask! {
-        /// Flags for the tests.
         pub struct Rights(u8) { READ = 0, WRITE = 1, ALL = 7 }
     }
 
     crate::bit_set! {
-        /// Bit fields for the tests.
         pub struct Word(u16) {
             low / with_low: u8 = 0, 3;
             signed / with_signed: i16 = 3, 5;

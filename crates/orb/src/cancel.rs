@@ -52,7 +52,7 @@ impl Canceller {
     }
 
     /// Waits until `other` is readable, the deadline passes or the calls are cancelled. Returns
-    /// false if they were cancelled before both.
+    /// false if the calls are cancelled, `other` is not readable and the deadline has not passed.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_readable_either(other, self.0.as_fd(), deadline)?;

@@ -26,7 +26,8 @@ pub(crate) struct Config {
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
     pub(crate) max_reply_memory: usize,
-    /// Maximum memory in bytes of the octets that servants keep beyond their requests (`keep_octets`).
+    /// Maximum memory in bytes of the octets that servants keep beyond their requests
+    /// (`keep_octets`).
     #[cfg(feature = "keep-octets")]
     pub(crate) max_kept_memory: usize,
     pub(crate) rt: RtConfig,

@@ -1,5 +1,5 @@
-//! Contexts: properties that a client sends with a call if the operation's IDL has a clause `context ("name",
-//! "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
+//! Contexts: properties that a client sends with a call if the operation's IDL has a clause
+//! `context ("name", "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,9 +12,11 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::upcall_stack;
 
-/// A set of named properties that a client sends with calls, or that a servant received with a call.
+/// A set of named properties that a client sends with calls, or that a servant received with a
+/// call.
 ///
-/// A reference with a context sends with each call the properties that the `context` clause of the operation selects.
+/// A reference with a context sends with each call the properties that the `context` clause of the
+/// operation selects.
 ///
 /// ```no_run
 /// use corelane::Context;
@@ -67,7 +69,7 @@ impl Context {
         Ok(self)
     }
 
-    /// Returns the value of a property.
+    /// Returns the value of a property, or `None` if there is no such property.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.get(name).map(String::as_str)
@@ -141,7 +143,8 @@ impl Context {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: makes [`Context::of_call`] return the properties until the guard is dropped.
+    /// For generated code: makes [`Context::of_call`] return the properties until the guard is
+    /// dropped.
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {

@@ -70,11 +70,11 @@ pub fn current() -> Option<Current> {
     resolve(frame, depth)
 }
 
-/// Calls `read` with the id of the object whose operation the calling thread runs. Returns `None` outside an upcall, and
-/// in servant activators and adapter activators.
+/// Calls `read` with the id of the object whose operation the calling thread runs. Returns `None`
+/// outside an upcall, and in servant activators and adapter activators.
 ///
-/// [`current`] also returns the POA and the servant, and so changes reference counts that other threads change. This
-/// function changes none, and allocates nothing for ids of at most 24 octets.
+/// [`current`] also returns the POA and the servant, and so changes reference counts that other
+/// threads change. This function changes none, and allocates nothing for ids of at most 24 octets.
 ///
 /// # Examples
 /// ```

@@ -57,14 +57,14 @@ pub enum Event {
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since the last complete message, rounded down to seconds. If none has arrived, the exact time since the
-        /// connection was accepted.
+        /// Time since the last complete message, rounded down to seconds. If none has arrived, the
+        /// exact time since the connection was accepted.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
         evicted: bool,
     },
-    /// A draining connection was closed early, to make room for a new connection, because the pool was full or the
-    /// process had no descriptors left.
+    /// A draining connection was closed early, to make room for a new connection, because the pool
+    /// was full or the process had no descriptors left.
     DrainingConnectionEvicted {
         /// The peer.
         peer: Peer,
@@ -131,9 +131,11 @@ pub enum Event {
         /// True if the manager has been in a state other than holding before.
         was_active: bool,
     },
-    /// Other machines can reach a lane, directly or through a pool that passes requests on to lanes.
+    /// Other machines can reach a lane, directly or through a pool that passes requests on to
+    /// lanes.
     ReachableLane {
-        /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread names: `rt/p1000`.
+        /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread
+        /// names: `rt/p1000`.
         pool: String,
         /// The endpoint of the lane that other machines can reach.
         endpoint: Endpoint,
@@ -466,17 +468,17 @@ pub struct EventCounts {
     pub draining_connections_evicted: u64,
     /// Connections that were refused ([`Event::ConnectionRefused`]).
     pub connections_refused: u64,
-    /// Panics of servants ([`Event::ServantPanicked`]).
+    /// Panics of servants, servant managers and adapter activators ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
     /// Requests that arrived at one lane and were handed over to another lane.
     pub requests_handed_over: u64,
-    /// Threads whose priority or cores the kernel refused.
+    /// Refusals of a thread's priority or cores by the kernel ([`Event::ThreadSchedulingRefused`]).
     pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
     /// Requests whose deadline passed before their upcall began.
     pub deadlines_passed: u64,
-    /// Operations that used more processor time than they declare.
+    /// Runs of operations that used more processor time than the operation declares.
     pub execution_time_overruns: u64,
 }
 
@@ -641,7 +643,8 @@ impl Events {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a server.
+    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a
+    /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
         if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -689,12 +692,13 @@ impl Events {
         }
     }
 
-    /// Reports the event. Without a callback, also prints a line on standard error, because the
-    /// error is in the program.
+    /// Reports that the manager was never activated. Without a callback, also prints a line on
+    /// standard error, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // The code of `Display` is not used here, so that the linker can drop it from programs without events.
+            // The code of `Display` is not used here, so that the linker can drop it from programs
+            // without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });

@@ -1,5 +1,5 @@
-//! Interceptors: application code that the ORB calls at four points of each request (similar to Portable Interceptors,
-//! CORBA 3.0.3, chapter 21).
+//! Interceptors: application code that the ORB calls at four points of each request (similar to
+//! Portable Interceptors, CORBA 3.0.3, chapter 21).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,19 +15,22 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 /// Application code that an ORB calls before and after each request.
 /// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor) sets it.
 ///
-/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a request, on the
-/// calling thread. For each `send_request` that returned `Ok` it calls [`receive_reply`](Self::receive_reply) once
-/// after the attempt, unless the program panics while it writes the arguments.
+/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a
+/// request, on the calling thread. For each `send_request` that returned `Ok` it calls
+/// [`receive_reply`](Self::receive_reply) once after the attempt, unless the program panics while
+/// it writes the arguments.
 ///
-/// In the server, the ORB calls [`receive_request`](Self::receive_request) and [`send_reply`](Self::send_reply) once
-/// for each request that it can read, on the thread that serves the request. It also calls them for requests that the
-/// ORB refuses, but not for requests that an overloaded server rejects unread.
+/// In the server, the ORB calls [`receive_request`](Self::receive_request) and
+/// [`send_reply`](Self::send_reply) once for each request that it can read, on the thread that
+/// serves the request. It also calls them for requests that the ORB refuses, but not for requests
+/// that an overloaded server rejects unread.
 ///
 /// Before a request, several interceptors run in the order in which they were set, until one raises
 /// an exception. After it, they run in the reverse order. Calls that an interceptor makes are not
 /// intercepted.
 ///
-/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not intercepted.
+/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
+/// intercepted.
 pub trait Interceptor: Send + Sync + 'static {
     /// Runs in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.
@@ -159,7 +162,7 @@ pub enum RequestOutcome<'r> {
     /// In the client: a oneway request was sent.
     Sent,
     /// In the client: the attempt ended without a reply, for example because the deadline passed or
-    /// the connection ended. The ORB may try again before the deadline.
+    /// the connection ended. The ORB may make another attempt.
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.
@@ -198,17 +201,13 @@ impl<'m> RequestServiceContexts<'m> {
     }
 }
 
-/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
-/// programs without interceptors.
+/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code of
+/// interceptors from programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
     fn next_number(&self) -> u64;
 
-    /// Calls the interceptors in order, until one of them raises an exception.
-    ///
-    /// # Errors
-    /// The first exception that an interceptor raises.
     fn send_request(
         &self,
         request: &RequestInfo<'_>,
@@ -217,10 +216,6 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 
-    /// Calls the interceptors in order, until one of them raises an exception.
-    ///
-    /// # Errors
-    /// The first exception that an interceptor raises.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -233,14 +228,14 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
-    /// Incremented `Relaxed`.
+    /// Number of the last request or attempt. Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 
 impl InterceptorChain {
     /// Calls `before` for the interceptors in order, unless an interceptor makes the call. If one
-    /// raises an exception, calls `after` for the interceptors before it. A panic of an interceptor
-    /// becomes the exception UNKNOWN.
+    /// raises an exception, calls `after` for the interceptors before it, in reverse order. A panic
+    /// of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,

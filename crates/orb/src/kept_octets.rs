@@ -294,7 +294,6 @@ impl LentScope {
 impl Drop for LentScope {
     fn drop(&mut self) {
         let message = LENT.with_borrow_mut(Vec::pop);
-        // The message is dropped after the borrow has ended.
         drop(message);
     }
 }

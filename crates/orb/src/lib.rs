@@ -10,10 +10,11 @@
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
-//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without it).
+//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
+//!   it).
 //! - `replies-first`: replies that are sent in part go out before new requests run.
-//! - `reply-memory-waits` (experimental): requests for operations with large replies wait while unread
-//!   replies hold more than half of the memory that a lane permits them.
+//! - `reply-memory-waits` (experimental): requests for operations with large replies wait while
+//!   unread replies hold more than half of the memory that a lane permits them.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.

@@ -57,8 +57,8 @@ fn own_address() -> IpAddr {
     routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Returns the endpoints of `publish`, in which port 0 is replaced by the port of the first TCP
-/// address at which the ORB listens.
+/// Returns the endpoints of `publish`. Port 0 is replaced by the port of the first TCP address at
+/// which the ORB listens, if there is one.
 pub(crate) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
     let first_port = listening.iter().find_map(|endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),

@@ -1,8 +1,8 @@
-//! The queue of the main thread: requests and deactivations that only the main thread may run, and the end of
-//! [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only the main thread may run, and
+//! the end of [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is at first the thread that made the ORB. A thread that calls `run` or `perform_work` becomes the
-//! main thread, unless another thread is in `run`.
+//! The main thread is at first the thread that made the ORB. A thread that calls `run` or
+//! `perform_work` becomes the main thread, unless another thread is in `run`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -88,13 +88,15 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits until `look` returns a value or `deadline` has passed. Meanwhile the main thread runs
-    /// queued deactivations, because the awaited event may depend on them.
+    /// Waits until `look` returns a value or `deadline` has passed. If the calling thread is the
+    /// main thread, it runs queued deactivations meanwhile, because the awaited event may depend on
+    /// them.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
-                // `look` may take long, and a caller that arrives before the deadline must run at least one job.
+                // `look` may take long, and a caller that arrives before the deadline must run at
+                // least one job.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
@@ -152,7 +154,8 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end activations.
+    /// Stops the queue and drops its requests. The caller must run the returned jobs, which end
+    /// activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;

@@ -59,7 +59,8 @@ impl ByteBudget {
         if to < from {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        // Every byte that is subtracted was added before.
+        // A negative difference wraps. The sum is right, because every byte that is subtracted was
+        // added before.
         self.held.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     }
 }
@@ -126,8 +127,8 @@ pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, com
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
 }
 
-/// Adds the needed amount of memory to an exception that the memory account of `meter` caused. Returns false if the
-/// exception has another cause.
+/// Adds the needed amount of memory to an exception that the memory account of `meter` caused.
+/// Returns false if the exception has another cause.
 #[cold]
 pub(crate) fn explain_refusal(
     exception: &mut SystemException,

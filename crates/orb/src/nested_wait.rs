@@ -1,4 +1,5 @@
-//! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for the reply to a call.
+//! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for
+//! the reply to a call.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -110,7 +111,8 @@ impl AwaitedReply<'_> {
         Ok((come || self.is_past_deadline(), work))
     }
 
-    /// Returns true if the wait is over: the reply has arrived, the call is cancelled, or the deadline has passed.
+    /// Returns true if the wait is over: the reply has arrived, the call is cancelled, or the
+    /// deadline has passed.
     pub(crate) fn has_arrived(&self) -> io::Result<bool> {
         let now = Some(Monotonic::now());
         Ok(poll::wait_readable(self.reply, now)?

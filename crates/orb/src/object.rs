@@ -117,8 +117,8 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with this spin policy, which decides how long callers poll for a reply
-    /// before they sleep.
+    /// Returns a reference to the same object with this spin policy, which decides how long callers
+    /// poll for a reply before they sleep.
     #[must_use]
     pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
         let wider = &self.client().config().client_policies;
@@ -127,10 +127,10 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with these real-time policies, which replace the policies of an earlier
-    /// call of this method. Policies that are not set in `policies` come from the calling thread
-    /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and the ORB
-    /// ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
+    /// Returns a reference to the same object with these real-time policies, which replace the
+    /// policies of an earlier call of this method. Policies that are not set in `policies` come
+    /// from the calling thread ([`rt::with_client_policies`](crate::rt::with_client_policies)) and
+    /// the ORB ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
     ///
     /// # Errors
     /// BAD_PARAM for invalid priority bands or a negative buffer size. If the policies contradict
@@ -164,15 +164,16 @@ impl ObjectRef {
         ObjectRef { properties: context.clone(), ..self.clone() }
     }
 
-    /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a call costs a virtual
-    /// function call.
+    /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a
+    /// call costs a virtual function call.
     ///
-    /// The first call finds the servant; POA, priorities, deactivation and the shutdown of the ORB do not affect later
-    /// calls. [`current`](crate::current()) does not see such a call, and a panic of the servant unwinds into the
-    /// caller.
+    /// The first call finds the servant; POA, priorities, deactivation and the shutdown of the ORB
+    /// do not affect later calls. [`current`](crate::current()) does not see such a call, and a
+    /// panic of the servant unwinds into the caller.
     ///
-    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with dynamic servants, objects
-    /// called by a [plain key](crate::Orb::bind_key), and objects whose servants a servant locator supplies.
+    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and objects whose
+    /// servants a servant locator supplies.
     ///
     /// # Examples
     ///
@@ -272,8 +273,9 @@ impl fmt::Display for ObjectRef {
     /// Writes the stringified reference, `IOR:...`.
     ///
     /// If the reference's ORB does not listen, reports
-    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other processes cannot use
-    /// the text. A type id that cannot be encoded is omitted, for example a peer's type id with a NUL.
+    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other
+    /// processes cannot use the text. A type id that cannot be encoded is omitted, for example a
+    /// peer's type id with a NUL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());

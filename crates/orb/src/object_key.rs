@@ -7,11 +7,13 @@
 //! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
 //!
-//! Numbers are big-endian. The stamp is a random number of the ORB, so the server refuses a transient key of an earlier
-//! process. A generation grows when its slot is reused, so an old key never reaches another object.
+//! Numbers are big-endian. The stamp is a random number of the ORB, so the server refuses a
+//! transient key of an earlier process. A generation grows when its slot is reused, so an old key
+//! never reaches another object.
 //!
-//! A persistent key is the same in every run of the server, unless its POA adds hints. A key without one of these four
-//! forms is a plain key: a name that the program bound to a reference (`Orb::bind_key`).
+//! A persistent key is the same in every run of the server, unless its POA adds hints. A key
+//! without one of these four forms is a plain key: a name that the program bound to a reference
+//! (`Orb::bind_key`).
 
 pub(crate) use crate::slot_id::SlotId;
 
@@ -194,7 +196,8 @@ mod tests {
         assert_eq!((names(b"a\0b"), names(b"\xff\0"), names(b"a\0\xff\0")), (None, None, None));
     }
 
-    /// References may outlive the server process that made them, so the bytes of keys must not change.
+    /// References may outlive the server process that made them, so the bytes of keys must not
+    /// change.
     #[test]
     fn object_keys_have_the_documented_bytes() {
         let (poa, object) = (SlotId { slot: 1, generation: 2 }, SlotId { slot: 3, generation: 4 });

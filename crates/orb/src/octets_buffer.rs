@@ -35,9 +35,9 @@ pub struct OctetsBuffer {
 }
 
 impl OctetsBuffer {
-    /// Creates an empty buffer with room for `octets` octets. The memory comes from the ORB whose operation the calling
-    /// thread runs; outside operations it comes from the kernel. [`Orb::octets_buffer`](crate::Orb::octets_buffer)
-    /// takes the memory from a given ORB.
+    /// Creates an empty buffer with room for `octets` octets. The memory comes from the ORB whose
+    /// operation the calling thread runs; outside operations it comes from the kernel.
+    /// [`Orb::octets_buffer`](crate::Orb::octets_buffer) takes the memory from a given ORB.
     ///
     /// # Errors
     /// NO_MEMORY if the process has no address range of this size.

@@ -1,4 +1,5 @@
-//! The look-up of an interface's operations by name, with a *minimal perfect hash* that the IDL compiler finds.
+//! The look-up of an interface's operations by name, with a *minimal perfect hash* that the IDL
+//! compiler finds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -14,8 +15,8 @@ pub struct OperationTable {
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
-    /// Maximum processor time of each operation in microseconds, 0 if not declared; empty if no operation declares a
-    /// time.
+    /// Maximum processor time of each operation in microseconds, 0 if not declared; empty if no
+    /// operation declares a time.
     worst_cases: &'static [u32],
 }
 
@@ -59,12 +60,12 @@ impl OperationTable {
         Self { worst_cases, ..Self::new(seed, displacements, names) }
     }
 
-    /// Runs an operation, and reports it if it uses more processor time than it declares. Operations without a declared
-    /// time are not measured.
+    /// Runs an operation, and reports it if it uses more processor time than it declares.
+    /// Operations without a declared time are not measured.
     ///
     /// # Errors
-    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used too much time and the
-    /// ORB is configured to drop the results of such operations.
+    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used
+    /// too much time and the ORB is configured to drop the results of such operations.
     #[inline]
     pub fn run_measured<'m>(
         &self,
@@ -87,7 +88,8 @@ impl OperationTable {
         }
     }
 
-    /// Returns the index of the operation called `name`, which has no NUL at its end.
+    /// Returns the index of the operation called `name`, which has no NUL at its end, or `None` if
+    /// there is no such operation.
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {

@@ -224,8 +224,9 @@ impl Orb {
         self.core.send_batches(true);
     }
 
-    /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With `wait` the method
-    /// returns when the shutdown is complete. A later call with `wait`, or the drop of the ORB, waits.
+    /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With
+    /// `wait` the method returns when the shutdown is complete. A later call with `wait`, or the
+    /// drop of the ORB, waits.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:

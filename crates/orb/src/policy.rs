@@ -1,4 +1,5 @@
-//! Policies of calls. Each policy takes the value of the level nearest to the call (CORBA 3.0.3, section 4.9).
+//! Policies of calls. Each policy takes the value of the level nearest to the call (CORBA 3.0.3,
+//! section 4.9).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use crate::clock;
 /// A shorter duration becomes a precise time-out.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// The time-out of a call, from its start until its result arrives. The time for the look-up of a host name and for
-/// connecting is included.
+/// The time-out of a call, from its start until its result arrives. The time for the look-up of a
+/// host name and for connecting is included.
 ///
 /// A look-up by the system's resolver cannot be interrupted, and continues in the background.
 ///
@@ -39,9 +40,9 @@ impl From<Duration> for Timeout {
 /// The point until which a oneway call waits (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// The call does not wait. The request may stay in the buffer of its connection, within the limits of
-    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). Requests with a real-time priority and requests
-    /// on multiplexed connections are sent at once.
+    /// The call does not wait. The request may stay in the buffer of its connection, within the
+    /// limits of [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). Requests with a
+    /// real-time priority and requests on multiplexed connections are sent at once.
     None,
     /// The call waits until the transport has accepted the request.
     Transport,
@@ -65,9 +66,9 @@ pub enum RebindMode {
     /// priorities, bands and protocols as the profile that answered last. The ORB considers
     /// profiles of the reference and of a forward.
     NoRebind,
-    /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no call opens a
-    /// connection. A call fails if no connection is idle. [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes
-    /// connections.
+    /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no
+    /// call opens a connection. A call fails if no connection is idle.
+    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes connections.
     NoReconnect,
 }
 
@@ -95,9 +96,10 @@ pub struct CallPolicies {
     pub connect_timeout: Option<Duration>,
     /// The point until which a oneway waits.
     pub sync_scope: Option<SyncScope>,
-    /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry the call pauses for
-    /// a random time. The maximum pause is 10 ms at first and doubles with each retry, up to one second. If the call's
-    /// deadline would pass during the pause, the call raises TRANSIENT at once.
+    /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry
+    /// the call pauses for a random time. The maximum pause is 10 ms at first and doubles with each
+    /// retry, up to one second. If the call's deadline would pass during the pause, the call raises
+    /// TRANSIENT at once.
     pub max_transient_retries: Option<u8>,
     /// The changes that the ORB may make to a reference's binding; [`RebindMode::Transparent`] if
     /// not set.

@@ -1,4 +1,5 @@
-//! A test of priority inheritance: it checks if the holder of a resource inherits the priority of a waiting thread.
+//! A test of priority inheritance: it checks if the holder of a resource inherits the priority of a
+//! waiting thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,8 +14,9 @@ fn effective_priority(tid: i32) -> i32 {
     fields.split_whitespace().nth(15).unwrap().parse().unwrap()
 }
 
-/// Returns true if the holder of a resource inherits the priority of a waiting thread. `hold(f)` takes the resource,
-/// and calls `f` before it releases the resource. `wait` blocks on the resource.
+/// Returns true if the holder of a resource inherits the priority of a waiting thread. `hold(f)`
+/// takes the resource, and calls `f` before it releases the resource. `wait` blocks on the
+/// resource.
 pub(crate) fn inherits_priority(
     hold: impl FnOnce(&dyn Fn()) + Send + 'static,
     wait: impl FnOnce() + Send + 'static,

@@ -1,10 +1,10 @@
 //! A macro that defines the methods of typed references.
 
-/// For generated code: defines the methods of [`Reference`](crate::Reference) as inherent methods of `$name`, so that
-/// programs need no import: `reference_methods! { EchoRef }`.
+/// For generated code: defines the methods of [`Reference`](crate::Reference) as inherent methods
+/// of `$name`, so that programs need no import: `reference_methods! { EchoRef }`.
 ///
-/// If operations of the interface have some of these names, the macro gets a list of the remaining methods:
-/// `reference_methods! { EchoRef: as_object from_object }`.
+/// If operations of the interface have some of these names, the macro gets a list of the remaining
+/// methods: `reference_methods! { EchoRef: as_object from_object }`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reference_methods {

@@ -30,8 +30,9 @@ pub trait Skeleton: Send + Sync + 'static {
     /// arguments that do not decode; any exception that the servant raises.
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
-    /// For collocated calls: [provides](InterfaceQuery::provide) the servant as an implementation of the interface and
-    /// of each of its bases. If a skeleton provides nothing, collocated calls are encoded and decoded.
+    /// For collocated calls: [provides](InterfaceQuery::provide) the servant as an implementation
+    /// of the interface and of each of its bases. If a skeleton provides nothing, collocated calls
+    /// are encoded and decoded.
     fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         let _ = cast;
     }

@@ -64,7 +64,8 @@ thread_local! {
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than schedulings.
+    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than
+    /// schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, arrived_at: (0, 0) }) };
@@ -135,7 +136,8 @@ impl LaneVisit {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
         if let Some(native) = native {
-            // The borrowing lane has set this scheduling, so the call records it.
+            // The borrowing lane has set this scheduling, so the kernel permits it, and the call
+            // records it.
             let _ = set_scheduling(native);
         }
         visit
@@ -206,7 +208,8 @@ impl SavedScheduling {
 
     #[cold]
     fn restore_slow(self) {
-        // `current_scheduling` has queried the kernel before the first change of an unknown scheduling.
+        // `current_scheduling` has queried the kernel before the first change of an unknown
+        // scheduling.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
             // The kernel permitted this scheduling before.
             let _ = set_scheduling(then);
@@ -217,8 +220,8 @@ impl SavedScheduling {
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
-    /// Raises the calling thread to the scheduling `least`, unless its priority is at least as
-    /// high.
+    /// Raises the calling thread to the scheduling `least` until the drop, unless its priority is
+    /// at least as high.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
@@ -266,8 +269,8 @@ pub struct ServedBy {
     pub threadpool: Option<ThreadpoolId>,
     /// Index of the lane in its pool.
     pub lane: usize,
-    /// CORBA priority of the lane, or the default priority of the pool. `None` for a pool of the ORB's builder, and for
-    /// a thread of the application.
+    /// CORBA priority of the lane, or the default priority of the pool. `None` for a pool of the
+    /// ORB's builder, and for a thread of the application.
     pub priority: Option<i16>,
     /// Name of the thread.
     pub thread: String,
@@ -301,11 +304,12 @@ pub fn served_by() -> ServedBy {
     }
 }
 
-/// The kind of thread that runs a servant. A servant that blocks needs it: a blocked thread of a connection delays the
-/// requests of one client, a blocked thread of a pool those of all.
+/// The kind of thread that runs a servant. A servant that blocks can ask for it: a blocked thread
+/// of a connection delays the requests of one client, and a blocked thread of a pool may delay the
+/// requests of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallThread {
-    /// A thread of the application: the call is collocated, or there is none.
+    /// The request came through no connection: the call is collocated, or there is none.
     Application,
     /// A thread that serves one connection only.
     Connection,

@@ -1,7 +1,7 @@
 //! The stack of upcalls that a thread runs.
 //!
-//! A frame identifies its ORB, POA and object by numbers, so pushing it changes no reference count and allocates
-//! nothing. An object id that does not fit into a frame is kept in a separate list.
+//! A frame identifies its ORB, POA and object by numbers, so pushing it changes no reference count
+//! and allocates nothing. An object id that does not fit into a frame is kept in a separate list.
 
 use std::cell::{Cell, RefCell};
 
@@ -209,7 +209,9 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
-/// Calls `read` with the object id of the innermost upcall. Allocates nothing if the id fits into its frame.
+/// Calls `read` with the object id of the innermost upcall. Returns `None` outside upcalls, and if
+/// the innermost upcall is a callback without an object. Allocates nothing if the id fits into its
+/// frame.
 pub(crate) fn with_innermost_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let (frame, depth) = innermost()?;
     match frame.id.get(..usize::from(frame.length)) {
@@ -218,13 +220,14 @@ pub(crate) fn with_innermost_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
     }
 }
 
-/// Returns true in an upcall or a callback of the ORB. The methods of servant managers are callbacks.
+/// Returns true in an upcall or a callback of the ORB. The methods of servant managers are
+/// callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// Returns true on a thread that would wait for itself if it waited for the ORB: in an upcall, and on each thread that
-/// the ORB started.
+/// Returns true on a thread that would wait for itself if it waited for the ORB: in an upcall, and
+/// on each thread that the ORB started.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }

@@ -78,8 +78,8 @@ pub enum StreamLoad {
         /// Latest time in nanoseconds after the start of a period at which the period's packets
         /// must be processed.
         deadline: Nanos,
-        /// Expiry of the unused budget. A deferrable budget of one period may be used at its end,
-        /// immediately before that of the next.
+        /// Expiry of the unused budget. A stream with a deferrable budget may use the budget of one
+        /// period at the end of this period, immediately before the budget of the next period.
         service: BudgetServerKind,
     },
     /// A maximum rate of packets that are processed in the receive context. This processing
@@ -104,7 +104,7 @@ pub struct StreamRequest {
     /// [`MIN_PACKET_BYTES`] counts as [`MIN_PACKET_BYTES`].
     pub max_packet: u32,
     /// Maximum time in nanoseconds for which work of lower priority, such as a softirq, keeps the
-    /// stream's thread from running.
+    /// stream's thread from running. Ignored for [`StreamLoad::Capped`].
     pub blocking: Nanos,
     /// Maximum memory of the stream in bytes
     /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).
@@ -327,7 +327,8 @@ impl Admission {
         self.admitted.iter().chain([request])
     }
 
-    /// Returns the tasks on the core of `request`.
+    /// Returns the tasks on the core of `request`: the streams, with `request`, and the dispatch
+    /// tasks.
     fn tasks(&self, request: &StreamRequest) -> Vec<CoreTask> {
         let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
         let dispatch = dispatch.iter().enumerate().map(|(place, (priority, timing))| CoreTask {
@@ -407,7 +408,6 @@ impl Admission {
 /// Priority of [`StreamLoad::Capped`].
 const RECEIVE_CONTEXT: u16 = u16::MAX;
 
-/// A task of a core in the analysis.
 struct CoreTask {
     priority: u16,
     task: AdmissionTask,
@@ -522,8 +522,8 @@ impl Resources {
             StreamLoad::Unbounded => return u64::MAX,
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
-        // An upper bound: no packet is larger than `largest`, and the padding of a packet is at most
-        // that of a packet of minimum size.
+        // An upper bound: no packet is larger than `largest`, and the padding of a packet is at
+        // most that of a packet of minimum size.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

@@ -312,9 +312,10 @@ impl StreamScheduler {
     }
 }
 
-/// Returns the indices of `streams` in the order in which they are processed. A stream is the
-/// priority of its lane and its class. The sort keys are: best effort last, lane priority (highest
-/// first), period (shortest first; classes without a period before all periods), index.
+/// Returns the indices of `streams` in the order in which they are processed. Each element has the
+/// priority of a stream's lane, and the stream's class. The sort keys are: best effort last, lane
+/// priority (highest first), period (shortest first; classes without a period before all periods),
+/// index.
 #[must_use]
 pub fn processing_order(streams: &[(u8, ServiceClass)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..streams.len()).collect();

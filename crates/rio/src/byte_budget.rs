@@ -1,7 +1,7 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
-//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. Its
-//! end is read without the budget.
+//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. The
+//! end of a connection is read without the budget.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,7 +25,6 @@ pub(crate) trait Throttled: Send + Sync {
     fn report_unread_bytes(&self);
 }
 
-/// Result of [`ByteBudget::reserve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reservation {
     Granted { bytes: usize, period: u64 },
@@ -52,7 +51,7 @@ pub(crate) struct ByteBudget {
 impl ByteBudget {
     /// Starts the first period, and a thread that begins the turns of each later period. `thread`
     /// is the name, the scheduling and the preferred cores of the thread. Without it, turns begin
-    /// in the calls of the connections.
+    /// only in the calls of the connections.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.

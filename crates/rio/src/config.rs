@@ -30,8 +30,8 @@ pub type LevelChangeHandler = Arc<dyn Fn(&LevelChange) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RioConfig {
-    /// The network interface whose frames are sorted by stream. With `None` the transport stays
-    /// below [`FeatureLevel::StreamSteering`]. Default: `None`.
+    /// The network interface whose frames are sorted by stream. Without an interface, the transport
+    /// does not rise above [`FeatureLevel::SocketOptions`]. Default: `None`.
     pub interface: Option<String>,
     /// The highest feature level that the transport uses. Default:
     /// [`FeatureLevel::StreamSteering`].
@@ -52,8 +52,8 @@ pub struct RioConfig {
     /// writable (`TCP_NOTSENT_LOWAT`). Default: 16,384.
     pub max_unsent: u32,
     /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs
-    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect at [`FeatureLevel::PlainTcp`]. `None`
-    /// means no limit. Default: `None`.
+    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if [`level`](field@Self::level) is
+    /// [`FeatureLevel::PlainTcp`]. `None` means no limit. Default: `None`.
     pub best_effort_pacing: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
@@ -66,9 +66,9 @@ pub struct RioConfig {
     pub default_core: u32,
     /// If true, the transport gives the interface transmit classes and receive threads with a
     /// priority ([`FeatureLevel::KernelPriorities`]), also below the level
-    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings, which the next one
-    /// or `corelane rio clean` restores. Default: `false`. It has the effect of true if
-    /// [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
+    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings; the next process,
+    /// or `corelane rio clean`, restores the earlier ones. Default: `false`. It has the effect of
+    /// true if [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
     pub kernel_priorities: bool,
     /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
     /// stream, with transmit classes. `None` means no limit. Default: `None`.
@@ -76,8 +76,8 @@ pub struct RioConfig {
     /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
     /// `None`.
     pub receive_core: Option<usize>,
-    /// Folder of the journals of kernel priorities. The user of the process must own it, and no other
-    /// user may write into it. Default: `/run/corelane-rio`.
+    /// Folder of the journals of kernel priorities. The user of the process must own it, and no
+    /// other user may write into it. Default: `/run/corelane-rio`.
     pub journal_folder: PathBuf,
     /// Admission of streams. `None` means that each stream is opened. Default: `None`.
     pub admission: Option<StreamAdmission>,
@@ -236,7 +236,7 @@ impl RioConfig {
         self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
     }
 
-    /// Returns true if the transport gives the interface kernel priorities.
+    /// Returns true if the configuration asks for kernel priorities and names the interface.
     pub(crate) fn has_kernel_priorities(&self) -> bool {
         let is_requested = self.kernel_priorities && self.level == FeatureLevel::StreamSteering;
         self.interface.is_some() && (is_requested || self.level == FeatureLevel::KernelPriorities)

@@ -110,7 +110,8 @@ impl RioStream {
 }
 
 impl Connection {
-    /// Reads once without blocking.
+    /// Reads once without blocking, if the budget permits it or only the end of the connection is
+    /// unread.
     fn attempt(&self, fd: BorrowedFd<'_>, budget: &ByteBudget, seat: Seat, buffer: &mut [u8]) -> io::Result<Attempt> {
         let wanted = buffer.len();
         match budget.reserve(seat, wanted) {
@@ -144,8 +145,8 @@ impl Connection {
         }
     }
 
-    /// Implements [`Stream::arm_readiness`] for a connection that shares a budget. `None` if
-    /// [`arrivals`](Self::arrivals) cannot be created.
+    /// Implements [`Stream::arm_readiness`] for a connection that shares a budget. `None` if the
+    /// connection has no descriptor, or if [`arrivals`](Self::arrivals) cannot be created.
     fn can_read(&self, budget: &ByteBudget, seat: Seat) -> io::Result<Option<bool>> {
         let (Some(fd), Some(arrivals)) = (self.inner.readiness(), self.arrivals()) else { return Ok(None) };
         discard_reports(arrivals)?;

@@ -109,7 +109,8 @@ fn socket_findings() -> Vec<FeatureFinding> {
     ]
 }
 
-/// The level needs one of its two features, which are not `is_needed` themselves.
+/// Examines the features of [`FeatureLevel::KernelPriorities`]. The level needs one of two
+/// features, so neither of them is `is_needed`.
 fn priority_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::KernelPriorities, feature, state, remedy);
     let optional = |one: FeatureFinding| FeatureFinding { is_needed: false, ..one };
@@ -212,14 +213,16 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
-/// The kernel's receive packet steering takes the packets of a stream from the stream's kernel
-/// thread, and gives them to the receive context of another core (Documentation/networking/scaling.rst).
+/// Returns an error if the kernel's receive packet steering is on for the interface. It takes the
+/// packets of a stream from the stream's kernel thread, and gives them to the receive context of
+/// another core (Documentation/networking/scaling.rst).
 fn packet_steering(name: &str) -> Result<String, String> {
     interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
     let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
     packet_steering_finding(&settings.of(name))
 }
 
+/// Returns an error if receive packet steering is on in a queue, or if the queues cannot be listed.
 /// `folder` is the folder of the interface in sysfs.
 fn packet_steering_finding(folder: &Path) -> Result<String, String> {
     let read = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());

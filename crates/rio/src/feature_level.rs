@@ -25,7 +25,7 @@ pub enum FeatureLevel {
     PlainTcp,
     /// Budgets and options of sockets. Needs no capability.
     SocketOptions,
-    /// The kernel's receive threads and transmit queues have priorities.
+    /// The kernel's receive threads, its transmit queues or both have priorities.
     KernelPriorities,
     /// The steering program sorts frames by stream.
     StreamSteering,
@@ -132,7 +132,8 @@ impl Capabilities {
     /// All capabilities that [`FeatureLevel::StreamSteering`] needs.
     pub const ALL: Self = Self { net_admin: true, bpf: true, net_raw: true, sys_nice: true };
 
-    /// Returns the name of the first capability that `level` needs and the process lacks.
+    /// Returns the name of the first capability that `level` needs and the process lacks; `None` if
+    /// it lacks none.
     #[must_use]
     pub fn missing_for(&self, level: FeatureLevel) -> Option<&'static str> {
         let kernel_priorities = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];

@@ -17,8 +17,9 @@ pub(crate) struct InterfaceSettings {
 }
 
 impl InterfaceSettings {
-    /// With `CAP_SYS_ADMIN` the sysfs certainly shows this namespace. Without it, the namespace at
-    /// `/sys` counts as this one if all names and numbers of interfaces are equal.
+    /// Opens the settings in the calling thread's network namespace. With `CAP_SYS_ADMIN` the sysfs
+    /// certainly shows this namespace. Without it, the namespace at `/sys` counts as this one if
+    /// all names and numbers of interfaces are equal.
     ///
     /// # Errors
     /// If `/sys` shows another network namespace, or if its folder of interfaces is not readable.
@@ -39,7 +40,7 @@ impl InterfaceSettings {
         Ok(Self { folder: folder.to_owned(), _root: None })
     }
 
-    /// Returns the folder of an interface, which exists as long as `self`.
+    /// Returns the path of the interface's folder, which can be used while `self` exists.
     pub(crate) fn of(&self, interface: &str) -> PathBuf {
         self.folder.join(interface)
     }

@@ -25,7 +25,7 @@ use crate::transmit_classes::{self, RootDiscipline, class_of_stream, class_prior
 /// First line of a journal.
 const FORMAT: &str = "corelane-rio 1";
 
-/// A stream that has a transmit class.
+/// An open stream, which gets a transmit class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrioritizedStream {
     pub(crate) number: u32,
@@ -37,7 +37,7 @@ pub(crate) struct PrioritizedStream {
 pub(crate) struct KernelPriorities {
     name: String,
     index: u32,
-    /// The reason is that of a missing `/sys`, without which the interface has no receive threads.
+    /// The error is the reason why sysfs cannot be used. The interface then has no receive threads.
     settings: Result<InterfaceSettings, String>,
     netlink: Netlink,
     journal: File,
@@ -48,9 +48,10 @@ pub(crate) struct KernelPriorities {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The instances with threads, with the class that they have; `None` without receive threads.
+    /// The NAPI instances and the scheduling of their threads at the last attempt to schedule them;
+    /// `None` without receive threads.
     receive: Option<(Vec<ReceiveInstance>, Scheduling)>,
-    /// The reason why receive threads have the ordinary class.
+    /// The first error of the last attempt to schedule the receive threads.
     lack: Option<String>,
     /// The priority of each stream's class; `None` without transmit classes.
     classes: Option<BTreeMap<u32, u8>>,
@@ -62,7 +63,8 @@ impl KernelPriorities {
     /// Takes the ownership of the settings of `name`, and restores what a killed owner has left.
     ///
     /// # Errors
-    /// If another process has the ownership, or if the journal cannot be written.
+    /// If the interface does not exist, if another process has the ownership, or if netlink or the
+    /// journal cannot be opened.
     pub(crate) fn take(name: &str, folder: &Path) -> Result<Self, String> {
         Self::restore_and_take(name, folder).map(|(taken, _)| taken)
     }
@@ -88,8 +90,8 @@ impl KernelPriorities {
     /// Makes kernel threads process the received packets.
     ///
     /// # Errors
-    /// If the interface can have no receive threads, or has those of another owner, which keep their
-    /// scheduling and their cores.
+    /// If the interface can have no receive threads, if it has those of another owner, which keep
+    /// their scheduling and their cores, or if the setting or the journal cannot be written.
     pub(crate) fn start_receive_threads(&self) -> Result<(), String> {
         let setting = self.settings.as_ref().map_err(String::clone)?.of(&self.name).join("threaded");
         let earlier = fs::read_to_string(&setting).map_err(|error| format!("{}: {error}", setting.display()))?;
@@ -141,7 +143,7 @@ impl KernelPriorities {
     }
 
     /// Gives each stream its class, and the receive threads the priority of the most urgent stream.
-    /// Has no effect on what is in place.
+    /// Changes nothing that is already as it should be.
     pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
         let mut state = self.state.lock();
         let State { receive, lack, classes, ceiling } = &mut *state;
@@ -189,12 +191,14 @@ impl KernelPriorities {
         &self.path
     }
 
-    /// Returns the reason why the receive threads have the ordinary class.
+    /// Returns the first error of the last attempt to schedule the receive threads; `None` if each
+    /// thread got its scheduling.
     pub(crate) fn lack(&self) -> Option<String> {
         self.state.lock().lack.clone()
     }
 
-    /// Returns true if the interface has receive threads, and if it has transmit classes.
+    /// The first result is true if the interface has receive threads, the second if it has transmit
+    /// classes.
     pub(crate) fn features(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.receive.is_some(), state.classes.is_some())
@@ -257,7 +261,8 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// Makes the folder of journals if it does not exist.
 ///
 /// # Errors
-/// If another user owns the folder or can write into it: this user could replace journals.
+/// If the folder cannot be made, or if another user owns it or can write into it, and could replace
+/// journals.
 fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
@@ -269,7 +274,7 @@ fn own_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
-/// locked can be one that has no name any more.
+/// locked can be one that has no name any more. The function then opens the journal again.
 ///
 /// A lock needs no more than a read descriptor, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
@@ -299,7 +304,7 @@ fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
 /// `folder` is [`RioConfig::journal_folder`](crate::RioConfig::journal_folder) of the process.
 ///
 /// # Errors
-/// If a process has the settings, or without the privileges.
+/// If the interface does not exist, if a process has the settings, or without the privileges.
 pub fn restore_interface(name: &str, folder: &Path) -> Result<Vec<&'static str>, String> {
     let index = interface::index(name).map_err(|error| error.to_string())?;
     let netlink = Netlink::open(NetlinkFamily::Route).map_err(|error| error.to_string())?;
@@ -327,7 +332,7 @@ pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &Int
 /// Returns true if a process has the settings of the interface.
 ///
 /// # Errors
-/// If the journal cannot be read. It is readable by the user of its process only.
+/// If the journal cannot be read. Only root and the user of its process can read it.
 pub(crate) fn is_owned(index: u32, folder: &Path) -> io::Result<bool> {
     match journal_path(index, folder).and_then(File::open) {
         Ok(file) => Ok(matches!(file.try_lock(), Err(TryLockError::WouldBlock))),

@@ -36,15 +36,15 @@ struct State {
     controller: FeatureController,
     /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
-    /// The priorities of the interface, while their steps are done.
+    /// The priorities of the interface; `None` unless the step [`FeatureStep::Journal`] is in
+    /// place.
     priorities: Option<Arc<KernelPriorities>>,
-    /// The reason why a kernel priority is missing.
+    /// The errors of the steps of kernel priorities since the settings were last taken.
     priorities_lack: Option<String>,
     failure: Option<String>,
     orbs: usize,
     /// Number of the thread `rio/level` that may run. A thread with a different number ends.
     thread_number: u64,
-    /// The thread with this number.
     thread: Option<JoinHandle<()>>,
     /// The level after the last action.
     reported: FeatureLevel,
@@ -53,8 +53,8 @@ struct State {
 }
 
 impl State {
-    /// The steps of [`FeatureLevel::KernelPriorities`] can be skipped. Without both features, the
-    /// level counts as the next lower one.
+    /// Returns the level in use. The steps of [`FeatureLevel::KernelPriorities`] can be skipped.
+    /// Without both features, the level counts as the next lower one.
     fn level(&self) -> FeatureLevel {
         let level = self.controller.level();
         let has_priorities = self.priorities.as_ref().is_some_and(|priorities| priorities.features() != (false, false));
@@ -115,33 +115,36 @@ impl LevelControl {
         self.state.lock().level()
     }
 
-    /// Returns the reason why the level is not higher, and the error if the reason is a failed
-    /// step.
+    /// Returns the reason why the level is not higher. The second result is the error of a step
+    /// that failed, if there is one.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
         if limit == LevelLimit::Configured && state.level() < self.requested {
-            // The classes or threads were lost.
+            // The interface has lost its classes or threads.
             return (limit, state.priorities_lack.clone());
         }
         (limit, state.failure.clone().filter(|_| is_failure))
     }
 
-    /// Returns the reasons why the interface has no receive threads, no transmit classes, or
-    /// receive threads of the ordinary class. `None` if it has them, or if they are not requested.
+    /// Returns the error with which receive threads did not get their scheduling or, without one,
+    /// the reasons why the interface has no receive threads or no transmit classes. `None` if
+    /// nothing is missing, or if kernel priorities are not requested.
     pub(crate) fn priorities_lack(&self) -> Option<String> {
         let state = self.state.lock();
         let of_threads = state.priorities.as_ref().and_then(|priorities| priorities.lack());
         of_threads.or_else(|| state.priorities_lack.clone())
     }
 
-    /// Returns the journal of the interface, while this process has the priorities.
+    /// Returns the path of the interface's journal while this process has the priorities, else
+    /// `None`.
     pub(crate) fn journal(&self) -> Option<PathBuf> {
         self.priorities().map(|priorities| priorities.journal().to_owned())
     }
 
-    /// Gives a new stream its transmit class, and the receive threads its priority.
+    /// Gives the open streams their transmit classes, and the receive threads the priority of the
+    /// most urgent stream. Has no effect while the interface has no kernel priorities.
     pub(crate) fn follow_streams(&self) {
         // A list from before another thread's turn would remove the class of a newer stream.
         let _following = self.following.lock();
@@ -159,7 +162,8 @@ impl LevelControl {
     }
 
     /// Counts an ORB. The first ORB raises the level as far as the machine and the configuration
-    /// permit and, if steering is configured, starts the thread that probes the machine.
+    /// permit. If an interface and a level above [`FeatureLevel::SocketOptions`] are configured, it
+    /// also starts the thread that probes the machine.
     pub(crate) fn attach_orb(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.orbs += 1;
@@ -173,7 +177,8 @@ impl LevelControl {
         self.run_due();
         if self.config.interface.is_some() && self.requested > FeatureLevel::SocketOptions {
             let control = Arc::clone(self);
-            // A thread of high priority may begin the ORB.
+            // The thread that begins the ORB may have a high priority, which this thread must not
+            // inherit.
             let builder = ThreadBuilder::new().name("rio/level").scheduling(Scheduling::Other);
             // If the thread cannot start, the level does not follow changes of the machine.
             let thread = builder.spawn(move || control.run(number)).ok();
@@ -288,7 +293,7 @@ impl LevelControl {
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses => {
                 match self.do_priorities_step(step) {
                     Ok(()) => Ok(()),
-                    // A higher level does not need the priorities.
+                    // The requested level can be reached without this step.
                     Err(_) if !self.needs_priorities(step) => return ActionResult::Skipped,
                     Err(reason) => Err(reason),
                 }
@@ -307,8 +312,8 @@ impl LevelControl {
         }
     }
 
-    /// # Errors
-    /// The reason why the feature is missing, which is empty if it is not requested.
+    /// Does a step of [`FeatureLevel::KernelPriorities`]. The error is the reason why the feature
+    /// is missing; it is empty if the feature is not requested.
     fn do_priorities_step(&self, step: FeatureStep) -> Result<(), String> {
         let (true, Some(name)) = (self.config.has_kernel_priorities(), &self.config.interface) else {
             return Err(String::new());
@@ -365,7 +370,6 @@ impl LevelControl {
     }
 
     fn probe(&self) -> ProbeResult {
-        // The interface was removed and made again.
         let is_replaced = self.priorities().is_some_and(|priorities| !priorities.is_current());
         let state = |name: &str| if is_replaced { InterfaceState::Absent } else { interface_state(name) };
         let is_ours = self.steering().is_some_and(|steering| steering.is_attached());

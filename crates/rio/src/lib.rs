@@ -1,9 +1,9 @@
 //! Real-time I/O: packets keep their priority from the network driver to the lane and back.
 //!
 //! Without this crate, packets wait in the order of their arrival until a lane reads them, whatever
-//! their priority. This crate sorts frames in the driver, so that each stream has a queue, a kernel
-//! thread and a budget. (Kuhns, Schmidt and Levine, "The Design and Performance of a Real-time I/O
-//! Subsystem", RTAS 1999.)
+//! their priority. This crate sorts frames in the driver, so that each stream has a queue and a
+//! kernel thread, and can have a budget. (Kuhns, Schmidt and Levine, "The Design and Performance of
+//! a Real-time I/O Subsystem", RTAS 1999.)
 //!
 //! | module | content | pure |
 //! |---|---|---|

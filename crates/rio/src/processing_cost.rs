@@ -22,7 +22,7 @@ const LONG: usize = 1_040;
 const SLEEP: Duration = Duration::from_micros(200);
 
 impl ProcessingCost {
-    /// Measures the cost on one core of this machine, which takes less than a second.
+    /// Measures the cost on one core of this machine, usually in less than a second.
     ///
     /// A thread sends packets to itself over the loopback interface and reads them, so the time of
     /// a packet includes its sending and the system calls, and is more than the kernel thread of a
@@ -68,7 +68,8 @@ fn measure() -> io::Result<ProcessingCost> {
     Ok(ProcessingCost { per_period: sleeps().max(1), per_packet: short.max(1), per_kibibyte })
 }
 
-/// Returns the time of a packet with a payload of `size` bytes.
+/// Returns the time of a packet with a payload of `size` bytes that nine of ten batches do not
+/// exceed.
 fn batches(sender: &dyn Stream, receiver: &dyn Stream, size: usize) -> io::Result<Nanos> {
     let payload = vec![0; size];
     let mut buffer = vec![0; size * BATCH as usize];
@@ -90,7 +91,8 @@ fn batches(sender: &dyn Stream, receiver: &dyn Stream, size: usize) -> io::Resul
     Ok(ninth_of_ten(times) / u64::from(BATCH))
 }
 
-/// Returns the processor time of a thread for a wake-up and the next sleep.
+/// Returns the processor time of a thread for a wake-up and the next sleep that nine of ten sleeps
+/// do not exceed.
 fn sleeps() -> Nanos {
     let once = |_| {
         let before = usage::thread_time();

@@ -15,7 +15,7 @@ const NETDEV_CMD_NAPI_GET: u8 = 11;
 const NETDEV_A_NAPI_IFINDEX: u16 = 1;
 const NETDEV_A_NAPI_ID: u16 = 2;
 const NETDEV_A_NAPI_PID: u16 = 4;
-/// Size of `struct genlmsghdr`.
+/// Size of `struct genlmsghdr` in bytes.
 const HEADER: usize = 4;
 
 /// A NAPI instance of an interface: usually one receive queue.

@@ -249,7 +249,8 @@ fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usi
     }
 }
 
-/// Parses an answer. In the result, `process` is `None` and `user` is 0.
+/// Parses an answer. In the result, `process` is `None` and `user` is 0. Returns `None` if the text
+/// has another form.
 fn parse(text: &str) -> Option<TransportReport> {
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
@@ -277,7 +278,6 @@ fn may_read(user: u32) -> bool {
     process::effective_user_id() == 0 || is_trusted(user)
 }
 
-/// Text of an answer.
 pub(crate) struct StatusText(String);
 
 impl StatusText {
@@ -302,7 +302,7 @@ pub(crate) struct StatusServer {
 }
 
 impl StatusServer {
-    /// Starts a thread that calls `text` for each answer.
+    /// Opens the socket, and starts a thread that calls `text` for each answer.
     pub(crate) fn start(text: impl Fn() -> StatusText + Send + 'static) -> io::Result<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -329,7 +329,8 @@ impl StatusServer {
                 }
             }
         };
-        // A thread of high priority may start the transport.
+        // The thread that starts the transport may have a high priority, which this thread must not
+        // inherit.
         let builder = ThreadBuilder::new().name("rio/status").scheduling(Scheduling::Other);
         Ok(Self { stop, thread: Some(builder.spawn(run)?) })
     }
@@ -384,7 +385,8 @@ mod tests {
         }
     }
 
-    /// A namespace of its own keeps the sockets away from other tests.
+    /// Runs `body` in a network namespace of its own, which keeps the sockets away from other
+    /// tests.
     fn in_a_namespace_within_a_minute(body: impl FnOnce() + Send + 'static) {
         if let Some(name) = process::missing_namespace_capability() {
             return println!("not run: the process lacks {name}");

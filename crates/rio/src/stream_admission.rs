@@ -68,7 +68,7 @@ impl StreamAdmission {
 }
 
 /// Refusal of a stream of a transport. The error of kind `QuotaExceeded` that
-/// [`Transport`](corelane_net::Transport) returns contains it.
+/// [`Transport`](corelane_net::Transport) returns contains the refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamNotAdmitted {
@@ -163,7 +163,8 @@ impl AdmittedStreams {
         }
     }
 
-    /// Returns the largest budget that fits: more bytes never remove a violation.
+    /// Returns the largest number of bytes in a period that would be admitted: more bytes never
+    /// remove a violation.
     fn admissible_bytes(
         &self,
         state: &Admission,
@@ -220,7 +221,7 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
-        // The buffer has four bytes for each byte of the budget.
+        // The receive buffer has four bytes for each byte of the budget.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 

@@ -65,8 +65,8 @@ impl StreamSteering {
         self.attach_with(|| steering.open_stream(self.core, self.scheduling, self.queue_frames));
     }
 
-    /// `open` makes the stream's entry and its kernel thread. It runs without the lock, which each
-    /// new connection of the stream takes.
+    /// Adds the entries that the tables lack. `open` makes the stream's entry and its kernel
+    /// thread. It runs without the lock, which each new connection of the stream takes.
     fn attach_with(&self, open: impl FnOnce() -> Result<(SteeredStream, Option<String>), SteeringError>) {
         let mut state = self.state.lock();
         if state.is_opening {
@@ -126,7 +126,7 @@ pub(crate) struct SteeringMember {
 
 impl Drop for SteeringMember {
     fn drop(&mut self) {
-        // In a forked child, a thread that does not exist may hold the lock.
+        // In a forked child, the lock may be held for a thread that only the parent process has.
         if self.process == process::id() {
             let member = self.steering.state.lock().members.remove(&self.number);
             drop(member);

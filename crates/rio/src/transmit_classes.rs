@@ -37,7 +37,7 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
-/// Size of `struct tcmsg`.
+/// Size of `struct tcmsg` in bytes.
 const TCMSG: usize = 20;
 
 /// Owner of the queueing discipline at the root of an interface.
@@ -45,7 +45,7 @@ const TCMSG: usize = 20;
 pub(crate) enum RootDiscipline {
     /// The kernel's default, which comes back when another discipline is removed.
     Default,
-    /// A discipline that this process or a killed one has made for real-time I/O.
+    /// A discipline that a process has made for real-time I/O.
     Ours,
     /// A discipline that another owner has made. The text has its kind and number.
     Foreign(String),
@@ -54,7 +54,8 @@ pub(crate) enum RootDiscipline {
 /// Returns the class of a stream's packets, which is the `SO_PRIORITY` of its sockets.
 ///
 /// Disciplines without classes use the last four bits as a priority from 0 to 15. These are 6, the
-/// highest priority without `CAP_NET_ADMIN`.
+/// highest priority without `CAP_NET_ADMIN`. Streams whose numbers differ by 4,094 have the same
+/// class.
 pub(crate) fn class_of_stream(number: u32) -> u32 {
     DISCIPLINE | ((number.wrapping_sub(1) % 4_094 + 1) << 4) | 6
 }
@@ -88,7 +89,8 @@ pub(crate) fn root_discipline(netlink: &Netlink, interface: u32) -> io::Result<R
 ///
 /// # Errors
 /// If the root has a discipline other than the default, even one that another process adds
-/// meanwhile, or if the kernel refuses. The interface then has what it had before.
+/// meanwhile, or if the kernel refuses. If the class of best effort cannot be added, the function
+/// removes the discipline again.
 pub(crate) fn create(netlink: &Netlink, interface: u32, ceiling: Option<u64>) -> io::Result<()> {
     let mut body = message(interface, DISCIPLINE, TC_H_ROOT);
     add_attribute(&mut body, TCA_KIND, b"htb\0");

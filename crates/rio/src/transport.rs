@@ -34,10 +34,10 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class [`IoClass::Priority`] or
-/// [`IoClass::Guaranteed`] is a stream for each of its addresses. A client's connections with equal
-/// class, priority and cores are one stream. Connections of the class [`IoClass::BestEffort`]
-/// belong to no stream.
+/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
+/// [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its addresses. A
+/// client's connections with equal class, priority and cores are one stream. Connections of the
+/// class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -110,8 +110,8 @@ pub struct StreamStatus {
     /// Number of connections that the transport refused because the stream had its maximum of
     /// connections.
     pub refused_connections: u32,
-    /// Counts of the frames of this stream. `None` if the steering program does not sort the frames, or if its counters cannot
-    /// be read.
+    /// Counts of the frames of this stream. `None` if the steering program does not sort the
+    /// frames, or if its counters cannot be read.
     pub frames: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
     pub lack: Option<String>,
@@ -173,7 +173,7 @@ impl RioTransport {
     fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
-        // Streams that were opened at a lower level.
+        // Adds the streams that were opened at a lower level to the tables.
         let attach = move |steering: &Arc<InterfaceSteering>| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
         };
@@ -224,7 +224,7 @@ impl RioTransport {
         self.config.memory_bound(class)
     }
 
-    /// Returns the state of each stream.
+    /// Returns the state of each open stream.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamStatus> {
         statuses(&self.streams)
@@ -284,13 +284,17 @@ impl RioTransport {
         streams.push(Arc::downgrade(&stream));
         drop(streams);
         self.levels.follow_streams();
-        // If the tables are made after this look-up, the level control finds the stream in the list.
+        // If the tables are made after this look-up, the level control finds the stream in the
+        // list.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
         Ok(stream)
     }
 
-    /// Returns the place of a stream among the admitted ones, or the refusal if admission is
-    /// advisory.
+    /// Admits a stream. Returns its place, or the refusal if admission is advisory; neither without
+    /// admission.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if admission is not advisory and refuses the stream.
     fn admit(&self, number: u32, io: &IoProperties) -> io::Result<(Option<AdmittedStream>, Option<StreamNotAdmitted>)> {
         let Some(admitted) = &self.admitted else { return Ok((None, None)) };
         match admitted.admit(number, io, &self.config) {
@@ -484,8 +488,9 @@ impl StreamState {
 }
 
 impl StreamState {
-    /// Sets the `SO_PRIORITY` of a connection to the transmit class of the stream, which exists if
-    /// the interface has kernel priorities. Other queues take the class as [`STREAM_PRIORITY`].
+    /// Sets the `SO_PRIORITY` of a connection: to the transmit class of the stream if the interface
+    /// may have classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues without
+    /// classes take a transmit class as [`STREAM_PRIORITY`].
     pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
             return Ok(());
@@ -578,7 +583,8 @@ impl Listener for RioListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let inner = self.inner.accept()?;
         match &self.stream {
-            // The error concerns one connection, not the listener.
+            // An error concerns one connection, not the listener, so its kind becomes
+            // `ConnectionAborted`.
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
                 // listener has set it again within the system's limit.

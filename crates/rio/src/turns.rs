@@ -2,7 +2,7 @@
 //!
 //! A connection that finds no free bytes joins a list. When bytes become free, the connections at
 //! the front of the list leave it, and each gets a turn: a reserved share of the free bytes. A turn
-//! ends with the period, or when its connection gives bytes back.
+//! ends with the period, or when its connection leaves or gives bytes back.
 //!
 //! Invariant: while a connection is in the list, no bytes of the period are free.
 

@@ -95,7 +95,7 @@ impl PriorityBands {
         Ok(PriorityBands(bands))
     }
 
-    /// Returns the band that contains `priority`.
+    /// Returns the band that contains `priority`; `None` if there is none.
     #[must_use]
     pub fn band_of(&self, priority: Priority) -> Option<PriorityBand> {
         self.0.iter().copied().find(|band| band.contains(priority))

@@ -72,7 +72,7 @@ impl ReleaseSequence {
     #[must_use]
     pub const fn missed(&self, now: Nanos) -> u64 {
         let since_next = now.saturating_sub(self.next().at);
-        // The releases after the next one are whole periods later. Those before `now` count.
+        // The releases after the next one are whole periods later. Releases before `now` count.
         since_next.saturating_sub(1) / self.period
     }
 
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(after(PERIOD, rule), (0, Release { number: 1, at: FIRST + PERIOD }));
             assert_eq!(after(PERIOD - 1, rule), (0, Release { number: 1, at: FIRST + PERIOD }));
         }
-        // A job that ends before its own release, for example after a change of the clock.
+        // A job may end before its own release, for example after a change of the clock.
         let mut sequence = ReleaseSequence::new(FIRST, PERIOD);
         assert_eq!((sequence.missed(0), sequence.complete(0, OverrunRule::SkipMissed)), (0, 0));
     }

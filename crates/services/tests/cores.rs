@@ -136,7 +136,6 @@ fn task_reference_leads_to_its_target_until_the_task_ends() {
     );
     let through_task = NamingContextExtRef::unchecked_narrow(&target);
     through_task.new_context().unwrap().expect("a context");
-    // A task reference cannot be the target of another task.
     let again = TaskSpec { target: Some(target.clone()), ..spec.clone() };
     assert_eq!(kind(scene.tasks.admit(&again)), Kind::BadParam);
     scene.tasks.withdraw(promise.task, &promise.token).unwrap();
@@ -281,8 +280,8 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     let (core, native, thread) = report(&of_slow).unwrap();
     assert_eq!((core, native), (1, 98));
     assert!(thread.starts_with("cores/b"), "{thread}");
-    // A task with a shorter period lowers the priority of the first task, whose connection is
-    // already bound.
+    // The task with the shorter period lowers the priority of the first task, although the
+    // connection of the first task is already bound.
     let (_second, other_tasks, other_target) = scene.client();
     let fast = TaskSpec { target: Some(other_target), core: 1, ..task("fast", MS, 10 * MS) };
     let fast = other_tasks.admit(&fast).unwrap();
@@ -319,7 +318,7 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
             continue;
         }
         let by_long = report(&long.unwrap().target.unwrap()).unwrap();
-        // No other job runs, so both jobs have the level in the middle.
+        // Each job runs alone, so it has the level in the middle.
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
     }
@@ -336,7 +335,6 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
     let (_client, tasks, target) = scene.client();
     let admit =
         |execution: u64| tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", execution, 20 * MS) });
-    // Two budgets of 2 ms delay the job.
     let admitted = admit(3 * MS).unwrap();
     assert_eq!((admitted.response, report(&admitted.target.unwrap()).unwrap().1), (7 * MS, 97));
     assert!(matches!(admit(16 * MS), Err(AdmitError::Rejected(_))));
@@ -364,7 +362,6 @@ fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
         assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     }
     assert_eq!(scene.pool.measurements()[0].jobs, 3);
-    // A later change of the key does not concern the task.
     assert!(scene.server.unbind_key("Reporter"));
     assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     let refused = tasks.admit(&TaskSpec { target: Some(of_plain), ..task("t", MS, 20 * MS) });
@@ -423,7 +420,6 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
         }
         let counts = scene.pool.counts();
         assert_eq!((counts.bound, counts.bound_now, counts.handed_over), (2, 2, 0), "{address} {counts:?}");
-        // Each answer about a task has the same task reference.
         let [first, _] = &promises;
         let again = tasks.outcome(first.task, &first.token).unwrap();
         assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());
@@ -447,6 +443,5 @@ fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
     let next = tasks.admit(&third).unwrap();
     assert_eq!(address(next.target.as_ref().unwrap()), at_own);
     report(next.target.as_ref().unwrap()).unwrap();
-    // The old task reference has the same address, but its task has ended.
     assert_eq!(report(own.target.as_ref().unwrap()).unwrap_err().kind(), Kind::Transient);
 }

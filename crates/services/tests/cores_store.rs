@@ -87,7 +87,7 @@ impl Scene {
         Scene { server, _client: client, tasks, restored: service.restored_tasks() }
     }
 
-    /// Ends the server without a further save, and starts it again.
+    /// Shuts the server down, drops it, and starts another one with the store.
     fn restart(self, store: &TestStore) -> Self {
         self.server.shutdown(true).unwrap();
         drop(self);
@@ -140,20 +140,17 @@ fn full_store_refuses_new_promises_and_keeps_the_others() {
     assert_not_saved(&refusal(tasks.admit(&task(20 * MS))));
     let chain = tasks.reserve(&[task(MS), task(MS)]).unwrap();
     assert_not_saved(&tasks.commit(chain.chain, &chain.token).unwrap_err());
-    // What the store does not have is taken back at once.
     assert_eq!(scene.promised(), (vec![kept.task, withdrawn.task], 400_000_000));
     let Err(ReserveError::System(refused)) = tasks.change(kept.task, &kept.token, &timing(40 * MS)) else {
         panic!("a change must be saved")
     };
     assert_not_saved(&refused);
     assert_eq!(scene.promised().1, 400_000_000);
-    // Reading and renewing continue. A lease longer than the saved one is not granted.
     assert_eq!(tasks.renew(kept.task, &kept.token, 50 * SECOND).unwrap(), 50 * SECOND);
     let kept_lease = tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap();
     assert!((50 * SECOND..=100 * SECOND).contains(&kept_lease), "{kept_lease}");
     let again = tasks.outcome(kept.task, &kept.token).unwrap();
     assert!(again.core == kept.core && again.lease <= 100 * SECOND, "{again:?}");
-    // A withdrawn task has ended, although the store still has it.
     tasks.withdraw(withdrawn.task, &withdrawn.token).unwrap();
     assert_eq!(scene.promised().0, [kept.task]);
     store.set(Disk::Works);
@@ -175,7 +172,7 @@ fn restarted_server_gets_the_machine_of_its_time() {
         .map(|importance| scene.tasks.admit(&TaskSpec { importance, ..task(40 * MS) }).unwrap());
     scene.server.shutdown(true).unwrap();
     drop(scene);
-    // The core has less room than before: the less critical task is demoted.
+    // The core now has room for one task only, so the less critical one is demoted.
     let mut machine = Machine::with_cores(1);
     machine.cores[0].capacity = corelane_sched::task::Utilization(500_000_000);
     let books = StoredBooks::open(store.clone(), machine, BooksLimits::default()).unwrap();

@@ -47,7 +47,6 @@ fn events_reach_consumers_in_the_process_and_in_others_with_time_stamps() {
     first.header.creation_time = 77;
     first.data.any_value = Any::new(&"text".to_owned()).unwrap();
     local.push(&[first.clone(), event(B, 1)]).unwrap();
-    // A push in the channel's process calls consumers of this process before it returns.
     assert_eq!(types(&near.sets.all()), [[16]]);
     assert_eq!(types(&far.sets.wait_for(1)), [[16]]);
     remote.push(&[event(B, 2), event(A, 2)]).unwrap();
@@ -82,7 +81,7 @@ fn conjunction_delivers_one_set_and_interval_timeouts_arrive() {
     assert_eq!((sets[0][0].header.source, sets[0][1].header.source), (1, 7));
     let ticks = timed.sets.wait_for(3);
     assert!(types(&ticks).iter().all(|set| *set == [5]), "{ticks:?}");
-    // The times of the expiries are on the schedule, however late the deliveries are.
+    // The times of the expiries are multiples of the period apart, even if deliveries are late.
     let due: Vec<u64> = ticks.iter().map(|set| set[0].header.creation_time).collect();
     assert!(due.windows(2).all(|pair| (pair[1] - pair[0]) % 20_000 == 0), "{due:?}");
     timer.disconnect_push_supplier().unwrap();
@@ -100,7 +99,6 @@ fn connection_is_suspended_resumed_and_refused() {
     proxy.suspend_connection().unwrap();
     supplier.push(&[event(A, 1)]).unwrap();
     proxy.resume_connection().unwrap();
-    // The supplier does not publish events of the source 2.
     supplier.push(&[event(A, 1), event(A, 2)]).unwrap();
     assert_eq!(recorder.sets.all().len(), 2);
     let mut negative = event(A, 1);
@@ -172,8 +170,9 @@ fn values_are_pushed_and_pulled_through_the_standard_event_service() {
     assert_eq!(puller.pull().unwrap(), value("one"));
     assert_eq!(puller.try_pull().unwrap(), (value("two"), true));
     assert!(matches!(puller.pull(), Err(PullError::System(exception)) if exception.kind() == Kind::Transient));
-    // The type of the first event is the type for its repository id, which the consumer of the type
-    // 16 does not want. The second event has no value, so consumers of values get the whole event.
+    // The type of the first event follows from its repository id and is not 16, so the consumer of
+    // type 16 does not get the event. The second event has no value, so consumers of values get the
+    // whole event.
     supplier.push(&Any::new(&event(B, 0).data).unwrap()).unwrap();
     let rtec = connect_supplier(&scene.other, &scene.remote(), &[], &far);
     rtec.push(&[event(B, 3)]).unwrap();
@@ -257,7 +256,6 @@ fn destroyed_channel_gives_its_plain_keys_back() {
     let other = other.unwrap();
     let bind = |key: &str| scene.server.bind_key(key, &other);
     assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
-    // A channel that cannot bind one of its keys binds neither.
     bind("mine.rtec").unwrap();
     assert!(EventChannel::builder().name("mine").serve(&scene.server).is_err());
     assert!(bind("mine.rtec").is_err() && bind("mine").is_ok());
@@ -359,7 +357,6 @@ fn factory_creates_channels_by_the_criteria_of_omnievents() {
     for number in 0..7_i32 {
         supplier.push(&Any::new(&number).unwrap()).unwrap();
     }
-    // The queue has room for five events, and drops the oldest.
     assert_eq!(puller.pull().unwrap().extract::<i32>().unwrap(), 2);
     assert!(matches!(create(&flight), Err(CreateObjectError::InvalidCriteria(_))));
     let unnamed = create(&[]).unwrap().unwrap();
@@ -400,7 +397,6 @@ fn observers_are_told_subscriptions_and_publications() {
     let handle = remote.append_observer(Some(&reference)).unwrap();
     let disjunction = Designator::Disjunction.event_type().0;
     observer.consumers.wait_for(1);
-    // An observer that is added again has one place.
     let first = handle;
     let handle = remote.append_observer(Some(&reference)).unwrap();
     assert!(matches!(remote.remove_observer(first), Err(RemoveObserverError::CantRemoveObserver(_))));
@@ -426,7 +422,6 @@ fn connections_beyond_the_limits_are_refused() {
     let connect = || second.connect_push_consumer(Some(&consumer), &consumer_qos(&only(A)));
     assert!(matches!(connect(), Err(ConnectPushConsumerError::System(e)) if e.kind() == Kind::ImpLimit));
     first.disconnect_push_supplier().unwrap();
-    // The thread of the first consumer ends by itself.
     wait_until(|| connect().is_ok());
     connect_supplier(&scene.other, &scene.remote(), &[], &recorder);
     let suppliers = scene.remote().for_suppliers().unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! Durable channels through the ORB: acknowledgements, numbers, named consumers, restarts, and slow and full disks.
+//! Durable channels through the ORB: acknowledgements, numbers, named consumers, restarts, and slow
+//! and full disks.
 
 mod events_scene;
 
@@ -118,7 +119,7 @@ fn value(number: u32) -> Any {
     Any::new(&number).unwrap()
 }
 
-/// Publishes an event by each of some threads, and sends the results.
+/// Publishes one event by each of `threads` threads. Returns the receiver of their results.
 #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
 fn publish_by_threads<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
@@ -297,7 +298,6 @@ fn threads_that_serve_all_connections_do_not_all_wait_for_the_disk() {
         (0..4).for_each(|_| assert_busy(results.recv().unwrap()));
         assert_eq!(store.waiting_requests(), 2);
         assert_eq!(served.durable.stream_status().unwrap().last, 0);
-        // A thread of the application is not bounded.
         let local = DurableChannelRef::unchecked_narrow(served.channel.cos_reference().as_object());
         let local = scope.spawn(move || local.publish(&value(7)).unwrap());
         disk.set(DiskState::Works);
@@ -357,13 +357,11 @@ fn full_disk_refuses_acknowledgements_while_deliveries_and_reading_go_on() {
     let pulled: Vec<u32> = (0..3).map(|_| puller.try_pull().unwrap().0.extract().unwrap()).collect();
     assert_eq!(pulled, [1, 2, 3]);
     assert_eq!(numbers(&served.durable.events_after(0, 100, 0).unwrap()), [(1, 1)]);
-    // Oneways get no exception, and are counted.
     let supplier = connect_supplier(&served.orb, served.channel.reference(), &[], &Arc::new(Recorder::new()));
     supplier.push(&[event(B, 1), event(B, 2)]).unwrap();
     let mut large = event(B, 3);
     large.data.payload = vec![0; 5 << 20].into();
     supplier.push(&[large]).unwrap();
-    // The acknowledged event is behind the oneways.
     assert_eq!(served.durable.publish(&value(5)).unwrap_err().kind(), Kind::NoResources);
     let unstored = served.channel.statistics().unstored;
     assert_eq!((unstored.no_room, unstored.size, unstored.total()), (2, 1, 3));
@@ -402,7 +400,6 @@ fn reader_waits_for_the_next_event_and_old_events_are_deleted() {
     let bad = served.durable.resume_consumer("a b", 0).unwrap_err();
     assert_eq!(bad.kind(), Kind::BadParam);
     assert!(served.durable.events_after(u64::MAX, 100, 0).unwrap().is_empty());
-    // Readers could not decode a deeper value.
     let nested = |depth| (1..depth).fold(value(1), |inner, _| Any::new(&inner).unwrap());
     served.durable.publish(&nested(60)).unwrap();
     assert_eq!(served.durable.publish(&nested(70)).unwrap_err().kind(), Kind::ImpLimit);
@@ -441,7 +438,7 @@ fn factory_makes_durable_channels_on_request() {
     other.shutdown(true).unwrap();
 }
 
-/// The name of an omniEvents factory's objects.
+/// Returns the name under which an omniEvents factory creates channels.
 fn factory_key() -> [NameComponent; 1] {
     [NameComponent { id: "EventChannel".to_owned(), kind: "object interface".to_owned() }]
 }
@@ -553,7 +550,6 @@ fn refused_channels_leave_nothing_in_the_store() {
     assert_eq!(full.kind(), Kind::NoResources);
     disk.set(DiskState::Works);
     assert_eq!(EventStore::open(disk.clone()).unwrap().channels(), [""; 0]);
-    // The keys of the channel that was not created are free again.
     factory.create_object(&key, &criteria("flight")).unwrap();
     assert_eq!(EventStore::open(disk).unwrap().channels(), ["flight"]);
     orb.shutdown(true).unwrap();

@@ -56,7 +56,8 @@ impl Site {
         Site { orb, channel, got, supplier }
     }
 
-    /// The events of application types that the consumer has got: type, source, and time to live.
+    /// Returns the type, the source and the time to live of each event that the consumer has got,
+    /// except probes.
     fn events(&self) -> Vec<(i32, i32, i32)> {
         let sets = self.got.sets.all();
         let headers = sets.iter().flatten().map(|event| event.header);
@@ -68,7 +69,7 @@ impl Site {
         self.events()
     }
 
-    /// Returns when a probe of this site has reached the others.
+    /// Pushes probes at this site until one has reached each of the others.
     fn wait_for_demand(&self, others: &[&Site], mark: i32) {
         let has_probe = |site: &Site| {
             site.got.sets.all().iter().flatten().any(|it| (it.header.r#type, it.header.source) == (PROBE.0, mark))
@@ -91,7 +92,8 @@ fn crossing(event_type: EventType, source: i32, ttl: i32) -> Event {
     event
 }
 
-/// Lets a gateway in the ORB of `from` lead to the channel of `to`, by a reference as another process has it.
+/// Serves a gateway in the ORB of `from` from its channel to the channel of `to`, with a reference
+/// as another process has it.
 fn gateway(from: &Site, to: &Site, settings: GatewayBuilder) -> Gateway {
     let there: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
         from.orb.string_to_reference(&to.channel.reference().to_string()).unwrap();
@@ -114,11 +116,10 @@ fn only_wanted_events_with_time_to_live_cross() {
     north.supplier.push(&[crossing(A, 1, 1), crossing(B, 2, 1), crossing(A, 3, 0), crossing(A, 4, 7)]).unwrap();
     assert_eq!(south.wait_for(2), [(16, 1, 0), (16, 4, 6)]);
     let after = settled(&gateway);
-    // The event of type B does not reach the gateway.
     assert_eq!((after.received - before.received, after.forwarded - before.forwarded), (3, 2));
     assert_eq!((after.ttl_ended, after.duplicates, after.dropped_full), (1, 0, 0));
     assert!(north.supplier.push(&[crossing(A, 5, -1)]).is_err());
-    // Nothing comes back: the consumers of the north do not want these events from the south.
+    // Nothing comes back, because the consumers of the north do not want these events.
     assert_eq!(north.events(), []);
     gateway.stop();
     north.supplier.push(&[crossing(A, 6, 1)]).unwrap();
@@ -166,7 +167,6 @@ fn ring_of_three_servers_delivers_each_wanted_event_once() {
     }
     let lost = |counts: GatewayCounts| counts.dropped_full + counts.dropped_refused;
     assert_eq!(gateways.iter().map(settled).map(lost).sum::<u64>(), 0);
-    // Several ways lead to a site, so gateways bring some events a second time.
     assert!(gateways.iter().map(settled).any(|counts| counts.duplicates > 0));
 }
 
@@ -190,7 +190,6 @@ fn stopped_destination_holds_up_no_supplier_and_gets_each_event_once_afterwards(
     for source in 2..=500 {
         north.supplier.push(&[crossing(A, source, 1)]).unwrap();
     }
-    // A push puts the event into the gateway's buffer, and no event is dropped.
     let counts = gateway.status().counts;
     assert!(counts.is_balanced() && counts.dropped_full == 0, "{counts:?}");
     wait_until(|| !gateway.status().is_connected);
@@ -225,7 +224,7 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
     for source in 2..=100 {
         north.supplier.push(&[crossing(A, source, 1)]).unwrap();
     }
-    // The event B is under way and takes a place.
+    // The event B, which the consumer holds, takes a place in the buffer.
     assert_eq!(gateway.status().counts.dropped_full, 90);
     gate.open();
     let sources: Vec<i32> = south.wait_for(10).iter().map(|it| it.1).collect();
@@ -238,7 +237,7 @@ fn gateway_to_itself_is_refused() {
     let site = Site::new(EventChannel::builder(), &[]);
     let refused = quick().serve(&site.orb, site.channel.reference(), site.channel.reference());
     assert_eq!(refused.unwrap_err().kind(), Kind::BadParam);
-    // A reference with another address is found out by the channel's number.
+    // If the reference has another address, the gateway finds the channel by its number.
     let other = listening_orb();
     let port = site.channel.reference().to_string();
     let remote: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
@@ -308,7 +307,8 @@ fn events_cross_in_their_lanes() {
         std::thread::sleep(Duration::from_millis(1));
         !south.got.sets.all().is_empty()
     });
-    // The consumer stands still with an event of the lower lane, and gets those of the higher one.
+    // The consumer waits in the push of an event of the lower lane, and gets events of the higher
+    // lane meanwhile.
     supplier.push(&[crossing(B, 1, 1), crossing(B, 2, 1)]).unwrap();
     wait_until(|| south.events().iter().any(|it| it.0 == B.0));
     supplier.push(&[crossing(A, 3, 1), crossing(A, 4, 1)]).unwrap();
@@ -327,7 +327,6 @@ fn events_cross_to_and_from_channels_of_corbas_event_service() {
         north.orb.string_to_reference(&south.channel.cos_reference().to_string()).unwrap();
     let here: corelane_services::events::cos_event_channel_admin::EventChannelRef =
         south.orb.string_to_reference(&north.channel.cos_reference().to_string()).unwrap();
-    // One gateway takes values, the other brings them.
     let values = quick().serve(&north.orb, north.channel.reference(), &there).unwrap();
     let sent = Any::new(&"text".to_owned()).unwrap();
     wait_until(|| {
@@ -370,7 +369,6 @@ fn vanished_gateway_leaves_its_source() {
         north.supplier.push(&[crossing(A, 1, 1)]).unwrap();
         north.channel.statistics().consumers.len() == 1
     });
-    // Its demand goes with it.
     assert_eq!(north.federated().demands().unwrap().len(), 1);
     gateway.stop();
 }
@@ -384,7 +382,7 @@ fn gateway_that_connects_again_has_one_outlet() {
     let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
     let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
     let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
-    // As a gateway does that loses the answer to each of its calls.
+    // A gateway that loses the answers to its calls repeats them.
     let first = open();
     let opened: Vec<_> = (0..100).map(|_| open()).collect();
     let last = &opened[99];
@@ -409,7 +407,6 @@ fn gateways_of_other_processes_need_permission() {
     assert_eq!(brought(&remote).unwrap_err().kind(), Kind::NoPermission);
     assert_eq!(remote.open_outlet(Some(&gateway), &[]).unwrap_err().kind(), Kind::NoPermission);
     assert_eq!(site.events(), []);
-    // Gateways in the process of the channel.
     assert_eq!(brought(&site.federated()).unwrap(), AcceptedEvents::default());
     assert!(site.federated().open_outlet(Some(&gateway), &[]).unwrap().is_some());
     assert_eq!(site.events().len(), 1);

@@ -97,7 +97,6 @@ fn urgent_events_pass_a_consumer_that_is_stuck_in_a_slow_one() {
 #[test]
 fn urgent_events_pass_a_stuck_call_of_another_process_on_a_connection_of_their_own() {
     let scene = Scene::with(two_lanes());
-    // Further threads can serve the consumer while one waits at the gate.
     let consumers = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     consumers.root_poa().manager().activate().unwrap();
     let gate = Gate::new();
@@ -193,7 +192,6 @@ fn lanes_that_do_not_exist_are_refused() {
     assert!(matches!(&refused, ConnectPushConsumerError::System(exception) if is_bad(exception)), "{refused:?}");
     let refused = supplier(scene.channel.reference(), &[(A, 0), (B, 7)]).unwrap_err();
     assert!(matches!(&refused, ConnectPushSupplierError::System(exception) if is_bad(exception)), "{refused:?}");
-    // A channel without lanes ignores the numbers.
     let plain = EventChannel::builder().name("plain").serve(&scene.server).unwrap();
     connect_in_lane(&scene.server, plain.reference(), &recorder, 7).unwrap();
     supplier(plain.reference(), &[(A, 7)]).unwrap();
@@ -233,7 +231,8 @@ fn gap_event_tells_a_consumer_that_asks_for_it_what_it_has_missed() {
     gate.open();
     wait_until(|| scene.channel.statistics().total().in_flight == 0);
     let sets = recorder.sets.wait_for(4);
-    // The senders of both lanes report drops, so there can be a gap event for each of the two drops.
+    // The senders of both lanes report drops, so there can be a gap event for each of the two
+    // drops.
     let (gaps, events): (Vec<_>, Vec<_>) = sets.into_iter().partition(|set| set[0].header.r#type == EventType::GAP.0);
     assert_eq!((types(&events), sources(&events)), (vec![vec![A.0]; 3], vec![1, 4, 5]));
     let told: Vec<Gap> = gaps.iter().map(|set| set[0].data.any_value.extract().unwrap()).collect();

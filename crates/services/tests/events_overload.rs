@@ -19,9 +19,9 @@ use self::events_scene::*;
 const EVENTS: u64 = 300;
 const HEALTHY: usize = 5;
 
-/// A channel that disconnects a consumer after the first call without an answer.
+/// Returns a builder of a channel that disconnects a consumer after the first call that gets no
+/// answer in four seconds.
 fn impatient(max_sets: usize) -> EventChannelBuilder {
-    // Far above the time of a call with an answer, even on a busy machine.
     let send_timeout = Duration::from_secs(4);
     let misses = MissPolicy { send_timeout, max_misses: 1, suspension: Duration::ZERO, max_suspensions: 0 };
     let queue = QueueLimits { max_sets, max_bytes: 64 << 20 };
@@ -71,7 +71,6 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
     for _ in 0..EVENTS {
         supplier.push(std::slice::from_ref(&large)).unwrap();
     }
-    // Nothing has passed the gate, and each other consumer has every event.
     for recorder in &healthy {
         assert_eq!(recorder.sets.wait_for(EVENTS as usize).len(), EVENTS as usize);
     }
@@ -156,8 +155,8 @@ fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
     assert_all_accounted_for(&scene.channel.statistics(), 2);
 }
 
-/// Threads of several suppliers send, while the consumers' buffers fill and are emptied again. So
-/// events go out at once, in part, and through the queues.
+/// The consumers' buffers fill and are emptied again while the suppliers send, so events go out at
+/// once, in part, and through the queues.
 #[test]
 fn events_of_concurrent_suppliers_arrive_once_and_in_the_order_of_each_supplier() {
     const SUPPLIERS: i32 = 4;

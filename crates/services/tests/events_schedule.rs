@@ -25,8 +25,8 @@ use self::events_scene::*;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The entries 101 (every 10 ms) and 102 (every hour, 64 bytes) of publications, and 201 and 202
-/// (12 ms) of consumers.
+/// Returns a schedule. Its publications are the entries 101 (every 10 ms) and 102 (every hour, 64
+/// bytes), and its subscriptions the entries 201 and 202 (12 ms).
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
         .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS))
@@ -81,21 +81,19 @@ fn connection_that_does_not_fit_is_refused_until_there_is_room() {
     let recorder = Arc::new(Recorder::new());
     let fast = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
     consume(&scene, &remote, 201, &recorder).unwrap();
-    // 4 ms are used, and the consumer needs 12 ms of each 10 ms.
     let refused = consume(&scene, &remote, 202, &recorder).unwrap_err();
     assert_eq!((refused.kind(), refused.minor()), (Kind::NoResources, minor::NOT_ADMITTED));
     let refusal = scene.channel.refusals().pop().unwrap();
     assert_eq!((refusal.peer, refusal.lane), (RefusedPeer::Consumer, 20));
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::ExecutionTime(6_000_000)));
     assert_eq!(heard.all(), [refusal.to_string()]);
-    // Two consumers of 4 ms fit. A second supplier of as many events would be too much for them.
+    // Two consumers fit. A second supplier of as many events would be too much for them.
     consume(&scene, &remote, 201, &recorder).unwrap();
     let more = publishing(&[(A, 2)], 101);
     let refused = supply(&remote, &more).unwrap_err();
     assert_eq!((refused.kind(), refused.minor()), (Kind::NoResources, minor::NOT_ADMITTED));
     assert_eq!(scene.channel.refusals().pop().unwrap().peer, RefusedPeer::Supplier);
     assert_eq!(scene.channel.statistics().surplus.not_admitted, 2);
-    // The room of a supplier that has left is free.
     fast.disconnect_push_consumer().unwrap();
     supply(&remote, &more).unwrap();
     assert_eq!(heard.all().len(), 2);
@@ -120,14 +118,14 @@ fn consumer_without_an_entry_is_never_refused_and_gets_best_effort() {
     assert_eq!(lanes, [vec![1], vec![1], vec![1], vec![0, 1]]);
 }
 
-/// Pushes one event within its declaration and five beyond it, and one event without an entry.
+/// Pushes one event within its declaration, five events beyond it, and one event without an entry.
 fn push_too_much(scene: &Scene) {
     let supplier = supply(&scene.remote(), &publishing(&[(A, 1), (A, 2)], 102)).unwrap();
     let mut large = event(A, 2);
     large.data.payload = vec![7; 65].into();
     let unknown_source = event(A, 0);
-    // The first event is declared; the second comes too early, the third is too large. The last has
-    // no declared source.
+    // The second event and those after the third come too early, the third is too large, and the
+    // last has no declared source.
     for event in [event(A, 1), event(A, 1), large, event(A, 1), event(A, 1), event(A, 1), unknown_source] {
         supplier.push(&[event]).unwrap();
     }
@@ -175,7 +173,6 @@ fn wrong_numbers_and_entries_are_refused_with_their_field() {
         assert!(exception.kind() == Kind::BadParam && text.contains(field), "{text}");
     };
     says(supply(local, &qos), "publications[1].dependency_info.rt_info: the schedule has no publication entry 20");
-    // The number of a consumer's entry.
     says(supply(local, &publishing(&[(A, 1)], 201)), "publications[0].dependency_info.rt_info");
     says(supply(local, &publishing(&[(A, 0)], 101)), "publications[0].event.header.source");
     says(supply(local, &publishing(&[(ANY_TYPE, 1)], 101)), "publications[0].event.header.type");

@@ -40,8 +40,8 @@ impl Skeleton for Reporter {
     }
 }
 
-/// Calls the object of a task. Returns the core, true if the thread has a fixed priority, and true
-/// if the thread serves the task.
+/// Calls the object of a task. Returns the number of the core, then whether the thread has a fixed
+/// priority, and then whether the thread serves the task.
 fn report(promise: &Promise) -> (u32, bool, bool) {
     static REPORT: Operation = Operation::new("report");
     let object: &ObjectRef = promise.target.as_ref().expect("a task reference");

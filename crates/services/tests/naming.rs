@@ -519,7 +519,8 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
     scene.root.bind(&n("c"), Some(&scene.object(3))).unwrap();
 }
 
-/// OBJECT_NOT_EXIST would mean that the contexts were destroyed.
+/// Early requests must not raise OBJECT_NOT_EXIST, which would mean that the contexts were
+/// destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(RECORD_KIND);
@@ -706,7 +707,7 @@ fn servers_that_refer_to_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // The servers resolve the name, unless they have no thread left for forwarded calls.
+    // CannotProceed is right if a server has no thread left for a forwarded call.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

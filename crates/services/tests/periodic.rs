@@ -36,7 +36,7 @@ fn spec(name: &str, execution: u64, period: u64) -> TaskSpec {
     }
 }
 
-/// The operation `wait` returns when `is_released` is set.
+/// A servant whose operation `wait` returns when `is_released` is set.
 struct Reporter {
     is_released: Arc<AtomicBool>,
     waiting: Arc<AtomicU64>,
@@ -126,7 +126,7 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     let plain = report(&scene.target).unwrap();
     assert!(!plain.2.starts_with("cores/b"), "{plain:?}");
     // The connection of this call is idle when the periodic task starts. The task must not use it,
-    // because its own connection is private.
+    // because a periodic task has a private connection.
     assert_eq!(report(admitted.reference()).unwrap().0, 1);
     assert_eq!(scene.tasks.record_jobs(u64::MAX).unwrap(), 3_600_000 * MS);
     let reports = Arc::new(Mutex::new("reports", LockScope::Orb, Vec::new()));
@@ -279,7 +279,6 @@ fn stop_ends_a_task_that_waits_for_a_release_far_away() {
     let task = PeriodicTaskBuilder::new(hour).start_delay(hour).start(&scene.target, |_, _| Ok(())).unwrap();
     assert!(!task.is_finished());
     assert_eq!(task.stop().started, 0);
-    // A drop also ends the thread; otherwise the test would not end.
     drop(PeriodicTaskBuilder::new(hour).start_delay(hour).start(&scene.target, |_, _| Ok(())).unwrap());
 }
 
@@ -300,12 +299,10 @@ fn panic_of_a_job_ends_the_task() {
     while !task.is_finished() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The statistics show the panic before a call of `wait`.
     assert!(task.statistics().has_panicked);
     let statistics = task.wait();
     assert_eq!((statistics.started, statistics.completed, statistics.failed), (1, 0, 1));
     assert!(statistics.has_panicked);
-    // A dropped task also reports the panic.
     let once = PeriodicTaskBuilder::new(Duration::from_millis(1)).name("other");
     let task = once.start(&target, |_, job| if job.number() == 0 { panic!("again") } else { Ok(()) }).unwrap();
     while !task.is_finished() {
@@ -373,7 +370,6 @@ impl protocol::Tasks for UndecidedServant {
         if self.0.questions.fetch_add(1, Ordering::SeqCst) < 2 {
             return Err(AdmitError::Pending(Pending { task, token: *token }));
         }
-        // A renewal of the longer lease has a time-out of 1 s.
         let lease = if self.0.is_silent.load(Ordering::SeqCst) { 6_000 * MS } else { 30 * MS };
         Ok(Promise { task, token: *token, target: None, core: 0, response: 0, start: 0, lease })
     }
@@ -484,7 +480,8 @@ fn handle_waits_for_a_pending_decision_and_renews_the_lease_until_the_server_end
     let target = client.string_to_object(&reference).unwrap().unwrap();
     let admitted = AdmittedTask::admit(&tasks, &target, &spec("a", MS, 10 * MS)).unwrap();
     assert_eq!(state.questions.load(Ordering::SeqCst), 3);
-    // A renewal whose reply is late counts for the server only, so there may be more renewals.
+    // The server may count more renewals, because the client does not count those whose reply is
+    // late.
     while !admitted.has_lapsed() {
         std::thread::sleep(Duration::from_millis(1));
     }

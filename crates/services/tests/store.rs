@@ -1,4 +1,4 @@
-//! The properties of every store, and further properties of stores on disk.
+//! The contract of [`Store`], and further properties of stores on disk.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -290,7 +290,7 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     }
 }
 
-/// Copies the files of an open store, as a kill of its process leaves them.
+/// Copies the files of an open store in the state that the kill of its process leaves.
 fn killed(folder: &Folder, store: &str) -> (PathBuf, PathBuf) {
     let (database, log) = (folder.file("killed.db"), folder.file("killed.db.wal"));
     let _ = fs::remove_file(&log);
@@ -339,7 +339,7 @@ fn killed_process_leaves_a_log_that_the_next_one_needs() {
     assert_eq!(fs::read(folder.file("other.db.wal")).unwrap(), b"text");
 }
 
-/// A backup, or an earlier state of the store, in the place of a store whose process was killed.
+/// A backup, or an earlier state of the store, replaces a store whose process was killed.
 #[test]
 fn log_of_a_replaced_store_is_kept() {
     let folder = Folder::new("replaced");
@@ -430,7 +430,7 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
         .collect()
 }
 
-/// The disk keeps synced data and some of the later writes, of which the last may be incomplete.
+/// The disk keeps synced data and some of the later writes. The last of them may be incomplete.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
@@ -573,7 +573,7 @@ fn store_without_room_is_read_and_works_again() {
     assert_eq!(read(&store).1.len(), expected.len() + 1);
 }
 
-/// Relaxed commits were acknowledged, so a failed sync must not lose them.
+/// A failed sync must not lose relaxed commits, which were acknowledged.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
@@ -587,7 +587,8 @@ fn relaxed_commits_survive_a_failed_sync() {
         let last = store.commit(relaxed, &[RecordChange::Put(b"c", b"2")], Durability::Relaxed).unwrap();
         disk.fail_after(Some(0));
         assert!(store.sync().is_err());
-        // The second attempt fails at different operations of the checkpoint that repeats the commits.
+        // The second attempt fails at different operations of the checkpoint that repeats the
+        // commits.
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
@@ -651,15 +652,14 @@ fn open_store_is_locked_even_after_an_error() {
     assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()).1.len(), 2);
 }
 
-/// A sync stops until the reads beside it have ended.
+/// A sync waits until the reads beside it have ended.
 #[test]
 fn reading_waits_for_no_sync() {
     let folder = Folder::new("reading");
     let disk = Disk::default();
     let store = Arc::new(FileStore::with_backends(disk.files(), KIND).unwrap());
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
-    // The second value needs a checkpoint. The third is in a relaxed commit with a later sync. Each database that
-    // grows is synced.
+    // The second value needs a checkpoint. The third is in a relaxed commit with a later sync.
     for (number, file, size) in [(0, disk::LOG, 10), (1, disk::DATABASE, 3 << 20), (2, disk::LOG, 10)] {
         let before = read(&*store);
         disk.hold_syncs(file);
@@ -690,7 +690,8 @@ fn reading_waits_for_no_sync() {
     }
 }
 
-/// Commits `count` values of 10,000 octets, of which some are synced.
+/// Makes `count` commits, of which every third is synced. A commit puts a value of 10,000 octets
+/// or, every seventh time, deletes a value.
 fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, count: u32) -> Result<(), StoreError> {
     for _ in 0..count {
         let number = revision.0 as u32;
@@ -703,7 +704,7 @@ fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, coun
     Ok(())
 }
 
-/// The sync of a checkpoint stops while the other half of the log takes commits.
+/// The sync of a checkpoint waits while the other half of the log takes commits.
 #[test]
 fn commits_go_on_beside_a_checkpoint() {
     let disk = Disk::default();
@@ -712,20 +713,19 @@ fn commits_go_on_beside_a_checkpoint() {
     let (mut revision, mut expected) = (Revision(0), Records::new());
     fill(&store, &mut revision, &mut expected, 50).unwrap();
     disk.hold_syncs(disk::DATABASE);
-    // One half of the log takes some 100 values.
+    // One half of the log takes about 100 values.
     fill(&store, &mut revision, &mut expected, 120).unwrap();
     disk.wait_for_stopped_sync();
     assert_eq!(read(&store), (revision, expected.clone()));
     check_ranges(&store);
     store.sync().unwrap();
-    // A power failure in the middle of the checkpoint.
+    // The power fails in the middle of the checkpoint.
     for seed in 0..20 {
         let image = disk.cut(disk.log_len(), &mut Random(seed));
         let store = FileStore::with_backends(image.files(), KIND).unwrap();
         assert_eq!(read(&store), (revision, expected.clone()), "seed {seed}");
     }
     disk.release_syncs();
-    // These commits wait for checkpoints.
     fill(&store, &mut revision, &mut expected, 500).unwrap();
     assert_eq!(read(&store), (revision, expected.clone()));
     drop(store);
@@ -750,7 +750,7 @@ fn log_takes_commits_while_checkpoints_fail() {
         fill(&store, &mut revision, &mut expected, 150).unwrap();
         assert_eq!(read(&store), (revision, expected.clone()));
     }
-    // Commits without changes need the log's room, too.
+    // Commits without changes take room in the log.
     for room in [false, true] {
         disk.fail_file(if room { None } else { Some(disk::DATABASE) });
         for _ in 0..100_000 {
@@ -794,7 +794,7 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
     assert!(opened > 3, "{opened}");
 }
 
-/// The next process shows its readers what a killed one did not sync.
+/// The next process shows its readers commits that a killed process did not sync.
 #[test]
 fn shown_commits_of_a_killed_process_survive_a_power_failure() {
     for seed in 0..20 {
@@ -813,7 +813,7 @@ fn shown_commits_of_a_killed_process_survive_a_power_failure() {
     }
 }
 
-/// The lock on the database moves with its file, and the log's name does not.
+/// After a rename of the database, the lock is on the new name, and the log has the old name.
 #[test]
 fn renamed_store_keeps_its_log() {
     let folder = Folder::new("renamed");

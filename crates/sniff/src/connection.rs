@@ -68,7 +68,7 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     MissingOctets(u64),
-    /// The sniffer dropped this number of captured octets of incomplete messages, because all
+    /// The sniffer dropped captured octets of incomplete messages, at most this number, because all
     /// connections together took too much memory.
     DroppedOctets(usize),
     /// The capture or the connection ends within messages, of which this number of octets was
@@ -230,7 +230,7 @@ impl Sniffer {
 }
 
 impl Connection {
-    /// Returns true if the connection is over.
+    /// Processes a segment from the end `side`. Returns true if the connection is over.
     fn take(
         &mut self,
         side: usize,

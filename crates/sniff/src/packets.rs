@@ -16,7 +16,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// A captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'p> {
-    /// Time of the capture in nanoseconds since 1970; 0 if the file does not contain it.
+    /// Time of the capture in nanoseconds since 1970; 0 if the file has no valid time.
     pub time_ns: u64,
     /// Number of the link layer in the registry of libpcap.
     pub link_type: i32,
@@ -194,7 +194,7 @@ fn resolution(option: u8) -> Option<u64> {
 }
 
 impl Interface {
-    /// Returns 0 if the time is invalid.
+    /// Returns the time in nanoseconds since 1970; 0 if the time is invalid.
     fn time(&self, ticks: u64) -> u64 {
         let Some(resolution) = self.resolution else { return 0 };
         let time = i128::from(ticks) * i128::from(NANOSECONDS) / i128::from(resolution);

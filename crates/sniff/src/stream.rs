@@ -62,7 +62,8 @@ impl Default for Stream {
 pub(crate) type Visit<'v> = dyn FnMut(StreamStep<'_>) + 'v;
 
 impl Stream {
-    /// Returns false, and changes nothing, if the SYN repeats the SYN of the current connection.
+    /// Begins a connection with its SYN. Returns false, and changes nothing, if the SYN repeats the
+    /// SYN of the current connection.
     pub(crate) fn begin(&mut self, sequence: u32) -> bool {
         let first = Some(sequence.wrapping_add(1));
         let is_new = self.first != first;

@@ -299,7 +299,6 @@ struct WideInteger {
 
 impl WideInteger {
     const UNIT: u128 = 10u128.pow(38);
-    /// `product` splits each factor at this power of ten.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {

@@ -14,7 +14,6 @@ use crate::ior::{
 use crate::limits::Limits;
 use crate::rt;
 
-/// Small limits, so that short inputs reach them.
 static LIMITS: Limits = Limits {
     max_message_size: 4096,
     max_string_length: 512,
@@ -35,7 +34,8 @@ static LIMITS: Limits = Limits {
     max_reference_text: 4096,
 };
 
-/// Decodes the input as values of many types. Its first byte selects the decoder's settings.
+/// Decodes the input as values of many types. The first byte of the input selects the decoder's
+/// settings.
 pub fn cdr(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let bit = |bit: u8| settings >> bit & 1 == 1;
@@ -339,8 +339,8 @@ pub fn ior_text(input: &[u8]) {
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 
-/// The first input byte selects the connection side. Each further byte performs one operation of a
-/// request table, or cuts a message into fragments.
+/// Performs operations on a request table, cuts messages into fragments, and checks the results.
+/// The first input byte selects the connection side. Each further byte selects an operation.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };

@@ -2,8 +2,8 @@
 //! protocol state of one connection.
 //!
 //! No function of this crate opens a socket, reads a clock, starts a thread or blocks: received
-//! bytes, limits and time are arguments. Bytes from outside never make a function of this crate
-//! panic.
+//! bytes, limits and time are arguments. Except in the entry points for fuzzing, bytes from outside
+//! never make a function of this crate panic.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

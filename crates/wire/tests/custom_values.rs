@@ -21,7 +21,6 @@ fn member(name: &str, ty: TypeCode) -> ValueMember {
     ValueMember { name: name.into(), ty, public: true }
 }
 
-/// A custom value type, whose written state differs from the state in the TypeCode.
 fn custom() -> TypeCode {
     TypeCode::value(CUSTOM[0], "Custom", 1, None, [member("anything", TypeCode::STRING)]).unwrap()
 }
@@ -211,14 +210,12 @@ fn malformed_custom_values_are_refused() {
         octets
     };
     assert_eq!(decode(&with(&[4, 1, 0xffff_ffff])), None);
-    // Without chunks the end of the value is unknown.
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
-    // A nested value may end together with the outer value.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
     assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));

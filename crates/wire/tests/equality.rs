@@ -105,7 +105,6 @@ fn nested_any_with_another_value_or_type_is_not_equal() {
         assert_ne!(one, other);
         assert_ne!(&received(one), other);
     }
-    // An `any` does not equal a TypeCode, even the TypeCode of its own type.
     let holds = |value| AnyValue::from_value(&TypeCode::ANY, &Value::Any(Box::new(value))).unwrap();
     let null = holds(AnyValue::null());
     let type_code = holds(AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(TypeCode::NULL)).unwrap());
@@ -118,7 +117,6 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
     let value = |type_code| AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(type_code)).unwrap();
     assert_eq!(value(with_indirection.clone()), received(&value(without.clone())));
     assert_ne!(value(without), value(compact.clone()));
-    // The types of equal instances need only be equivalent.
     let instance = |type_code| Value::Instance(Box::new(ValueInstance { number: 0, type_code, state: Vec::new() }));
     assert_eq!(instance(with_indirection.clone()), instance(compact));
     assert_ne!(instance(with_indirection.clone()), instance(point()));

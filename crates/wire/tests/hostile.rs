@@ -130,7 +130,6 @@ fn memory_of_decoded_elements_is_limited() {
             d.read_u8().map(|first| Large([first; 4096]))
         }
     }
-    // Each of many sequences is within the limit; their sum exceeds it.
     let one = [&[0, 0, 0, 100][..], &[0; 100]].concat();
     let mut octets = vec![0, 0, 0, 200];
     (0..200).for_each(|_| octets.extend(&one));

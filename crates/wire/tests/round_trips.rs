@@ -331,7 +331,6 @@ proptest! {
         }
     }
 
-    /// Values are aligned from the header of their fragment.
     #[test]
     fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);

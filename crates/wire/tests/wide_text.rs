@@ -64,7 +64,6 @@ fn text_round_trips_with_every_first_character() {
                 let octets = e.to_vec();
                 let read = form.decoder(&octets).read_bounded_wstring(3);
                 assert_eq!(read.as_deref(), Ok(&text[..]), "{form:?} {text:?}");
-                // The encoder writes a mark only in front of a character that looks like a mark.
                 let has_mark = marks && is_like_a_mark(character);
                 let mark = if has_mark { form.unit('\u{feff}').to_vec() } else { Vec::new() };
                 let units = text.chars().flat_map(|character| form.unit(character));

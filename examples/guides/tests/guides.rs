@@ -36,7 +36,7 @@ const JACORB: Guide = Guide {
     program: env!("CARGO_BIN_EXE_guide-jacorb"),
 };
 
-/// Ordinary users cannot run threads at fixed priorities.
+/// The ordinary scheduling class, because ordinary users cannot run threads at fixed priorities.
 const FAIR: [&str; 2] = ["-ORBrealTime.scheduling", "fair"];
 const LISTEN: [&str; 2] = ["-ORBlisten", "tcp:127.0.0.1:0"];
 
@@ -53,7 +53,7 @@ impl Guide {
         block.to_owned()
     }
 
-    /// Returns the program's arguments on the page, and the output there.
+    /// Returns the arguments of the program and its output, as the page shows them.
     fn session(&self) -> (Vec<String>, String) {
         let session = self.block("console");
         let (command, output) = session.split_once('\n').unwrap();
@@ -77,7 +77,8 @@ impl Guide {
         server
     }
 
-    /// Writes the configuration of the page to a file, with `changes` of its text.
+    /// Writes the configuration of the page to a file, with `changes` of its text. Returns the path
+    /// of the file.
     fn configuration(&self, changes: &[(&str, &str)]) -> String {
         let mut text = self.block("toml");
         for (old, new) in changes {
@@ -183,7 +184,7 @@ impl Echo for Parrot {
     }
 }
 
-/// Serves names, with an object that has the name of the guide.
+/// Serves names. An echo object is bound to the name that the guide uses.
 fn shop() -> Shop {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let naming = NamingConfig::new().serve(&orb).unwrap();

@@ -12,12 +12,12 @@ const MOST_PROGRAM: u64 = 2048 * KIB;
 const MOST_RESIDENT: u64 = 5120 * KIB;
 
 const MOST_MINIMAL: u64 = 700 * KIB;
-/// Maximum difference between the smallest form, linked statically, and a networking program
-/// without an ORB.
+/// Maximum difference in bytes between the smallest form, linked statically, and a networking
+/// program without an ORB.
 const MOST_ABOVE_BARE: u64 = 450 * KIB;
 
-/// Builds the server as it would be shipped, in a separate folder, so that other builds and their
-/// profiles have no influence.
+/// Builds the server as it would be shipped, and returns its path. The build has a separate folder,
+/// so that other builds and their profiles have no influence.
 fn shipped() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
     let mut build = Command::new(env!("CARGO"));
@@ -71,8 +71,8 @@ fn server_does_not_exceed_its_size_and_memory() {
     println!("program {} KiB, resident {} KiB", size / KIB, resident / KIB);
 }
 
-/// Returns the sizes of the server's smallest form and of the program without an ORB, both built
-/// with `flags`. Build scripts and procedural macros are built once for all flags.
+/// Returns the sizes in bytes of the server's smallest form and of the program without an ORB, both
+/// built with `flags`. Build scripts and procedural macros are built once for all flags.
 fn minimal(flags: &str) -> [u64; 2] {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

@@ -92,7 +92,8 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Number of calls of the second task's operation `nothing`, by the thread that ran them.
+/// The numbers of calls of the second task's operation `nothing`, on its bound thread and
+/// elsewhere.
 #[derive(Debug, Default)]
 struct SecondTask {
     bound: AtomicU32,

@@ -16,7 +16,8 @@ use super::servants::BouncerServant;
 use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
-/// The text of a failed check, which is empty after success, or an exception.
+/// A text that is empty if the check passes and otherwise describes the difference, or an
+/// exception.
 pub(crate) type CheckOutcome = Result<String, SystemException>;
 
 #[derive(Debug, Default)]
@@ -67,7 +68,7 @@ impl Client {
 ///
 /// # Errors
 ///
-/// The client could not start or shut down.
+/// The ORB cannot be built or shut down.
 pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     let orb = options.orb_options.orb()?;
     let client = match Client::new(&orb, options) {
@@ -129,8 +130,8 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Returns a text if the values or their texts differ. The texts of -0 and 0 differ, although the
-/// values compare equal.
+/// Returns a message if the values or their texts differ, and otherwise an empty text. The texts of
+/// -0 and 0 differ, although the values compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {

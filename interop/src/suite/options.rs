@@ -45,10 +45,11 @@ pub struct OrbOptions {
     pub fragment_size: Option<usize>,
     /// `--dispatch reactive|thread-per-connection|leader-followers|half-sync`.
     pub dispatch: String,
-    /// `--pool N`: the threads of the pool, or the connections that have their own thread.
+    /// `--pool N`: the number of threads of the pool, or the maximum number of connections that
+    /// have a separate thread.
     pub threads: usize,
-    /// `--nested DEPTH`: maximum of nested upcalls on a thread whose servant waits for a reply; 0
-    /// for none. Default: the choice of the dispatch.
+    /// `--nested DEPTH`: maximum number of nested upcalls on a thread whose servant waits for a
+    /// reply, where 0 permits none. Default: the choice of the dispatch.
     pub max_nested_upcalls: Option<u8>,
 }
 

@@ -28,11 +28,11 @@ const COVERAGE: &[&str] = &[
 /// into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// A crate without reports of comparisons, which make it much slower. Its inputs are text with a
-/// dictionary.
+/// The crate that is compiled without reports of comparisons, because they make it much slower. Its
+/// inputs are text with a dictionary.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
-/// Seconds after which an input counts as a finding.
+/// Running time in seconds from which an input counts as a finding.
 const SECONDS_PER_INPUT: u32 = 5;
 
 /// Memory in MB above which a run counts as a finding.
@@ -63,8 +63,8 @@ pub(crate) struct Ran {
     pub(crate) died: bool,
 }
 
-/// If cargo has called this program as a compiler wrapper, becomes the compiler with the options for
-/// instrumentation, and returns only if that fails. Otherwise returns `None`.
+/// If cargo has called this program as a compiler wrapper, becomes the compiler with the options
+/// for instrumentation, and returns only if that fails. Otherwise returns `None`.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(COMPILING)?;
     let mut words = std::env::args_os().skip(1);

@@ -77,7 +77,7 @@ impl Vectors {
     }
 
     /// Returns two streams for each message that has a next one: the message, and the message with
-    /// half of the next one. They have different piece sizes.
+    /// half of the next one. The two streams have different piece sizes.
     fn streams(&self) -> BTreeSet<Vec<u8>> {
         let mut seeds = BTreeSet::new();
         for (message, next) in self.messages.iter().zip(self.messages.iter().skip(1)) {
@@ -133,7 +133,7 @@ fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     Ok(seeds)
 }
 
-/// Returns an empty list if the folder does not exist.
+/// Returns the files with the extension below a folder, or no files if the folder cannot be read.
 fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

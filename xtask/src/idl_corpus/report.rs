@@ -74,7 +74,8 @@ pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the first error in the output, with its location if the next line has it.
+/// Returns the first error in the output, or the first line if no line looks like an error. Adds
+/// the location of the error if the next line has it.
 pub(super) fn reason(said: &str) -> String {
     let mut lines = said.lines();
     let message = lines.by_ref().find(|line| {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// Maximum length of a chain of re-exports. A longer chain counts as a circle.
+/// Maximum number of re-exports that are followed to a definition, because re-exports can form a
+/// circle.
 const MAX_REEXPORTS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ struct Resolver<'s> {
 }
 
 impl Resolver<'_> {
-    /// Returns `None` if the item belongs to another crate.
+    /// Returns the file that defines an item, or `None` if the item belongs to another crate.
     fn file_of(&self, written: &Segments) -> Option<usize> {
         let absolute = self.absolute(self.path, self.module, written)?;
         match absolute.as_slice() {
@@ -101,7 +102,7 @@ impl Resolver<'_> {
                     return join(&child);
                 }
                 let imported = module.imports.get(name)?;
-                // An import that begins with its own name is another crate.
+                // An import whose path begins with the imported name leads to another crate.
                 if imported.first() == Some(first) {
                     return None;
                 }

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use graph::Graph;
 use names::TypeNames;
 
-/// Number of files from which a circle is refused.
+/// A circle of at least this number of files is refused.
 const CIRCLE_FILES: usize = 8;
 
-/// Number of lines from which a circle is refused.
+/// A circle of files with at least this number of lines is refused.
 const CIRCLE_LINES: usize = 3500;
 
 /// Returns the circles that are too large, and a description of the largest circle.

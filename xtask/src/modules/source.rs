@@ -125,8 +125,8 @@ impl Module {
     }
 }
 
-/// Splits a `use` declaration into paths and the names that they bind; a path that ends in `*`
-/// binds none.
+/// Splits a `use` declaration into paths and the names that they bind. A path that ends in `*`
+/// binds no name.
 fn flatten(tree: &UseTree, before: &mut Segments, into: &mut Vec<(Segments, Option<String>)>) {
     match tree {
         UseTree::Path(path) => {

@@ -30,7 +30,8 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Waits without a time-out: the kernel timer of a time-out would lengthen each exchange.
+    /// Waits without a time-out, because the kernel timer of a time-out would lengthen each
+    /// exchange.
     Memory(BareRing),
     Polled(OwnedFd),
     Pipelined(BareStream),
@@ -68,7 +69,8 @@ impl BaselineClient {
         time_calls(count, into, || self.once())
     }
 
-    /// Sends messages without replies. The returned time ends when the server has read all of them.
+    /// Sends messages without replies. The time that it returns ends when the server has read all
+    /// of them.
     pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.send()?;
@@ -80,7 +82,6 @@ impl BaselineClient {
         Ok(began.elapsed())
     }
 
-    /// Sends one message, to which the peer sends no reply.
     #[inline]
     pub(crate) fn post(&mut self) -> Result<(), Failure> {
         self.send()

@@ -1,8 +1,8 @@
-//! The baseline of every ORB, called `floor` in results: messages as large as an ORB's, exchanged
+//! The baseline of the ORBs, called `floor` in results: messages as large as an ORB's, exchanged
 //! without an ORB.
 //!
-//! A client and a server exchange the messages over bare sockets or shared memory, with the minimum
-//! of system calls. The additional time of a call through an ORB is the cost of the ORB.
+//! A client and a server exchange the messages over bare sockets or shared memory, with few system
+//! calls. The additional time of a call through an ORB is the cost of the ORB.
 
 mod client;
 mod memory;
@@ -74,11 +74,11 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 pub(crate) enum WaitStrategy {
     Blocking,
     SpinThenSleep,
-    /// For shared memory: the reader copies a part of a message while the writer copies the next
-    /// part.
+    /// Only over shared memory. The reader copies a part of a message while the writer copies the
+    /// next part.
     Pipelined,
     Stream(StreamSpin),
-    /// This number of threads wait on one epoll descriptor with edge-triggered events.
+    /// This number of threads wait for edge-triggered events of one epoll descriptor.
     Epoll(usize),
 }
 

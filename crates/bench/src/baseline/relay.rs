@@ -19,7 +19,7 @@ use crate::Failure;
 use crate::arrivals::ArrivalReporter;
 use crate::service::serve_lines;
 
-/// Accepts the connections on which a process only receives.
+/// The listener for connections on which this process only receives.
 struct Receiver {
     listener: OwnedFd,
     medium: Medium,
@@ -40,7 +40,8 @@ impl Receiver {
         Ok((Receiver { listener, medium }, address))
     }
 
-    /// Returns `None` if the peer closes the connection before its first message.
+    /// Accepts a connection. Returns `None` if the peer closes the connection, or sends invalid
+    /// sizes, before its first message.
     fn accept(&self) -> io::Result<Option<Incoming>> {
         let (socket, _) = socket::accept(self.listener.as_fd(), WaitMode::Block)?;
         if let Medium::Memory { spins } = self.medium {
@@ -52,7 +53,6 @@ impl Receiver {
 }
 
 impl Incoming {
-    /// Returns false if the peer has closed the connection.
     #[inline]
     fn receive(&mut self) -> bool {
         match self {
@@ -66,7 +66,8 @@ fn failed(error: io::Error) -> Failure {
     Failure::new(format!("the floor's relay does not start: {error}"))
 }
 
-/// Returns the sizes of messages without replies. The size of the reply is unused.
+/// Returns the sizes of messages of `octets` bytes without replies. The size of the reply, 1, is
+/// unused.
 pub(crate) fn one_way(octets: usize) -> MessageSizes {
     MessageSizes { request: octets, reply: 1 }
 }
@@ -98,8 +99,7 @@ pub(crate) fn run_relay(
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Runs a sink that reports when each of `connections` connections has got a message. Each
-/// connection has a thread.
+/// Runs a sink that reports the last of each `connections` messages. Each connection has a thread.
 pub(crate) fn run_sink(transport: BaselineTransport, connections: usize, arrivals: &str) -> Result<(), Failure> {
     let reporter = Arc::new(ArrivalReporter::connect(arrivals, connections)?);
     let (receiver, address) = Receiver::open(transport).map_err(failed)?;

@@ -22,7 +22,8 @@ use crate::service::serve_lines;
 
 const CHUNK: usize = 64 * 1024;
 
-/// A connection outside the pool outlives the server: it ends when its client closes it.
+/// The server of the baseline. A connection outside the pool outlives the server, and ends when its
+/// client closes it.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -63,7 +64,6 @@ impl BaselineServer {
             }
         };
         let pool = threads.map(BaselinePool::start).transpose()?;
-        // A client over shared memory passes a descriptor.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
         let listener = Arc::new(socket::listen(&listening_address(transport), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
@@ -188,8 +188,8 @@ struct BaselinePool {
     used: AtomicUsize,
 }
 
-/// `taken` is set while a thread reads a request. A second thread with an event of the connection
-/// then returns at once.
+/// A connection of the pool. `taken` is true while a thread reads a request; another thread with an
+/// event of the connection then returns at once.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
@@ -258,7 +258,7 @@ impl PoolConnection {
     /// sends its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
-        // One reader's work on the connection must happen before the next reader's.
+        // `Acquire` and `Release` order the work of one reader before that of the next.
         if self.taken.swap(true, Ordering::Acquire) {
             return;
         }

@@ -93,8 +93,8 @@ impl Repeat for Untimed {
     }
 }
 
-/// Repeats calls of an operation. Each operation has its own loop, so that no loop branches on the
-/// operation.
+/// Repeats calls of an operation. Each operation has a separate loop, so that no loop branches on
+/// the operation.
 fn repeated(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -137,8 +137,8 @@ fn repeated(
     }
 }
 
-/// Repeats calls with a sequence. The first result is compared in full before the timing. Later
-/// results are compared by length and last element.
+/// Makes one more call with a sequence, whose result is compared in full, and then the repeated
+/// calls. The results of the repeated calls are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],

@@ -96,8 +96,8 @@ impl MeasuredSubject for DynamicCalls {
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // Oneways have no replies. The reply to `nothing` shows that the server has dispatched the
-        // oneways before it.
+        // The reply to `nothing` shows that the server has dispatched the oneways before it, which
+        // have no replies.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;

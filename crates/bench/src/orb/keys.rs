@@ -10,8 +10,8 @@ pub(crate) enum KeyLifetime {
     Transient,
     /// Keys that outlive the server: the path of the POA and an id of the application.
     Persistent,
-    /// Persistent keys that contain the object's slot as a hint, which the server tries first (the
-    /// papers' active demultiplexing).
+    /// Persistent keys that contain the object's slot as a hint. The server tries the hint first
+    /// (the papers' active demultiplexing).
     Hinted,
 }
 

@@ -123,7 +123,8 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &RelayedBytes) -> std::
     }
 }
 
-/// Counts the bytes before sending them, so that the receiver sees the new count.
+/// Reads once from `from` and sends the bytes to `to`. Counts them before it sends them, so that
+/// the receiver sees the new count. Returns false at the end of `from`.
 fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &AtomicUsize) -> std::io::Result<bool> {
     let read = socket::recv(from, buffer, WaitMode::Block)?;
     count.fetch_add(read, Ordering::Release);

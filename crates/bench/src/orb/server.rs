@@ -53,8 +53,8 @@ pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Returns an ORB with an object in the highest of `number` lanes, and a reference to it with the
-/// endpoint of the ORB, from which requests are handed over to the lane.
+/// Returns an ORB with an object in the highest of `number` lanes, and a reference to the object
+/// with the endpoint of the ORB. Requests that arrive there are handed over to the lane.
 pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
@@ -121,7 +121,7 @@ pub(crate) fn serve_many_objects(
         });
     }
     let with_ids = resident();
-    // Subtracts the memory of the ids, which belong to the caller.
+    // The memory of the ids is subtracted, because a server need not keep them.
     let copies = ids.clone();
     let of_ids = (resident() - with_ids).max(0.0);
     drop(copies);
@@ -286,7 +286,7 @@ impl Iterator for PseudoRandom {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The shift clears the highest bit, so the number fits in an `i64`.
+        // The shift clears the highest bit, so that the number fits into an `i64`.
         Some((mixed ^ (mixed >> 31)) >> 1)
     }
 }

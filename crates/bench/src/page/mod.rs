@@ -24,7 +24,6 @@ const CHART_STYLE: &str = include_str!("chart/style.css");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outputs<'o> {
     pub(crate) page: &'o Path,
-    /// `None` means no picture.
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
@@ -270,7 +269,7 @@ fn render(runs: &[RecordedRun]) -> String {
 }
 
 /// Returns the name, title and description of each benchmark in the runs. Benchmarks that this
-/// program does not know are last, without a description.
+/// program does not know are last, with their name as title and without a description.
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

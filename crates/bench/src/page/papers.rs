@@ -1,13 +1,13 @@
 //! Results of the papers, shown beside Corelane's.
 //!
-//! The numbers are from the texts of the papers; none is read off a curve.
+//! All numbers are from the texts and tables of the papers, and none from a curve.
 
 #[derive(Debug)]
 pub(crate) struct PaperTable {
     pub(crate) bench: &'static str,
     pub(crate) title: &'static str,
     pub(crate) columns: &'static [&'static str],
-    /// A row with one cell is a remark, or the source of the rows beneath.
+    /// A row with one cell is a remark, or names the source of the rows below it.
     pub(crate) rows: &'static [&'static [&'static str]],
 }
 

@@ -12,8 +12,8 @@ pub(crate) struct RecordedRun {
     pub(crate) id: String,
     /// Members of the records `run` and `end` that describe the environment, in their order.
     pub(crate) environment: Vec<(String, String)>,
-    /// Fractions of the calls. A distribution has for each fraction the time within which these
-    /// calls ended.
+    /// Fractions of the calls. `cdf` of a result has, for each fraction, the time in microseconds
+    /// within which these calls ended.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,

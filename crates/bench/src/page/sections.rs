@@ -38,7 +38,7 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves across groups, for each axis on which all points of a group have one position.
+/// Draws curves across groups, for each axis on which the lines of each group have one position.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
@@ -116,8 +116,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the bars of an operation over TCP. The calls are from the first group of `cubit`, or
-/// else of `call`, without dynamic invocation.
+/// Returns the bars of an operation over TCP, from the first group of `cubit`, or else of `call`.
+/// Calls by dynamic invocation are left out.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {

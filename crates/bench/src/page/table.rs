@@ -1,5 +1,5 @@
-//! HTML tables whose cells have the name of their column, so that a narrow screen can show a row as
-//! a list.
+//! HTML tables. Each cell has the name of its column, so that a narrow screen can show a row as a
+//! list.
 
 use std::fmt::{Display, Write};
 

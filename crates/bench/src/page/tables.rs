@@ -7,7 +7,7 @@ use super::papers;
 use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Rows in which the runs differ are highlighted.
+/// Returns a table of the runs' environments. Rows in which the runs differ are highlighted.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -136,7 +136,8 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
     )
 }
 
-/// A table with more columns, and with more columns than rows, has its rows and columns exchanged.
+/// Rows and columns are exchanged in a table that has more columns than this, and more columns than
+/// rows.
 const MOST_COLUMNS: usize = 8;
 
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
@@ -196,8 +197,8 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Returns tables that compare the runs. Each row compares the later runs with the first run that
-/// has the line.
+/// Returns tables that compare the runs. Each row compares the first run that has the line with
+/// later runs.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
         let mut columns = vec![Column::text("benchmark"), Column::text("op"), Column::text("variant")];
@@ -247,8 +248,8 @@ fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
-/// Adds a row for each line that several runs have. `normalised` compares two lines relative to
-/// their baselines.
+/// Adds a row for each line that several runs have. `normalised` compares two lines after a
+/// division by their baselines.
 fn compared<'r, T: 'r>(
     table: &mut Table,
     runs: &'r [RecordedRun],

@@ -31,7 +31,7 @@ use crate::value::SingleValue;
 /// Number of calls between two readings of the clock, for very short calls.
 const BATCH: usize = 100;
 
-/// Maximum time for which a thread of fixed priority runs without a pause.
+/// Time of calls after which a thread of fixed priority pauses.
 const SLICE: Duration = Duration::from_millis(20);
 
 const WORK: Duration = Duration::from_micros(100);
@@ -65,7 +65,7 @@ struct Sliced {
 
 impl Sliced {
     /// Makes at most `count` calls, in batches, until they have taken [`SLICE`]. Returns the time
-    /// of the calls without the time of recording the results.
+    /// of the calls, without the time in which results are recorded.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -129,7 +129,8 @@ struct ThreadRunTime {
     times: u64,
 }
 
-/// Returns `None` if the kernel lacks CONFIG_SCHED_INFO.
+/// Returns the processor time of a thread of this process; `None` if the kernel lacks
+/// CONFIG_SCHED_INFO.
 fn ran(thread: Tid) -> Option<ThreadRunTime> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
@@ -225,8 +226,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// At the full depth, variants without work make the papers' 10,000,000 calls. Variants with work
-/// make at most 2,000 calls in a turn.
+/// Returns the length of a turn. At the full depth, a turn without work has 1,000,000 calls, as the
+/// papers have 10,000,000 in all. A turn with work has at most 2,000 calls.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -236,7 +237,7 @@ fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     }
 }
 
-/// Returns the number of rounds that take the servant about `time` on this machine.
+/// Returns the number of rounds for which [`compute`] takes about `time` on this machine.
 pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {

@@ -85,9 +85,9 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds bare sockets and Corelane in one setting; `set` puts a subject into the setting.
-    /// Corelane is compared with the bare sockets of its setting. In later settings, both are also
-    /// compared with themselves in the first setting.
+    /// Adds the variants "bare sockets" and "Corelane" in one setting; `set` puts a subject into
+    /// the setting. Corelane is compared with the bare sockets in this setting. In later settings,
+    /// both variants are also compared with their results in the first setting.
     fn add(
         &mut self,
         name: &str,
@@ -285,7 +285,8 @@ fn modes(text: &str) -> Vec<(String, bool)> {
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Restores the mode on drop, and on a termination signal, which then ends the process.
+/// Restores the kernel's preemption mode when it is dropped, and on a termination signal, which
+/// then ends the process.
 struct PreemptionRestore;
 
 type PreemptionMode = Option<(PathBuf, String)>;
@@ -318,7 +319,7 @@ impl PreemptionRestore {
     }
 }
 
-/// Exit status that shells report for an interrupted program.
+/// Exit status that shells report for a program that SIGINT has ended.
 const ASKED_TO_END: i32 = 130;
 
 fn put_back() {
@@ -409,7 +410,7 @@ struct Sleeper {
 impl MeasuredSubject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
-        // Timer slack belongs to a thread, so each setting needs a new thread.
+        // The timer slack belongs to a thread, so each setting has a new thread.
         let slept = self.placement.run(Side::Client, move || {
             thread::set_timer_slack(slack)?;
             let began = clock::now();
@@ -467,7 +468,7 @@ impl SilentServer {
 impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // If the connection fails, the accepting thread ends with the process.
+        // If the connection fails, the accepting thread continues until the process ends.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }

@@ -13,8 +13,8 @@ use crate::value::SingleValue;
 const DEFAULT_OPERATIONS: [MeasuredOperation; 3] =
     [MeasuredOperation::Octet, MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
-/// Number of calls between two collections of the records. A thread's ring has room for the records
-/// of more calls.
+/// Number of calls between two collections of the records. The ring of a thread has room for the
+/// records of more than this number of calls.
 const ROUND: usize = 300;
 
 pub(crate) fn stages(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {

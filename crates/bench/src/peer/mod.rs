@@ -99,14 +99,14 @@ pub(crate) struct CountingLibrary {
 pub(crate) enum PeerThreads {
     /// The ORB's default; in omniORB, each connection has a thread.
     Default,
-    /// A thread pool, which omniORB's server offers.
+    /// A thread pool; for omniORB's server only.
     Pool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerInvocation {
     Stubs,
-    /// Calls whose requests are built at run time, which only omniORB has.
+    /// Calls whose requests are built at run time. Of the peers, only omniORB has them.
     DynamicCalls,
 }
 
@@ -145,7 +145,7 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the native program, which JacORB lacks.
+    /// Returns the path of the native program. JacORB has none.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
@@ -222,7 +222,7 @@ impl BuiltPeer {
     }
 }
 
-/// Option that raises omniORB's message limit, whose default is 2 MiB.
+/// Option that raises omniORB's message limit from 2 MiB to 128 MiB.
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
 pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {

@@ -1,7 +1,7 @@
-//! What people use instead of CORBA, in the benchmark `instead`.
+//! Alternatives to CORBA, in the benchmark `instead`.
 //!
-//! The programs are in interop/peers/rpc, with dependencies of their own, and speak the line
-//! protocol of the other peers.
+//! The programs are in interop/peers/rpc, with separate dependencies, and speak the line protocol
+//! of the other peers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,9 +25,9 @@ pub(crate) enum Alternative {
     Zenoh,
     /// zenoh over TCP, with large payloads in shared memory.
     ZenohSharedMemory,
-    /// iceoryx2, where both sides sleep until an event.
+    /// iceoryx2; both sides sleep until an event.
     Iceoryx2Events,
-    /// iceoryx2, where both sides poll without end.
+    /// iceoryx2; both sides poll without end.
     Iceoryx2Polling,
 }
 
@@ -72,7 +72,7 @@ impl Alternative {
         }
     }
 
-    /// Name of the program, and of the feature of its package.
+    /// Returns the name of the program, which is also the name of a feature of its package.
     fn program(self) -> &'static str {
         match self {
             Alternative::CapnProto => "capnp",
@@ -169,7 +169,8 @@ pub(crate) struct AlternativeCalls {
 impl MeasuredSubject for AlternativeCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let polls = self.kind == Alternative::Iceoryx2Polling;
-        // A polling server would take processor time from the other variants' calls.
+        // The server polls only during these calls, because it would take processor time from the
+        // other variants.
         if polls {
             self.server.tell("poll")?;
         }

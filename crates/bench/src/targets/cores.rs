@@ -1,7 +1,7 @@
 //! Goals of the admission of tasks to cores, and of the core pool.
 //!
-//! The numbers are maximums. A goal that is a minimum share of accepted tasks appears as the
-//! maximum share of rejected tasks.
+//! The numbers are maximums. A minimum share of accepted tasks appears as the maximum share of
+//! rejected tasks.
 
 /// Goals of `cores-acceptance`, in percent of the offered tasks or of the offered utilization.
 pub(crate) mod acceptance {
@@ -14,7 +14,7 @@ pub(crate) mod acceptance {
     /// Maximum rejected part of the offered utilization on 4 to 64 cores, with a utilization of 0.9
     /// for each core.
     pub(crate) const MAX_REJECTED_ON_MANY_CORES: f64 = 0.5;
-    /// Maximum number of tasks that an exhaustive search accepts on two cores, relative to the
+    /// Maximum ratio of the number of tasks that an exhaustive search accepts on two cores to the
     /// number that admission with bounded time accepts.
     pub(crate) const MAX_EXHAUSTIVE_RATIO: f64 = 1.0 / 0.999;
 }
@@ -39,7 +39,8 @@ pub(crate) mod migration {
 
 /// Goals of `cores-path`.
 pub(crate) mod path {
-    /// Maximum median of a bound task's call, relative to a thread for each connection.
+    /// Maximum median of a bound task's call, relative to the median with a thread for each
+    /// connection.
     pub(crate) const MAX_TO_PER_CONNECTION: f64 = 1.01;
     pub(crate) const MAX_TO_LANE: f64 = 1.00;
     /// Maximum mean in microseconds that the hand-over to a thread of the client's core adds.

@@ -13,7 +13,8 @@ pub(crate) const MAX_DELIVERY_TO_RELAY_RATIO_TCP: f64 = 1.15;
 /// Maximum median of a delivery between three processes over shared memory, relative to a relay
 /// that waits with a futex.
 pub(crate) const MAX_DELIVERY_TO_RELAY_RATIO_MEMORY: f64 = 1.25;
-/// Maximum median of a delivery through two channels with a gateway over TCP, relative to one channel.
+/// Maximum median of a delivery through two channels with a gateway over TCP, relative to one
+/// channel.
 pub(crate) const MAX_GATEWAY_TO_CHANNEL_RATIO: f64 = 2.2;
 /// Maximum median of a delivery by CORBA's Event Service, relative to omniEvents.
 pub(crate) const MAX_DELIVERY_TO_OMNIEVENTS_RATIO: f64 = 0.8;

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatencyGoals {
     pub(crate) mean: f64,
-    /// The 99th percentiles replace the maximums of the papers.
+    /// The papers have maximums in place of the 99th percentiles.
     pub(crate) p99: f64,
     pub(crate) p999: Option<f64>,
     /// Ratio of the standard deviations.
@@ -41,6 +41,6 @@ pub(crate) const MAX_SORTING_GROWTH: f64 = 1.10;
 
 pub(crate) const MAX_PROCESSOR_RATIO: f64 = 1.15;
 
-/// Minimum growth of the 99th percentile of the baseline's requests, from the call to the server's
-/// thread, under load. A load with a smaller effect does not strain the receiver.
+/// Minimum factor by which the load raises the 99th percentile of the baseline's times from the
+/// call to the server's thread. A load with a smaller effect does not strain the receiver.
 pub(crate) const MIN_STRAIN: f64 = 1.5;

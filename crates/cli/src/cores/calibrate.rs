@@ -22,8 +22,8 @@ use super::{CoresArguments, remote, report, write_file, write_table};
 use crate::naming;
 use crate::text::{excerpt, json_text, printable};
 
-/// Default number of calls, and of measurements of each cost. It is the least number of which the
-/// quantile of 99.9 % is not the maximum.
+/// Default number of calls, and of measurements of each cost. With it, the quantile of 99.9 % is
+/// the second largest value.
 const DEFAULT_COUNT: usize = 1_001;
 
 /// Maximum number of calls, and of measurements of each cost.
@@ -41,7 +41,8 @@ const RECORD_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The task under which the calls run. Its share of a core is small, so that most servers have room
-/// for it. The part of a job beyond it runs below all tasks ([`JobOverrun::Demote`]).
+/// for it. A job that exceeds its execution time continues below all tasks
+/// ([`JobOverrun::Demote`]).
 const TIMING: TaskTiming =
     TaskTiming { execution: 1_000, period: 1_000_000, deadline: 1_000_000, jitter: 0, blocking: 0, min_distance: 0 };
 const LEASE: Nanos = 3_600_000_000_000;
@@ -136,7 +137,8 @@ fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
     Ok(times.into_iter().map(measured).collect())
 }
 
-/// Calls an operation without arguments through a core pool.
+/// Calls an operation without arguments as a task of a core pool, `count` times. Returns the
+/// processor times that the server has recorded.
 fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usize) -> Result<MeasuredJobs, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;

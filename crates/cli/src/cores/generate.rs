@@ -10,7 +10,6 @@ const CORES: u32 = 2;
 
 const BALANCE: Utilization = Utilization(500_000_000);
 
-/// The options of the command.
 pub(super) struct GenerateOptions {
     pub(super) utilization: Utilization,
     pub(super) balance: Option<Utilization>,

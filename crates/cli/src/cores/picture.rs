@@ -173,7 +173,8 @@ fn hundredths(number: u64) -> String {
     format!("{}.{:02}", number / 100, number % 100)
 }
 
-/// The colours of Okabe and Ito, which colour-blind readers can distinguish.
+/// Returns the colour of a core, one of the eight colours of Okabe and Ito, which colour-blind
+/// readers can distinguish.
 fn colour(core: usize) -> &'static str {
     const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"];
     COLOURS[core % COLOURS.len()]

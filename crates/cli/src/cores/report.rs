@@ -17,7 +17,7 @@ use crate::text::printable;
 
 const DEFAULT_SPAN: Nanos = 2_000_000_000;
 const PAUSE: Duration = Duration::from_millis(100);
-/// Maximum number of records in a batch, and in a report.
+/// Maximum number of records that the command reads with one call.
 const BATCH: u32 = 1_000;
 const MAX_RECORDS: usize = 200_000;
 /// The detailed chart shows this many periods of the task with the longest period.

@@ -67,7 +67,7 @@ fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
 }
 
 /// Returns the priority level of each task. If `is_global`, one order of levels covers all cores,
-/// by deadline. Otherwise each core has levels of its own.
+/// by deadline. Otherwise each core has separate levels.
 fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {

@@ -83,9 +83,8 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     }
 }
 
-/// Returns the share of each core that jobs have used between two states, as the clock measured it.
-/// The time of a job counts for the present core of its task, together with the time in which more
-/// urgent jobs of this core ran.
+/// Returns for each core the measured time of jobs between two states, as a share of the time
+/// between the states. The jobs of a task count for the core that the task has in the later state.
 fn measured_use(earlier: &Monitored, now: &Monitored) -> HashMap<i32, f64> {
     let elapsed = (now.received_at - earlier.received_at).as_nanos().max(1) as f64;
     let total = |measured: &TaskMeasurement| u128::from(measured.mean) * u128::from(measured.jobs);

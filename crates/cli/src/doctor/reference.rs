@@ -212,7 +212,8 @@ impl Examination {
         }));
     }
 
-    /// Returns true if a TCP connection was made, or if the file of the address is a socket.
+    /// Checks an address and adds findings. Returns true if a TCP connection was made, or if the
+    /// file of the address is a socket.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -233,8 +234,8 @@ impl Examination {
         is_reached
     }
 
-    /// Returns the addresses of a host, or adds a finding. The resolver cannot be interrupted, so
-    /// it runs on a separate thread.
+    /// Returns the addresses of a host, or adds a finding and returns `None`. The resolver cannot
+    /// be interrupted, so it runs on a separate thread.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);

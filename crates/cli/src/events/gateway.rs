@@ -20,11 +20,13 @@ const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:0";
 /// Time from one look at the state to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Passes events until a termination signal, and prints the state of each gateway after each change, and its counts at
-/// each interval and at the end.
+/// Passes events until a termination signal, or until a gateway is refused. Prints the state of
+/// each gateway after each change, and its counts at each interval and, unless a gateway was
+/// refused, at the end.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // One thread keeps the order of the events. It never waits: the events go to a buffer.
+    // One thread keeps the order of the events. This thread does not wait for a channel, because
+    // the events go to a buffer.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),

@@ -297,8 +297,8 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsAr
     check_combination(action, &arguments).map(|()| (action, arguments))
 }
 
-/// # Errors
-/// If an argument is missing, or if two arguments exclude each other.
+/// Checks that no argument is missing and that no arguments exclude each other. The error is a
+/// message for the user.
 fn check_combination(action: EventsCommand, arguments: &EventsArguments) -> Result<(), String> {
     match action {
         EventsCommand::Tail

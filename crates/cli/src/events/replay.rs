@@ -21,14 +21,14 @@ use super::tail::event_json;
 use crate::json::any_to_json;
 use crate::text::{json_line, printable};
 
-/// Number of events that the command reads at a time.
+/// Maximum number of events that the command requests at a time.
 const MAX_READ: u32 = 1_024;
-/// Time for which the server waits for the next event, and shortest time from an empty answer to the next question, in
-/// milliseconds.
+/// Time in milliseconds for which the server waits for the next event. After an empty answer, the
+/// next question is not asked before this time has passed.
 const WAIT_MS: u32 = 200;
 
-/// Prints events until the last one, or, with `--follow`, until a termination signal; until `--count` events are
-/// printed; or until the reader closes the pipe.
+/// Prints events until the last one or, with `--follow`, until a termination signal. Ends earlier
+/// if `--count` events are printed or if the reader closes the pipe.
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
     let orb = Orb::new().map_err(message)?;

@@ -23,19 +23,20 @@ use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{excerpt, printable};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
-/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them wait for the store,
-/// or for a further event (`EventStoreLimits`).
+/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them
+/// wait for the store, or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
-/// At the end, time for which requests wait for the disk, and time for which the server then waits for it.
+/// Time for which requests wait for the disk when the server ends, and time for which the server
+/// then waits for the disk.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // Without a store, one thread keeps the order of each supplier's oneway pushes. It never waits: each consumer
-    // has a thread, and `pull` raises TRANSIENT at once if there is no event.
-    // With a store, requests wait for the disk, each in the thread of its connection. Connections beyond the maximum,
-    // and those whose clients multiplex requests, share four threads, of which at most three wait. They do not keep the
-    // order of oneways.
+    // Without a store, one thread keeps the order of each supplier's oneway pushes. This thread
+    // does not wait: each consumer has a thread, and `pull` raises TRANSIENT at once if there is no
+    // event. With a store, requests wait for the disk, each in the thread of its connection.
+    // Connections beyond the maximum, and those whose clients multiplex requests, share four
+    // threads, of which at most three wait. They do not keep the order of oneways.
     let dispatch = match arguments.store {
         Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
         None => Dispatch::Reactive,

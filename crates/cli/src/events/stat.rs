@@ -62,7 +62,7 @@ fn consumers(monitor: &MonitorRef, name: &str) -> Result<Vec<Consumer>, String> 
     }
 }
 
-/// Returns the gateways of a channel; none if the server does not know such.
+/// Returns the gateways of a channel, or no gateway if the call fails.
 fn gateways(monitor: &MonitorRef, name: &str) -> Vec<ChannelGateway> {
     let mut all: Vec<ChannelGateway> = Vec::new();
     loop {

@@ -32,7 +32,8 @@ impl<'o> Output<'o> {
         self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Ignores errors: the reader may have closed the pipe, and the command is done.
+    /// Writes the last line of a command and flushes the output. Ignores errors, because the reader
+    /// may have closed the pipe.
     pub(super) fn last_line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) {
         self.last_lines(|| vec![text()], members);
     }

@@ -17,8 +17,8 @@ pub(super) struct Prune {
     pub(super) follow: bool,
 }
 
-/// Unbinds the names of dead objects below a context, or with `dry_run` prints them. `prefix` is the
-/// name of the context.
+/// Unbinds and prints the names of dead objects below a context. With `dry_run`, only prints them.
+/// `prefix` is the name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -152,8 +152,7 @@ impl PruneWalk {
     }
 }
 
-/// Unbinds the name. Returns false, without a change, if the name is not bound to `object` any
-/// more.
+/// Unbinds the name if it is still bound to `object`. Returns false if it is not.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -170,8 +169,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason why the object counts as dead, or `None`. A server that is slow or answers
-/// TRANSIENT is alive.
+/// Returns the reason why the object counts as dead, or `None`. An object counts as dead if it does
+/// not exist, or if no connection to its server can be made.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {

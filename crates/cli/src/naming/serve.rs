@@ -21,8 +21,8 @@ use super::{NamingArguments, control};
 use crate::serving::{ServerOptions, corbaloc_urls};
 
 const THREADS: usize = 40;
-/// Maximum number of changes that wait for the disk together, in one commit. The remaining threads
-/// resolve names.
+/// Maximum number of changes that wait for the disk at the same time. The other threads can resolve
+/// names meanwhile.
 const MAX_WAITING_CHANGES: usize = 32;
 /// An address that only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";

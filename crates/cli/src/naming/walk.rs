@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 100;
 
 pub(super) enum ListError {
     Context(SystemException),
-    /// The iterator failed after the first batch; the server may have destroyed it.
+    /// The iterator failed after the first batch. The server may have destroyed it.
     Iterator(SystemException),
     Output(String),
 }
@@ -193,7 +193,7 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || source.is_ok_and(|source| source.ip() == address)
 }
 
-/// The sockets send nothing, so the port does not matter.
+/// The sockets send nothing, so any port would do.
 const DISCARD: u16 = 9;
 
 fn listens_at_all_addresses(port: u16) -> bool {
@@ -281,7 +281,7 @@ impl TreeWalk {
     }
 }
 
-/// Returns the context that is bound to the name. `path` has the contexts above it.
+/// Returns the context that is bound to the name. `path` has `context` and the contexts above it.
 ///
 /// # Errors
 /// A remark that explains why the context is not traversed.

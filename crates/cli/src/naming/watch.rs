@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     pub(super) interval: Duration,
-    /// `None` means that the command does not end by itself.
+    /// Number of changes after which the command ends. `None`: it does not end by itself.
     pub(super) count: Option<u64>,
 }
 
@@ -111,8 +111,8 @@ impl WatchedContexts {
     }
 }
 
-/// Reads all bindings of a server. Each context is read once, under the first name that leads to
-/// it. Contexts of other servers are not read.
+/// Reads the bindings below a context. Each context is read once, under the first name that leads
+/// to it. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
@@ -128,7 +128,6 @@ impl Reader<'_> {
             for binding in bindings {
                 let name = joined_name(prefix, &binding.binding_name);
                 if binding.binding_type == BindingType::Nobject {
-                    // Another client may have just unbound the name.
                     let object =
                         if self.resolves { context.resolve(&binding.binding_name).ok().flatten() } else { None };
                     (self.visit)(name, entry(false, object.as_ref()));
@@ -265,7 +264,7 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // For example, the context has been destroyed.
+            // The context may have been destroyed, for example.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }

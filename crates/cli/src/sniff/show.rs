@@ -140,8 +140,9 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if the user's filters leave out a message whose response time is unknown. Any
-    /// filter leaves out messages without an operation.
+    /// Returns `None` if the user's filters leave out a message whose response time is unknown.
+    /// `--slower` leaves out each such message. `--operation` leaves out messages with another
+    /// operation or with none.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));

@@ -13,7 +13,8 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// Maximum number of operations in the map. The traffic determines their names.
+/// Maximum number of operations in the map. At this number the map is cleared, because the captured
+/// traffic determines the names.
 const MAX_KEPT: usize = 10_000;
 
 struct TypedOperation {

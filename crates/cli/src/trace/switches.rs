@@ -1,7 +1,7 @@
 //! Preemptions of threads by the kernel, from the tracepoint `sched_switch`.
 //!
-//! Recorded if tracefs is present and permitted. The capture has its own trace instance, so that it
-//! does not affect other tracing.
+//! Preemptions are recorded if tracefs is present and writable. The capture has a separate trace
+//! instance, so that it does not affect other tracing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
-    /// Nanoseconds of the monotonic clock, with the kernel's resolution of a microsecond.
+    /// Time in nanoseconds of the monotonic clock, with a resolution of a microsecond.
     pub(super) from: u64,
     pub(super) until: u64,
     pub(super) by: String,
@@ -20,7 +20,7 @@ pub(super) struct PreemptionCapture {
 }
 
 impl PreemptionCapture {
-    /// Returns `None` if tracefs is missing or not writable.
+    /// Starts the capture. Returns `None` if tracefs is missing or not writable.
     pub(super) fn start() -> Option<Self> {
         let instance = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].into_iter().find_map(|base| {
             let instance = Path::new(base).join("instances").join(format!("corelane-{}", std::process::id()));

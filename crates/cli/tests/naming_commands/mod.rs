@@ -152,7 +152,7 @@ fn prune_reports_that_a_read_only_server_keeps_its_names() {
     server.done(&["prune", "--dry-run"]);
 }
 
-/// A name server without change reports, which forwards every operation to a Corelane server.
+/// A name server without change reports. It forwards its operations to a Corelane server.
 struct Plain(NamingContextExtRef);
 
 impl NamingContext for Plain {

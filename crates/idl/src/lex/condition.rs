@@ -63,8 +63,8 @@ impl ConditionParser<'_> {
         found
     }
 
-    /// Evaluates a conditional expression. `live` is true if the value is used; a division by zero in
-    /// an unused operand is not an error.
+    /// Evaluates a conditional expression. `live` is true if the value is used; a division by zero
+    /// in an unused operand is not an error.
     fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {

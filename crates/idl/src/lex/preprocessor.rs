@@ -201,7 +201,6 @@ impl Preprocessor<'_> {
         };
         let identity = self.identity(path);
         self.known.insert(identity.clone(), main);
-        // There is about one token for every six characters.
         self.output.tokens.reserve(self.environment.sources.file(main).text.len() / 6);
         self.define_given();
         self.enter(path.to_owned(), identity, main);
@@ -255,7 +254,6 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // `_Pragma` takes an argument as a macro does, so it is defined as a macro.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;
@@ -381,7 +379,6 @@ impl Preprocessor<'_> {
             frame.position = scanner.position();
             tokens.push(token);
         }
-        // Comments in a directive are not documentation.
         self.found.comments.clear();
         tokens
     }

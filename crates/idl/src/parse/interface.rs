@@ -141,7 +141,7 @@ impl Parser<'_> {
         const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
         let token = self.token();
         let is_word = |ahead: usize| self.ahead(ahead).is_some_and(|next| next.kind == TokenKind::Identifier);
-        // A word of `WORDS` directly in front of a name is the name of a type.
+        // If only one name follows a word of `WORDS`, the word is the name of a type.
         let text = self.symbols.text(token.text);
         if token.kind != TokenKind::Identifier || !WORDS.contains(&text) || !is_word(1) || !is_word(2) {
             return;

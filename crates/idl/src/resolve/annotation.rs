@@ -136,7 +136,6 @@ impl DeclarationResolver<'_> {
         if is_any(&parameter.ty) {
             return;
         }
-        // A name that the annotation declares may be used without its scope.
         let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
             if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));

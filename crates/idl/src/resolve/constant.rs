@@ -157,7 +157,6 @@ impl DeclarationResolver<'_> {
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
                 if kind == BasicType::Float {
-                    // A constant of type `float` has the rounded value wherever it is used.
                     #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
                     let value = f64::from(*number as f32);
                     return Ok(V::Float(value));

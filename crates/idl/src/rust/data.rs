@@ -146,7 +146,6 @@ impl Generator<'_> {
             .map(|arm| UnionVariant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
-                // The variant contains the discriminator if the arm does not determine its value.
                 carries: arm.default || arm.labels.len() != 1,
             })
             .collect();
@@ -373,7 +372,8 @@ impl Generator<'_> {
         self.constant_value(value, false)
     }
 
-    /// Returns the labels as patterns. Three or more consecutive numbers or characters become a range.
+    /// Returns the labels as patterns. Three or more consecutive numbers or characters become a
+    /// range.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),
@@ -422,7 +422,6 @@ impl Generator<'_> {
         };
         let text = match (&resolved, value) {
             (Type::Fixed(_, behind), ConstantValue::Fixed(digits, scale)) => {
-                // The resolver has checked that the value fits.
                 let raised = digits * 10_i128.pow(u32::from(*behind).saturating_sub(*scale));
                 format!("{}::constant({raised})", self.runtime("Fixed"))
             }
@@ -523,8 +522,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last one,
-/// each as a line, and returns the last.
+/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last
+/// one, each as a line, and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {

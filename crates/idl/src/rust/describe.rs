@@ -163,7 +163,6 @@ impl Generator<'_> {
                 }
                 None => match self.model().unaliased(ty).clone() {
                     Type::Named(_) if self.is_type_code(ty) => "TYPE_CODE".to_owned(),
-                    // Bit masks and bit sets have the TypeCodes of integers.
                     Type::Named(id) => match &self.model().get(id).kind {
                         DefinitionKind::Bitmask(mask) => bits_described(mask.bound).to_owned(),
                         DefinitionKind::Bitset(set) => bits_described(set.bits).to_owned(),

@@ -12,7 +12,7 @@ pub(super) struct PerfectHash {
 
 impl PerfectHash {
     /// Finds parameters for distinct names by the method "hash and displace", beginning with the
-    /// fullest buckets.
+    /// fullest buckets. The result has no names in `order` if no parameters were found.
     pub(super) fn of(names: &[&str]) -> Self {
         if names.is_empty() {
             return Self { seed: 0, displacements: vec![0], order: Vec::new() };
@@ -25,8 +25,6 @@ impl PerfectHash {
     }
 
     fn with_seed(names: &[&str], seed: u64) -> Option<Self> {
-        // With about four names in each bucket, displacements stay small and are found in
-        // microseconds.
         let buckets = (names.len() / 4).max(1).next_power_of_two();
         let hashes: Vec<u64> = names.iter().map(|name| hash(seed, name.as_bytes())).collect();
         let mut members = vec![Vec::new(); buckets];

@@ -617,7 +617,6 @@ impl Generator<'_> {
     }
 
     fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut CodeWriter) {
-        // A parameter keeps its declared name unless a generated variable has that name.
         let mut taken: HashSet<String> =
             ["call", "servant", "operation", "d", "e", "result", "len", "list", "map", "key", "value", "error"]
                 .map(str::to_owned)

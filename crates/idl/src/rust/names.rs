@@ -55,8 +55,8 @@ impl RustNames {
         names
     }
 
-    /// Assigns the names of one module's items. Names from IDL are assigned first, so that generated
-    /// names differ from them.
+    /// Assigns the names of one module's items. Names from IDL are assigned first, so that
+    /// generated names differ from them.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -237,7 +237,6 @@ pub(super) fn escaped(name: String) -> String {
         "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type",
         "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
     ];
-    // Names of Rust's prelude, primitive types and crates that generated code uses.
     const USED: &[&str] = &[
         "Box", "Err", "From", "None", "Ok", "Option", "Result", "Send", "Sized", "Some", "String", "Sync", "Vec",
         "bool", "char", "corelane", "f32", "f64", "i16", "i32", "i64", "i8", "std", "str", "u16", "u32", "u64", "u8",

@@ -5,7 +5,7 @@ use super::Generator;
 use super::code::DecodingCode;
 use super::writer::CodeLine;
 
-/// Maximum width of an inner call; a wider call gets no name.
+/// Maximum width of an inner call, in characters; a wider call gets no name.
 const INNER_WIDTH: usize = 60;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,6 @@ impl Part {
     }
 }
 
-/// The pieces of `At::member(value, name, coder)` around the value.
 struct Wrap {
     at: String,
     before: String,

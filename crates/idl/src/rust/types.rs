@@ -5,12 +5,10 @@ use super::names::is_reference;
 use crate::ast::{BasicType, InterfaceFlavor};
 use crate::model::{DefinitionId, DefinitionKind, Type};
 
-/// Arrays of at least this many bytes are boxed.
 const BOXED_FROM: u64 = 4096;
 
 #[derive(Debug)]
 pub(super) struct TypeFacts {
-    /// Approximate size in memory, in bytes.
     size: u64,
     least: u64,
     /// True if no part is on the heap.
@@ -186,8 +184,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if values have no parts on the heap, so they can be copied, and be borrowed from
-    /// the arena.
+    /// Returns true if values have no parts on the heap, so they can be copied, and be borrowed
+    /// from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().unaliased(ty) {
             Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),
@@ -253,7 +251,6 @@ impl Generator<'_> {
             }
             Type::Named(id) => match &self.model().get(*id).kind {
                 DefinitionKind::Native if self.is_type_code(ty) => true,
-                // The default of these types is nil or null.
                 DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => true,
                 DefinitionKind::Native => false,
                 _ => self.has_default(*id),
@@ -381,7 +378,6 @@ impl Generator<'_> {
             };
             self.facts.insert(*id, TypeFacts { size, least, copy, exact: true, plain, default, standard: true });
         }
-        // A sequence may refer to a later type, so the loop repeats until no fact changes.
         let mut changed = true;
         while changed {
             changed = false;

@@ -89,8 +89,8 @@ impl CodeWriter {
         self.close("};");
     }
 
-    /// Writes an empty line, except at the beginning of the text or of a block, and after another empty
-    /// line.
+    /// Writes an empty line, except at the beginning of the text or of a block, and after another
+    /// empty line.
     pub(super) fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("{\n") && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -130,8 +130,8 @@ impl CodeWriter {
         self.close(after);
     }
 
-    /// Writes a call. `before` ends with the opening parenthesis, and `after` begins with the closing
-    /// parenthesis.
+    /// Writes a call. `before` ends with the opening parenthesis, and `after` begins with the
+    /// closing parenthesis.
     pub(super) fn call(&mut self, before: &str, arguments: &[String], after: &str) {
         self.list(before, arguments, after, CALL_WIDTH);
     }

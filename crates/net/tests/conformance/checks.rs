@@ -117,7 +117,7 @@ fn halves_close_independently() {
     });
 }
 
-/// A thread that is not woken hangs the test.
+/// The test hangs if a waiting thread is not woken.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {

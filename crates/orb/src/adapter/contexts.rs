@@ -99,7 +99,8 @@ impl SeenContexts {
     }
 }
 
-/// If a request has several service contexts of one kind, the server uses the first.
+/// Reads the service contexts of a request, and records the code sets on the connection. If there
+/// are several contexts of one kind, the first one counts.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
@@ -133,7 +134,8 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
-    // If the client chose code sets that this ORB does not support, the default code sets stay in use.
+    // If the client chose code sets that this ORB does not support, the default code sets stay in
+    // use.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideByteOrder::Standard) {
         connection.set_code_sets(code_sets);
     }

@@ -15,7 +15,8 @@ use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
 
-/// Parks the request if its object cannot be found yet, for example because a POA manager holds requests.
+/// Answers a LocateRequest. Parks it if its object cannot be found yet, for example because a POA
+/// manager holds requests.
 #[cold]
 pub(super) fn locate(
     adapter: &Arc<ObjectAdapter>,
@@ -43,7 +44,8 @@ pub(super) fn locate(
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
         LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
-        // A LocateReply of GIOP 1.0 or 1.1 cannot carry an exception, so it reports an unknown object.
+        // A LocateReply of GIOP 1.0 or 1.1 cannot carry an exception, so it reports an unknown
+        // object.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);

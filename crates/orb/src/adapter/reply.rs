@@ -23,7 +23,7 @@ pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<
     }
 }
 
-/// Returns true if a part of the reply waits until the peer reads.
+/// Sends a reply. Returns true if a part of the reply waits until the peer reads.
 #[inline(always)]
 pub(super) fn send(
     adapter: &ObjectAdapter,

@@ -42,7 +42,8 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Returns false if the connection is closed, or must be closed because of this message.
+/// Handles a message. Returns false if the connection is closed, or must be closed because of this
+/// message.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -205,7 +206,7 @@ fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: 
 fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, operation).hash(&mut hasher);
-    // 0 is an empty place of the table.
+    // 0 marks an empty place of the table of large replies.
     hasher.finish() | 1
 }
 
@@ -294,8 +295,8 @@ fn report_unreadable(
     }
 }
 
-/// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for none. `waited` is
-/// the time since the request was read.
+/// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for
+/// none. `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,

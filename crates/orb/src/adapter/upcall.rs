@@ -96,7 +96,8 @@ pub(crate) fn dispatch_out_of_line(
     dispatch_to_target(orb, found, operation, call, expired)
 }
 
-/// The operation `_non_existent` returns true. Other operations raise `exception`, OBJECT_NOT_EXIST.
+/// Answers a request for an object that does not exist: `_non_existent` returns true, and other
+/// operations raise `exception`.
 #[cold]
 fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
     if !asks_for_existence(operation) {
@@ -112,7 +113,7 @@ fn asks_for_existence(operation: &[u8]) -> bool {
     matches!(operation, b"_non_existent" | b"_not_existent")
 }
 
-/// If the servant panics, the client gets UNKNOWN, and the server continues.
+/// Calls the servant. A panic of the servant becomes the exception UNKNOWN.
 #[inline(always)]
 fn upcall(
     orb: &OrbContext,
@@ -156,7 +157,9 @@ fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) 
     Err(exception.because("the job used more processor time than the budget of its task"))
 }
 
-/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation").
+/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). Any
+/// other operation raises `exception`, or OBJ_ADAPTER if a servant locator supplied the servant,
+/// which is of another interface.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,
@@ -174,7 +177,6 @@ fn dispatch_implicit(
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // The servant does not have the operation, so the servant locator supplied the wrong servant.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);

@@ -11,12 +11,14 @@ use corelane_sys::lock::{LockScope, PiMutex};
 /// Back-off after a first failure. Each further failure doubles it, up to [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// When the table is full, the endpoint whose back-off ends soonest is removed.
+/// Maximum number of entries. A new endpoint in a full table replaces the outdated entries, or else
+/// the entry whose back-off ends soonest.
 const MAX_ENDPOINTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct EndpointBackoff {
-    /// The lock has priority inheritance, because callers of all priorities take it before they connect.
+    /// The lock has priority inheritance, because callers of all priorities take it before they
+    /// connect.
     entries: PiMutex<HashMap<Endpoint, Backoff>>,
     /// Number of entries. Stored `Relaxed` by the holder of the lock, loaded `Relaxed` by any
     /// thread.

@@ -25,8 +25,8 @@ use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 /// Maximum number of abandoned calls on a connection, counted until their replies arrive.
 const MAX_ABANDONED: u32 = 8;
 
-/// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in the results share
-/// its memory.
+/// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in
+/// the results share its memory.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
 pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
@@ -35,7 +35,7 @@ pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 pub(crate) struct ClientConnection {
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// A connection that is made later has a higher id.
+    /// If an attempt to connect begins later, its connection has a higher id.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
@@ -163,8 +163,9 @@ impl ClientConnection {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways if the oldest has waited for the time `delay`. If bytes remain in the buffer, returns
-    /// the time at which to call this function again.
+    /// Sends the buffered oneways if the oldest has waited for the time `delay`. If bytes remain in
+    /// the buffer of a connection that has not failed, returns the time at which to call this
+    /// function again.
     ///
     /// # Errors
     /// The peer's address and the number of lost bytes, if the connection fails.
@@ -223,8 +224,8 @@ impl ClientConnection {
         self.monitored.is_unmonitored()
     }
 
-    /// Makes sure that the connection is monitored, because a oneway does not notice a hang-up. Returns false if the
-    /// peer has hung up.
+    /// Makes sure that the connection is monitored, because a oneway does not notice a hang-up.
+    /// Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.monitored.ensure_monitored()
@@ -243,8 +244,8 @@ impl ClientConnection {
         Ok(Wait::Block)
     }
 
-    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no call ends early. A
-    /// time-out that is at most an eighth longer than `coarse` stays in force.
+    /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no
+    /// call ends early. A time-out that is at most an eighth longer than `coarse` stays in force.
     #[cold]
     fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse_timeout.checked_sub(coarse);
@@ -362,7 +363,8 @@ impl ClientConnection {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // The caller must report that a part was sent, even if `send_all` sends no byte.
+                // A part of the message was sent before this call of `send_all`, which may send no
+                // byte.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -386,7 +388,8 @@ impl ClientConnection {
                         return Ok(());
                     }
                     bytes_sent = BytesSent::Some;
-                    // A relative time would begin anew with each operation, so a slow peer could prolong the call.
+                    // A relative time would begin anew with each operation, so a slow peer could
+                    // prolong the call.
                     wait = self.apply_timeout(due.to_absolute()).map_err(|broken| (bytes_sent, broken))?;
                 }
                 Err(error) => {
@@ -397,8 +400,8 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once from the transport. Returns false without reading if bytes are already in the buffer, the call can be
-    /// cancelled, or the thread must run other requests while it waits.
+    /// Reads once from the transport. Returns false without reading if bytes are already in the
+    /// buffer, the call can be cancelled, or the thread must run other requests while it waits.
     #[inline(always)]
     pub(crate) fn read_reply_fast(
         &mut self,
@@ -414,8 +417,9 @@ impl ClientConnection {
         Ok(true)
     }
 
-    /// Returns the header of the reply to request `id` if the whole reply is at the front of the buffer, is
-    /// [plain](giop::Reply::parse_header_if_plain), and is smaller than [`MIN_OWNED_BYTES`].
+    /// Returns the header of the reply to request `id` if the whole reply is at the front of the
+    /// buffer, is [plain](giop::Reply::parse_header_if_plain), and is smaller than
+    /// [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
         giop::Reply::parse_header_if_plain(self.received.unread(), id, limits.max_message_size)
@@ -481,7 +485,8 @@ impl ClientConnection {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first message if it is complete, else (as the inner error) the number of bytes that it needs.
+    /// Returns the first message if it is complete, else (as the inner error) the number of bytes
+    /// that it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -572,10 +577,10 @@ impl ClientConnection {
         }
     }
 
-    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel`. If a large
-    /// part of the reply has arrived, frees it and marks the connection as broken instead of
-    /// sending. If more than [`MAX_ABANDONED`] replies are abandoned, the connection counts as
-    /// broken.
+    /// Abandons the reply for which a call waited, and sends the CancelRequest `cancel` if the
+    /// transport takes it at once. If a large part of the reply has arrived, frees it and marks the
+    /// connection as broken instead of sending. If more than [`MAX_ABANDONED`] replies are
+    /// abandoned, the connection counts as broken.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -584,7 +589,8 @@ impl ClientConnection {
         }
         let mut list = empty_slices();
         let slices = cancel.gather_slices(&mut list, IoSlice::new);
-        // The server may ignore a CancelRequest, so the message is dropped if the transport accepts none of its bytes.
+        // The server may ignore a CancelRequest, so the message is dropped if the transport accepts
+        // none of its bytes.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -604,8 +610,8 @@ impl ClientConnection {
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }
 
-    /// Counts a reply with the id of another request. Returns true if an abandoned call is outstanding, to which the
-    /// reply may belong.
+    /// Counts a reply with the id of another request. Returns true if an abandoned call is
+    /// outstanding, to which the reply may belong.
     #[cold]
     pub(crate) fn accept_late_reply(&mut self) -> bool {
         let was_behind = self.owes_replies();

@@ -50,10 +50,11 @@ pub(crate) struct ClientContext {
     reply_readers: ReplyReaders,
     backoff: EndpointBackoff,
     oneway_batches: PendingBatches,
-    /// The lock has priority inheritance, because callers of all priorities and the maintenance thread take it.
+    /// The lock has priority inheritance, because callers of all priorities and the maintenance
+    /// thread take it.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// Connection pools each of which one reference and its copies use alone
-    /// (PrivateConnectionPolicy).
+    /// The pools of references with PrivateConnectionPolicy. Only one reference and its copies use
+    /// an entry.
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
     /// The type of the adapter is erased, because the client layer must not name it.
@@ -189,7 +190,8 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connection pools for the server at `endpoints`, which references share unless `private` is true.
+    /// Returns the connection pools for the server at `endpoints`, which references share unless
+    /// `private` is true.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,

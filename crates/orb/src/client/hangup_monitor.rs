@@ -75,8 +75,8 @@ struct MonitorInner {
     stop: AtomicBool,
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
-    /// The capacity suffices for all connections, so adding an entry allocates nothing. Threads suspend and resume
-    /// monitoring under this lock.
+    /// The capacity suffices for all connections, so adding an entry allocates nothing. Threads
+    /// suspend and resume monitoring under this lock.
     unmonitored: PiMutex<Vec<(u32, u32)>>,
 }
 
@@ -94,8 +94,8 @@ struct StreamState {
     /// Value of `calls` at the last sample. Valid while the connection is unmonitored. Stored and
     /// loaded `Relaxed`.
     sampled_calls: AtomicU32,
-    /// Stored `Release` by the thread that has checked the connection out. The monitor's thread changes `UNMONITORED`
-    /// to `MONITORED`.
+    /// Stored `Release` by the thread that has checked the connection out. The monitor's thread
+    /// changes `UNMONITORED` to `MONITORED`.
     mode: AtomicU8,
 }
 
@@ -119,8 +119,8 @@ impl HangupMonitor {
         Ok(HangupMonitor { shared, cores, thread: Mutex::new("monitor thread", LockScope::Orb, None) })
     }
 
-    /// Monitors `stream`. The monitoring is never suspended if `always` is true, or if the stream does not report every
-    /// arrival. A stream without a descriptor is not monitored.
+    /// Monitors `stream`. The monitoring is never suspended if `always` is true, or if the stream
+    /// does not report every arrival. A stream without a descriptor is not monitored.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -141,8 +141,8 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // The entries of the list may belong to closed connections, so room for every live connection is reserved
-            // in addition to them.
+            // The entries of the list may belong to closed connections, so room for every live
+            // connection is reserved in addition to them.
             let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
@@ -168,7 +168,8 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// Stops the monitor thread; an ended thread takes its place, so that no new monitor thread starts.
+    /// Stops the monitor thread; an ended thread takes its place, so that no new monitor thread
+    /// starts.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -335,7 +336,8 @@ impl MonitoredStream {
         if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }
-        // The calls before the suspension count in the current period, because a connection could otherwise seem idle.
+        // The calls before the suspension count in the current period, because a connection could
+        // otherwise seem idle.
         self.state.sampled_calls.store(calls.wrapping_sub(BUSY_CALLS), Ordering::Relaxed);
         self.state.mode.store(UNMONITORED, Ordering::Release);
         if unmonitored.is_empty() {
@@ -431,8 +433,8 @@ pub(super) mod tests {
             &self.monitor.shared
         }
 
-        /// Returns the mode. Asserts that the connection is monitored or in the list of unmonitored connections, as its
-        /// mode requires.
+        /// Returns the mode. Asserts that the connection is monitored or in the list of unmonitored
+        /// connections, as its mode requires.
         fn state(&self) -> u8 {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);

@@ -25,7 +25,8 @@ use crate::memory::{ByteBudget, MemoryShare};
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 const MAX_PENDING: u32 = 1 << 16;
-/// Number of bytes after which the reader thread stops reading one connection and reads other connections.
+/// Number of bytes after which the reader thread stops reading one connection and reads other
+/// connections.
 const MAX_READ_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -34,7 +35,8 @@ pub(crate) struct MultiplexedConnection {
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
     send_gate: Arc<EventCount>,
-    /// The lock has priority inheritance, because the reader and callers of all priorities in a band take it.
+    /// The lock has priority inheritance, because the reader and callers of all priorities in a
+    /// band take it.
     requests: PiMutex<PendingTable>,
     reading: CheckoutCell<ReceiveHalf>,
     /// True while a message has been sent in part and its remainder waits. Stored `Release` by the
@@ -313,7 +315,8 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder, unless a caller has checked the sending half out. That caller sends it.
+    /// Sends the remainder, unless a caller has checked the sending half out. This caller sends the
+    /// remainder, or makes epoll report room to write.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -335,8 +338,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Abandons the request `id` and sends a CancelRequest for it. If a large reply is incomplete and no other call
-    /// waits, closes the connection instead of sending.
+    /// Abandons the request `id`, and sends a CancelRequest for it if this needs no waiting. If a
+    /// large reply is incomplete and no other call waits, closes the connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -357,8 +360,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Closes the connection if no call used it, or if the transport accepted nothing of a remainder, for the time
-    /// `idle`. Returns true if the connection is closed.
+    /// Closes the connection if no call used it, or if the transport accepted nothing of a
+    /// remainder, for the time `idle`. Returns true if the connection is closed.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {
@@ -638,7 +641,8 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // Without the limit of bytes, the first `read_replies` would read all replies and return `Closed`.
+        // Without the limit of bytes, the first `read_replies` would read all replies and return
+        // `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
@@ -681,8 +685,8 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Each lock must lend its holder the priority of a waiting thread: with an ordinary mutex, `inherits_priority`
-    /// returns false.
+    /// Each lock must lend its holder the priority of a waiting thread: with an ordinary mutex,
+    /// `inherits_priority` returns false.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {

@@ -1,5 +1,5 @@
-//! Oneway batches: oneways with [`SyncScope::None`](crate::SyncScope::None) wait in a buffer of their connection, and
-//! several are sent together.
+//! Oneway batches: oneways with [`SyncScope::None`](crate::SyncScope::None) wait in a buffer of
+//! their connection, and several are sent together.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub(crate) struct PendingBatches {
 struct PendingBatch {
     due: Monotonic,
     slot: Weak<PoolSlot>,
-    /// [`PendingBatches::add`] alone names [`send`], so the linker drops `send` from programs that never buffer
-    /// oneways.
+    /// [`PendingBatches::add`] alone names [`send`], so the linker drops `send` from programs that
+    /// never buffer oneways.
     send: SendBatch,
 }
 
@@ -34,7 +34,8 @@ type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Opti
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
-        // The caller that has checked the connection out sends the buffered oneways, or adds its oneway to them.
+        // The caller that has checked the connection out sends the buffered oneways, or adds its
+        // oneway to them.
         None => Ok(Some(now + delay)),
         Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
     };
@@ -87,8 +88,8 @@ mod tests {
     use crate::policy::SyncScope;
     use crate::{OnewayBatch, Orb};
 
-    /// While a batch is flushed, the next oneway of the caller must wait for its connection. On another connection the
-    /// oneway would overtake the batch.
+    /// While a batch is flushed, the next oneway of the caller must wait for its connection. On
+    /// another connection the oneway would overtake the batch.
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

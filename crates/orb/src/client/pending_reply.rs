@@ -18,14 +18,16 @@ use crate::nested_wait;
 
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// The lock has priority inheritance, because a preempted caller that holds it would delay the reader.
+    /// The lock has priority inheritance, because a preempted caller that holds it would delay the
+    /// reader.
     pub(super) state: PiMutex<State>,
     done: EventCount,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
-    /// The field is the descriptor to notify when the reply arrives, if the caller waits for several events.
+    /// The field is the descriptor to notify when the reply arrives, if the caller waits for
+    /// several events.
     Waiting(Option<Arc<EventFd>>),
     Done(Result<ReceivedReply, ReplyError>),
     Taken,

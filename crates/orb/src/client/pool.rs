@@ -33,8 +33,8 @@ pub(crate) struct ConnectionPool {
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
-    /// Number of slots, from the first, that calls have used. Callers raise the number by `fetch_max` (`AcqRel`) and
-    /// load it `Acquire`.
+    /// Number of slots, from the first, that calls have used. Callers raise the number by
+    /// `fetch_max` (`AcqRel`) and load it `Acquire`.
     used: AtomicUsize,
     usage_samples: Mutex<Vec<UsageSample>>,
     slot_returned: Arc<EventCount>,
@@ -135,8 +135,8 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting. With
-    /// several connections, the oneway could overtake one of another thread.
+    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting.
+    /// With several connections, the oneway could overtake a oneway of another thread.
     pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
         let accepts = accepts_request(0, false);
         let mut only = None;
@@ -210,8 +210,8 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // A call with a relative deadline may end late by an eighth of its time, so it waits here for at most an
-            // eighth.
+            // A call with a relative deadline may end late by an eighth of its time, so it waits
+            // here for at most an eighth.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -267,8 +267,9 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection that accepts a request, else an empty slot, else any free connection. This connection
-    /// may owe a reply to an abandoned call, which can delay the new call.
+    /// Takes an idle connection that accepts a request, else an empty slot, else any free
+    /// connection. This connection may owe a reply to an abandoned call, which can delay the new
+    /// call.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
@@ -337,7 +338,8 @@ impl ConnectionPool {
             stream.set_spin_policy(policy);
         }
         let owner: Weak<Self> = Arc::downgrade(self);
-        // Connections of real-time callers are always monitored, so that a hang-up is noticed before the next call.
+        // Connections of real-time callers are always monitored, so that a hang-up is noticed
+        // before the next call.
         let monitored =
             context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
         let is_band_declared = self.band.range().is_none();
@@ -401,8 +403,8 @@ impl ConnectionPool {
         Err(AcquireError::ConnectFailed(failure))
     }
 
-    /// Returns the service class of the connections' packets, with the highest priority of the
-    /// pool's callers.
+    /// Returns the service class of the connections' packets, and the highest fixed priority of the
+    /// pool's callers as the kernel counts it.
     fn io_properties(&self, orb: &OrbContext) -> IoProperties {
         let native = self.band.scheduling(&orb.config().rt).ok().flatten();
         let priority = native.map(Scheduling::priority);
@@ -559,7 +561,8 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
-    /// The refusal of the transport says nothing about the server, whose address the next call must try.
+    /// The refusal of the transport says nothing about the server, whose address the next call must
+    /// try.
     #[test]
     fn refusal_of_the_transport_is_no_failure_of_the_server() {
         let counts = |kind: io::ErrorKind| is_server_failure(&kind.into(), second(1), None);
@@ -567,8 +570,8 @@ mod tests {
         assert!(!counts(io::ErrorKind::QuotaExceeded));
     }
 
-    /// If `final_message` skipped this reply, it would return CloseConnection, and the client would send the request
-    /// again.
+    /// If `final_message` skipped this reply, it would return CloseConnection, and the client would
+    /// send the request again.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
         let fixture = fixture(ORDINARY(), 1);

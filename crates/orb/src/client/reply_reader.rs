@@ -1,5 +1,5 @@
-//! The reader threads, which read replies on multiplexed connections. Each connection band has one thread, which starts
-//! with the band's first multiplexed connection.
+//! The reader threads, which read replies on multiplexed connections. Each connection band has one
+//! thread, which starts with the band's first multiplexed connection.
 
 use std::fmt;
 use std::io;
@@ -172,7 +172,7 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Tokens of the connections that may have input that epoll need not report again.
+        // Tokens of the connections that may have more input, which epoll may not report again.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);

@@ -1,8 +1,9 @@
-//! The order in which a call tries candidates (the profiles of a reference, or the addresses of a profile).
+//! The order in which a call tries candidates (the profiles of a reference, or the addresses of a
+//! profile).
 //!
-//! The candidate that answered last comes first. Candidates in back-off, which failed recently, come last. While other
-//! candidates remain, an attempt has a brief time. A candidate that did not answer in its brief time is tried again
-//! after all others, with a share of the remaining time.
+//! The candidate that answered last comes first. Candidates in back-off, which failed recently,
+//! come last. While other candidates remain, an attempt has a brief time. A candidate that did not
+//! answer in its brief time is tried again after all others, with a share of the remaining time.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub(crate) struct TryOrder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptTime {
-    /// [`BRIEF_ATTEMPT`] for each address of the candidate, but at most an equal share of the time that remains until
-    /// the call's deadline.
+    /// [`BRIEF_ATTEMPT`] for each address of the candidate, but at most an equal share of the time
+    /// that remains until the call's deadline.
     Brief(u32),
     /// An equal share of the remaining time; the field is the number of attempts that share it.
     Share(u32),
@@ -50,8 +51,8 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// Creates the order of `count` candidates, at most [`MAX_TRIED`]. Those whose bits are set in
-    /// `backing_off` come last, even `first`.
+    /// Creates the order of `count` candidates, at most [`MAX_TRIED`]. Candidates whose bits are
+    /// set in `backing_off` come last, even `first`.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }

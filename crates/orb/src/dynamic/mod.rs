@@ -1,5 +1,5 @@
-//! Calls and servants without generated code: dynamic invocation, dynamic skeletons and DynAny (CORBA 3.0.3 chapters 7
-//! to 9).
+//! Calls and servants without generated code: dynamic invocation, dynamic skeletons and DynAny
+//! (CORBA 3.0.3 chapters 7 to 9).
 
 mod dyn_any;
 mod multiple;

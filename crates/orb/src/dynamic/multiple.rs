@@ -16,7 +16,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::nested_wait;
 
 impl DynamicRequest {
-    /// Sends oneway requests, to any objects, one after the other (`send_multiple_requests_oneway`).
+    /// Sends oneway requests, to any objects, one after the other
+    /// (`send_multiple_requests_oneway`).
     ///
     /// # Errors
     /// The exception of [`send_oneway`](Self::send_oneway) for a request that cannot be oneway; no
@@ -30,8 +31,8 @@ impl DynamicRequest {
     }
 
     /// Sends requests, to any objects, without waiting for the replies
-    /// (`send_multiple_requests_deferred`). The [`PendingResponses`] return the results in the order of
-    /// arrival.
+    /// (`send_multiple_requests_deferred`). The [`PendingResponses`] return the results in the
+    /// order of arrival.
     ///
     /// ```no_run
     /// use corelane::dynamic::DynamicRequest;
@@ -72,11 +73,13 @@ impl DynamicRequest {
     }
 }
 
-/// The outstanding responses to requests that were sent together. The iterator returns pairs of a request's number and
-/// its response, in the order of arrival. Numbers count from 0 in the order of sending.
+/// The outstanding responses to requests that were sent together. The iterator returns pairs of a
+/// request's number and its response, in the order of arrival. Numbers count from 0 in the order of
+/// sending.
 ///
-/// `next` waits for a response (`get_next_response`). At the deadline of a request its response is TIMEOUT, so `next`
-/// returns in bounded time if every request has a deadline. Dropping the iterator abandons the outstanding responses.
+/// `next` waits for a response (`get_next_response`). At the deadline of a request its response is
+/// TIMEOUT, so `next` returns in bounded time if every request has a deadline. Dropping the
+/// iterator abandons the outstanding responses.
 pub struct PendingResponses {
     waiting: Vec<(usize, DeferredRequest)>,
     ready: VecDeque<(usize, ReadyResponse)>,
@@ -112,7 +115,8 @@ impl PendingResponses {
         self.waiting.len() + self.ready.len()
     }
 
-    /// Returns true if `next` would not wait (`poll_next_response`).
+    /// Returns true if a response is ready or no response is outstanding. `next` then does not wait
+    /// (`poll_next_response`).
     #[must_use]
     pub fn is_next_ready(&self) -> bool {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())

@@ -152,8 +152,9 @@ impl DynamicRequest {
     /// Calls the operation and waits for its results.
     ///
     /// # Errors
-    /// The exception that the object or the ORB raised. The ORB raises BAD_PARAM 32 for an operation that every object
-    /// has, and BAD_TYPECODE 3 for a parameter or result whose type is null or an exception, and for a void parameter.
+    /// The exception that the object or the ORB raised. The ORB raises BAD_PARAM 32 for an
+    /// operation that every object has, and BAD_TYPECODE 3 for a parameter or result whose type is
+    /// null or an exception, and for a void parameter.
     pub fn invoke(self) -> Result<DynamicResponse, RequestError> {
         self.check()?;
         let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
@@ -267,7 +268,8 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Returns false if the response has arrived, so that `bell` is not signalled.
+    /// Signals `bell` when the response arrives. Returns false, and does not signal it, if the
+    /// response has arrived before.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.notify_when_ready(bell)
     }

@@ -69,11 +69,12 @@ impl ServerRequest<'_, '_> {
         self.operation
     }
 
-    /// Reads the in and inout arguments. `types` are their types in the order of the parameters. May be called once,
-    /// before the reply.
+    /// Reads the in and inout arguments. `types` are their types in the order of the parameters.
+    /// May be called once, before the reply.
     ///
     /// # Errors
-    /// MARSHAL for arguments of other types; BAD_INV_ORDER 7 for a second call, or after the reply.
+    /// MARSHAL if the bytes are not arguments of these types; BAD_INV_ORDER 7 for a second call, or
+    /// after the reply.
     pub fn arguments(&mut self, types: &[TypeCode]) -> Result<Vec<Any>, SystemException> {
         if self.state != State::Unread {
             return Err(SystemException::new(
@@ -110,10 +111,11 @@ impl ServerRequest<'_, '_> {
         Ok(Context::read(self.call.arguments())?)
     }
 
-    /// Replies with the return value, if there is one, then the inout and out arguments in the order of the parameters.
+    /// Replies with the return value, if there is one, then the inout and out arguments in the
+    /// order of the parameters.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 9 after a reply; MARSHAL for a value that cannot be encoded.
+    /// BAD_INV_ORDER 9 after a reply; the error of a value that cannot be encoded.
     pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
         self.answer()?;
         let e = self.call.reply();

@@ -69,7 +69,8 @@ impl<'r> Invocation<'r, '_, '_> {
             ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, limits) {
-            // Any other reply is a fault, because the declaration is the first request on this connection.
+            // Any other reply is a fault, because the declaration is the first request on this
+            // connection.
             Ok(head) if head.request_id == id => head,
             Ok(_) => {
                 return Err(call.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into()));

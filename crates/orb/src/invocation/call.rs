@@ -73,8 +73,8 @@ pub(crate) fn invoke_as<'r, 'a>(
 
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a two-way call from a thread without policies. On the fast path, `results` reads the results, and this
-/// function returns `None`. Otherwise it returns the reply.
+/// Makes a two-way call from a thread without policies. On the fast path, `results` reads the
+/// results, and this function returns `None`. Otherwise it returns the reply.
 #[inline(always)]
 pub(crate) fn call<'r, 'a>(
     callee: &'r Callee,
@@ -428,7 +428,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // `announced` is set after the arguments are written, because a message whose writer panics is not sent.
+        // `announced` is set after the arguments are written, because a message whose writer panics
+        // is not sent.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
@@ -571,7 +572,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish_message(encoder)
     }
 
-    /// Reads messages until the reply arrives. `first` is false if the call has read from the connection before.
+    /// Reads messages until the reply arrives. `first` is false if the call has read from the
+    /// connection before.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -668,8 +670,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// After a time-out or a cancellation, abandons the reply ([`ClientConnection::abandon`]). After other failures,
-    /// closes the connection.
+    /// After a time-out or a cancellation, abandons the reply ([`ClientConnection::abandon`]).
+    /// After other failures, closes the connection.
     #[cold]
     pub(super) fn on_no_reply(
         &self,

@@ -1,4 +1,5 @@
-//! The callee of an invocation: the target object, and the properties of its reference that affect calls.
+//! The callee of an invocation: the target object, and the properties of its reference that affect
+//! calls.
 
 use std::sync::Arc;
 

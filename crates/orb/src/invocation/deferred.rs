@@ -19,14 +19,15 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
-/// Writes the arguments of a request. The thread that collects the reply calls this function again if the request must
-/// be sent again.
+/// Writes the arguments of a request. The thread that collects the reply calls this function again
+/// if the request must be sent again.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the value before that
-/// abandons the reply.
+/// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
+/// value before that abandons the reply.
 ///
-/// A collocated call runs before [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
+/// A collocated call runs before [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred)
+/// returns.
 pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,
@@ -95,7 +96,8 @@ impl DeferredCall {
         }
     }
 
-    /// Returns true if the server's reply has arrived, or if it is known that no reply will arrive.
+    /// Returns true if the server's reply has arrived or been collected, or if it is known that no
+    /// reply will arrive.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {

@@ -373,8 +373,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns `ConnectFailed` if the policies' connect time-out has ended the attempt, otherwise `NoAnswer`, which
-    /// makes the machine try the profile again later, with more time.
+    /// Returns `ConnectFailed` if the policies' connect time-out has ended the attempt, otherwise
+    /// `NoAnswer`, which makes the machine try the profile again later, with more time.
     fn timeout_input(&self) -> MachineInput {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let start = Monotonic::from_nanos(0);
@@ -429,7 +429,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
                 if matches!(input, MachineInput::ConnectionLost { .. }) {
-                    // A server that has ended loses all its connections, so the next attempt uses a newer connection.
+                    // A server that has ended loses all its connections, so the next attempt uses a
+                    // newer connection.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
                         std::mem::replace(&mut self.call.first_new_connection, self.call.context.peek_connection_id());

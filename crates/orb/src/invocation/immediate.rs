@@ -97,7 +97,6 @@ mod tests {
     use super::*;
     use crate::{ObjectRef, Orb};
 
-    /// Far more than the buffers of a connection.
     const LARGE: usize = 16 << 20;
 
     fn scene() -> (Orb, ObjectRef, TcpListener) {

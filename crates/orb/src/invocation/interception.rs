@@ -1,4 +1,5 @@
-//! The calls of the interceptors by the client: before each attempt to send a request, and after the attempt.
+//! The calls of the interceptors by the client: before each attempt to send a request, and after
+//! the attempt.
 
 use corelane_net::Peer;
 use corelane_wire::giop::ResponseExpected;

@@ -54,9 +54,9 @@ impl LaneSelector {
     /// Selects the pool and the priority for a call of the calling thread.
     ///
     /// # Errors
-    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the reference and the
-    /// client set bands. TRANSIENT 2 if no endpoint serves the priority. DATA_CONVERSION 2 if the ORB's priority
-    /// transform refuses the priority.
+    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the
+    /// reference and the client set bands. TRANSIENT 2 if no endpoint serves the priority.
+    /// DATA_CONVERSION 2 if the ORB's priority transform refuses the priority.
     #[inline(never)]
     pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
         let thread = ConnectionBand::for_current_thread();

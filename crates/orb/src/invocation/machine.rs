@@ -77,7 +77,8 @@ pub(crate) enum MachineAction {
     Fail(SystemException),
 }
 
-/// Maximum length of the first pause after TRANSIENT; it doubles with each further pause, up to [`MAX_PAUSE`].
+/// Maximum length of the first pause after TRANSIENT; it doubles with each further pause, up to
+/// [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 

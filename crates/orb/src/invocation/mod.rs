@@ -1,5 +1,5 @@
-//! Invocations of remote objects. `call` is the fast path: one exchange on an idle connection. For all other
-//! invocations, the pure [`machine`] decides each step, and the [`driver`] performs it.
+//! Invocations of remote objects. `call` is the fast path: one exchange on an idle connection. For
+//! all other invocations, the pure [`machine`] decides each step, and the [`driver`] performs it.
 
 mod band_declaration;
 pub(crate) mod call;

@@ -124,7 +124,8 @@ impl<'r> Invocation<'r, '_, '_> {
             && !is_cut
         {
             if bytes_sent == BytesSent::All {
-                // The connection sends the remainder later, so the server will receive the whole request.
+                // The connection sends the remainder later, so the server will receive the whole
+                // request.
                 if self.wants_reply() {
                     connection.abandon(id)
                 } else {

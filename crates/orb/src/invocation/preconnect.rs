@@ -17,13 +17,14 @@ use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
-/// Makes sure that `count` exclusive connections exist for calls at each CORBA priority in `priorities`, and that the
-/// server knows their bands. Does nothing for an object that may belong to this ORB.
+/// Makes sure that `count` exclusive connections exist for calls at each CORBA priority in
+/// `priorities`, and that the server knows their bands. Does nothing for an object that may belong
+/// to this ORB.
 ///
 /// # Errors
-/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum number of connections to one
-/// server, or if other calls use too many of them. If a connection cannot be made, the exception that a call would
-/// raise.
+/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum number of
+/// connections to one server, or if other calls use too many of them. If a connection cannot be
+/// made, the exception that a call would raise.
 #[cold]
 pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -64,7 +65,8 @@ fn connect_at(
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
-    // A connection that returned to the pool earlier would be checked out again in place of a new one.
+    // A connection that returned to the pool earlier would be checked out again in place of a new
+    // one.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {

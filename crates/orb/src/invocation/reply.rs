@@ -36,7 +36,8 @@ pub(crate) struct ReplyContent<'r> {
 
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The checkout of the reply's connection, and the number of bytes at the front of its receive buffer.
+    /// The checkout of the reply's connection, and the number of bytes at the front of its receive
+    /// buffer.
     InPlace(Checkout<'r>, usize),
     /// Bytes outside the connection, and the positions at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
@@ -135,8 +136,9 @@ impl<'r> Reply<'r> {
 
 pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
-/// Reads results with the function `read` from the reply message `octets`, from `position` on. Returns the results and
-/// the position behind them. `owned` is set if the results may share the message's memory.
+/// Reads results with the function `read` from the reply message `octets`, from `position` on.
+/// Returns the results and the position behind them. `owned` is set if the results may share the
+/// message's memory.
 #[inline]
 pub(super) fn read_results<T>(
     context: &Arc<ClientContext>,

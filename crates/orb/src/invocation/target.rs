@@ -23,13 +23,14 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// What a reference knows of its object. Copies of the reference share it, unless they have other
-/// real-time policies or another spin policy.
+/// The knowledge of a reference about its object. Copies of the reference share it, unless they
+/// have other real-time policies or another spin policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
     original: OnceLock<Arc<TargetProfiles>>,
-    /// The target of a LOCATION_FORWARD; `None` after this target has failed.
+    /// The target of a LOCATION_FORWARD; `None` without a forward, and after this target has
+    /// failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
     /// Loading this flag costs less than loading `forwarded`. Stored `Release` by
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
@@ -56,8 +57,8 @@ const UNBOUND: u8 = 0x80;
 /// Value of `bound_index` if a profile with a higher index or of a different target answered last.
 const OTHER_TARGET: u8 = 0x7f;
 
-/// The usable profiles of an IOR. Those with the protocol that the ClientProtocol policies prefer
-/// come first.
+/// The usable profiles of an IOR. The profiles with the protocol that the ClientProtocol policies
+/// prefer come first.
 #[derive(Debug)]
 pub(crate) struct TargetProfiles {
     pub(crate) ior: Ior,
@@ -73,7 +74,8 @@ pub(crate) struct UsableProfile {
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without TAG_CODE_SETS.
+    /// The code sets to announce on a new connection; `None` for GIOP 1.0 and without
+    /// TAG_CODE_SETS.
     pub(crate) code_sets: Option<CodeSets>,
     pub(crate) default_code_sets: CodeSets,
     pub(crate) index: u32,
@@ -121,7 +123,8 @@ impl Binding {
     /// Binds the reference to `profile` if none of its calls has been answered before.
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
-        // Every calling thread reads the index, and a store would invalidate its cache line on the other cores.
+        // Every calling thread reads the index, and a store would invalidate its cache line on the
+        // other cores.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
@@ -207,8 +210,8 @@ impl Binding {
     }
 }
 
-/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a persistent or plain key is at
-/// an address of this ORB.
+/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a
+/// persistent or plain key is at an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

@@ -18,20 +18,21 @@ thread_local! {
 
 struct ThreadPolicies {
     policies: ClientPolicies,
-    /// For each reference, its binding and the binding under the thread's policies. The entry keeps the reference's
-    /// binding, whose address is the key, alive.
+    /// For each reference, its binding and the binding under the thread's policies. The entry keeps
+    /// the reference's binding, whose address is the key, alive.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
 const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` as the real-time client policies of the calling thread (PolicyCurrent). A policy that is
-/// set on the reference overrides the policy of the thread, which overrides the policy of the ORB. Connections are
-/// private if any of the three asks for it. While the `body` of a nested call runs, its policies replace `policies`
-/// completely.
+/// Runs `body` with `policies` as the real-time client policies of the calling thread
+/// (PolicyCurrent). A policy that is set on the reference overrides the policy of the thread, which
+/// overrides the policy of the ORB. Connections are private if any of the three asks for it. While
+/// the `body` of a nested call runs, its policies replace `policies` completely.
 ///
 /// # Errors
-/// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this case.
+/// BAD_PARAM if `policies` has invalid bands or a negative buffer size. `body` does not run in this
+/// case.
 ///
 /// # Examples
 ///

@@ -94,8 +94,8 @@ impl ObjectRef {
         let had_moved = self.binding().is_forwarded();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
-            // The object does not exist at the target of an earlier forward, so the call is repeated at the addresses
-            // in the reference.
+            // The object does not exist at the target of an earlier forward, so the call is
+            // repeated at the addresses in the reference.
             self.binding().set_forwarded(None);
             answer = ask();
         }
@@ -314,15 +314,15 @@ impl ObjectRef {
     }
 
     /// Calls a oneway operation if this waits for nothing: the only connection to the server is
-    /// idle, and its transport takes the message, or a part of it, at once. The first call of a reference
-    /// connects, so it must be a [`send_oneway`](Self::send_oneway). A message with octets that the
-    /// encoder shares instead of copying is not sent.
+    /// idle, and its transport takes the message, or a part of it, at once. The first call of a
+    /// reference connects, so it must be a [`send_oneway`](Self::send_oneway). A message with
+    /// octets that the encoder shares instead of copying is not sent.
     ///
     /// Reference and connection should not be shared with other threads
     /// ([`private_connection`](crate::rt::RtClientPolicies::private_connection)).
     ///
     /// # Errors
-    /// MARSHAL or BAD_PARAM if the arguments cannot be written; BAD_INV_ORDER if the ORB has shut down.
+    /// The error of arguments that cannot be written; BAD_INV_ORDER if the ORB has shut down.
     ///
     /// # Examples
     /// ```no_run

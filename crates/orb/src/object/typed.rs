@@ -12,7 +12,8 @@ use crate::policy::{CallPolicies, Timeout};
 
 /// A typed reference to an object, such as the type `EchoRef` that the IDL compiler generates.
 ///
-/// A program imports this trait in generic code, and for methods whose names are also names of operations.
+/// A program imports this trait in generic code, and for methods whose names are also names of
+/// operations.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
@@ -23,7 +24,8 @@ pub trait Reference: Clone + Sized {
     /// Returns the untyped reference.
     fn as_object(&self) -> &ObjectRef;
 
-    /// Returns true if both references certainly denote the same object ([`ObjectRef::is_equivalent`]).
+    /// Returns true if both references certainly denote the same object
+    /// ([`ObjectRef::is_equivalent`]).
     fn is_equivalent(&self, other: &impl Reference) -> bool {
         self.as_object().is_equivalent(other.as_object())
     }
@@ -62,8 +64,8 @@ pub trait Reference: Clone + Sized {
         Self::from_object(self.as_object().with_canceller(canceller))
     }
 
-    /// Returns a copy that sends the properties of `context` with operations that have a context clause in their IDL
-    /// ([`ObjectRef::with_context`]).
+    /// Returns a copy that sends the properties of `context` with operations that have a context
+    /// clause in their IDL ([`ObjectRef::with_context`]).
     #[must_use]
     fn with_context(&self, context: &Context) -> Self {
         Self::from_object(self.as_object().with_context(context))

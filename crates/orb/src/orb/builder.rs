@@ -63,15 +63,17 @@ pub struct OrbBuilder {
     rt: RtConfig,
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
-    /// A pointer, so that programs without [`OrbBuilder::require_guarantee`] are linked without the check's code.
+    /// A pointer, so that programs without [`OrbBuilder::require_guarantee`] are linked without the
+    /// check's code.
     check_guarantees: Option<GuaranteeCheck>,
     /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without this code.
     preconnect: Option<PreconnectFn>,
-    /// A pointer, so that programs without [`OrbBuilder::real_time`] are linked without the monitor's code.
+    /// A pointer, so that programs without [`OrbBuilder::real_time`] are linked without the
+    /// monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// A trait object, so that programs without [`OrbBuilder::interceptor`] are linked without the code of
-    /// interceptors.
+    /// A trait object, so that programs without [`OrbBuilder::interceptor`] are linked without the
+    /// code of interceptors.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
     refused: Option<SystemException>,
@@ -148,9 +150,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Replaces the ORB's transports. Without this call they are TCP and, with the features `unix-sockets` and
-    /// `shared-memory`, Unix sockets and shared memory. The documentation of [`Transport`](corelane_net::Transport)
-    /// explains how to add a transport.
+    /// Replaces the ORB's transports. Without this call they are TCP and, with the features
+    /// `unix-sockets` and `shared-memory`, Unix sockets and shared memory. The documentation of
+    /// [`Transport`](corelane_net::Transport) explains how to add a transport.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self
@@ -163,7 +165,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the maximum memory in bytes that the replies to all calls of this ORB may use together; 256 MiB by default.
+    /// Sets the maximum memory in bytes that the replies to all calls of this ORB may use together;
+    /// 256 MiB by default.
     ///
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
@@ -172,7 +175,8 @@ impl OrbBuilder {
     /// - the values decoded from the arguments of encoded collocated calls, beyond the first 64
     ///   KiB.
     ///
-    /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply ends its connection.
+    /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply
+    /// ends its connection.
     pub fn max_reply_memory(mut self, bytes: usize) -> Self {
         self.max_reply_memory = bytes;
         self
@@ -193,22 +197,23 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the policies of all calls; a thread or a reference may override them. A policy that is `None` keeps its
-    /// earlier value. By default a call may take 30 s, and connecting may take 10 s of this time.
+    /// Sets the policies of all calls; a thread or a reference may override them. A policy that is
+    /// `None` keeps its earlier value. By default a call may take 30 s, and connecting may take 10
+    /// s of this time.
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
         self.call_policies = policies.or(self.call_policies);
         self
     }
 
-    /// Sets the action of a call if its server already has the maximum number of connections and all are in use. By
-    /// default the call waits.
+    /// Sets the action of a call if its server already has the maximum number of connections and
+    /// all are in use. By default the call waits.
     pub fn on_connection_pool_exhausted(mut self, reaction: ConnectionPoolExhaustedAction) -> Self {
         self.on_connection_pool_exhausted = reaction;
         self
     }
 
-    /// Sets the maximum number of connections to one server for each priority, or for each priority band; 32 by
-    /// default.
+    /// Sets the maximum number of connections to one server for each priority, or for each priority
+    /// band; 32 by default.
     pub fn max_connections_per_server(mut self, max: usize) -> Self {
         self.max_connections_per_server = max;
         self
@@ -221,11 +226,13 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of pools for which no
-    /// spin policy is set ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
-    /// connections never poll. By default threads poll sockets only as long as polling has saved wake-ups, and
-    /// then for at most 50 us in each wait ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long they poll. Threads with a fixed
-    /// priority poll only with [`SpinPolicy::Always`].
+    /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of
+    /// pools for which no spin policy is set
+    /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
+    /// connections never poll. By default threads poll sockets only as long as polling has saved
+    /// wake-ups, and then for at most 50 us in each wait ([`SpinPolicy::DEFAULT`]); over shared
+    /// memory the transport decides how long they poll. Threads with a fixed priority poll only
+    /// with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
         self
@@ -239,8 +246,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how long a connection to a server may be idle before it is closed; 180 s by default. The ORB checks idle
-    /// connections every quarter of this time, but at least every 10 s, or every second if it listens.
+    /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
+    /// The ORB checks idle connections every quarter of this time, but at least every 10 s, or
+    /// every second if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
@@ -252,15 +260,15 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the native code set for `char` and `string`; by default UTF-8, for which strings need no conversion.
-    /// References publish this code set, and calls use it if the server supports it.
+    /// Sets the native code set for `char` and `string`; by default UTF-8, for which strings need
+    /// no conversion. References publish this code set, and calls use it if the server supports it.
     pub fn native_char_set(mut self, set: CharSet) -> Self {
         self.native_char_set = set;
         self
     }
 
-    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes, rounded down to a multiple of 8, but
-    /// at least 64. By default messages are not fragmented.
+    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes, rounded down to
+    /// a multiple of 8, but at least 64. By default messages are not fragmented.
     pub fn fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
@@ -284,9 +292,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes [`build`](Self::build) lock the present and future memory of the whole process until the process ends.
-    /// `build` fails if the kernel does not permit the lock (the guarantee `memory-lock`). By default memory is not
-    /// locked.
+    /// Makes [`build`](Self::build) lock the present and future memory of the whole process until
+    /// the process ends. `build` fails if the kernel does not permit the lock (the guarantee
+    /// `memory-lock`). By default memory is not locked.
     pub fn lock_memory(mut self) -> Self {
         self.locks_memory = true;
         self
@@ -340,10 +348,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the beginning of the text for all initial references for which no text is set. The ORB appends `/` and the
-    /// name to it: with `corbaloc::host:2809`, the reference `NameService` has the text
-    /// `corbaloc::host:2809/NameService`. By default there is no such text. If the result is not a stringified
-    /// reference, [`build`](Self::build) fails.
+    /// Sets the beginning of the text for all initial references for which no text is set. The ORB
+    /// appends `/` and the name to it: with `corbaloc::host:2809`, the reference `NameService` has
+    /// the text `corbaloc::host:2809/NameService`. By default there is no such text. If the result
+    /// is not a stringified reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
@@ -496,7 +504,7 @@ fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, Orb
     listen_address::parse(address, transports).ok_or_else(|| OrbError::InvalidAddress(address.to_owned()))
 }
 
-/// The number is not zero, and peers cannot guess it.
+/// Returns a number that is not zero, and that peers cannot guess.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }

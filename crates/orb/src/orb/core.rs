@@ -26,8 +26,8 @@ use crate::server_context::ServerContext;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
     DoNotWait,
-    /// Waits for threads until the drain time-out. A thread that is still in a servant then ends when the servant
-    /// returns.
+    /// Waits for threads until the drain time-out. A thread that is still in a servant then ends
+    /// when the servant returns.
     ClosingTimeout,
     Unbounded,
 }
@@ -151,7 +151,8 @@ impl OrbCore {
             let root = self.root_poa();
             // In this scope, a callback that waits for the shutdown gets an error.
             let _frame = UpcallScope::enter_callback(root.core());
-            // The main thread no longer runs the queued deactivations, for which the shutdown waits.
+            // The main thread no longer runs the queued deactivations, for which the shutdown
+            // waits.
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {

@@ -1,5 +1,5 @@
-//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and `corbaname:` (OMG Naming
-//! Service 1.3, section 2.5).
+//! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and
+//! `corbaname:` (OMG Naming Service 1.3, section 2.5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ enum InitialReference {
 }
 
 impl InitialReferences {
-    /// Returns false if the name is empty, or already registered for an object.
+    /// Registers an object under a name. Returns false if the name is empty, or already registered
+    /// for an object.
     pub(super) fn register(&mut self, name: &str, object: &ObjectRef) -> bool {
         let is_free = !name.is_empty() && !matches!(self.by_name.get(name), Some(InitialReference::Object(_)));
         if is_free {
@@ -48,7 +49,8 @@ impl InitialReferences {
         is_free
     }
 
-    /// A later text of the same source replaces an earlier text.
+    /// Sets the text of an initial reference. A later text replaces an earlier one, but a text of
+    /// the program does not replace a text of the arguments.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.
@@ -64,7 +66,8 @@ impl InitialReferences {
         Ok(())
     }
 
-    /// Sets the beginning of the text for references without a text.
+    /// Sets the beginning of the text for references without a text. A text of the program does not
+    /// replace a text of the arguments.
     ///
     /// # Errors
     /// BAD_PARAM if the text with `/` and a name appended is not a stringified reference.

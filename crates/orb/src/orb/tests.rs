@@ -20,7 +20,8 @@ use crate::server_context::ServerContext;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A servant that runs the closure in its first field. Its second field lives as long as the servant.
+/// A servant that runs the closure in its first field. Its second field lives as long as the
+/// servant.
 struct ClosureServant<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
 impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for ClosureServant<F, K> {

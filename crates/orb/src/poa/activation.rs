@@ -18,16 +18,18 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Set in the ids that `create_reference` makes in a transient POA; a slot number never has this bit.
+/// Set in the ids that `create_reference` makes in a transient POA; a slot number never has this
+/// bit.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
     /// Activates a new object that `servant` incarnates, and returns the object's id.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`] with UNIQUE_ID;
-    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the POA is persistent and the calling thread runs one
-    /// of its requests; NO_RESOURCES at 67 million active objects.
+    /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`]
+    /// with UNIQUE_ID; OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the POA is
+    /// persistent and the calling thread runs one of its requests; NO_RESOURCES at 67 million
+    /// active objects.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
         self.core.activate_new(servant, None)
@@ -41,8 +43,8 @@ impl Poa {
         self.id_to_reference(&self.activate_object(servant)?)
     }
 
-    /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the end of the
-    /// deactivation.
+    /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the
+    /// end of the deactivation.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
@@ -62,12 +64,13 @@ impl Poa {
         core.insert_keyed(&reservation, &id.0, servant, crate::current::is_running_in(core))
     }
 
-    /// Deactivates the object without waiting for its running requests. When the last of them has finished, the servant
-    /// activator, if there is one, etherealizes the object, and the POA drops its reference to the servant.
+    /// Deactivates the object without waiting for its running requests. When the last of them has
+    /// finished, the servant activator, if there is one, etherealizes the object, and the POA drops
+    /// its reference to the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`], also while the object is being
-    /// deactivated.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`], also while the
+    /// object is being deactivated.
     pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
         self.core.check_policy(self.core.retains())?;
         self.core.check_not_dead()?;
@@ -96,14 +99,16 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this is
-    /// its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
-    /// object. Otherwise, if the calling thread runs a request on the servant, the method returns the id of the
-    /// request's object; in a POA with USE_DEFAULT_SERVANT it does so only for the default servant.
+    /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
+    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
+    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
+    /// request on the servant, the method returns the id of the request's object; in a POA with
+    /// USE_DEFAULT_SERVANT it does so only for the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with UNIQUE_ID or
-    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
+    /// UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`]; the errors of
+    /// [`activate_object`](Self::activate_object) if the method activates the servant.
     pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let default = core.policies.request_processing == RequestProcessing::DefaultServant;
@@ -118,13 +123,15 @@ impl Poa {
         }
     }
 
-    /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA with UNIQUE_ID, this
-    /// is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the method activates the servant for a new
-    /// object. Otherwise, in every POA, it is the object of the request that the calling thread runs on the servant.
+    /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA
+    /// with UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
+    /// method activates the servant for a new object. Otherwise, in every POA, it is the object of
+    /// the request that the calling thread runs on the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN with UNIQUE_ID or
-    /// IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN
+    /// with UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`]; the errors of
+    /// [`activate_object`](Self::activate_object) if the method activates the servant.
     pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         core.check_not_dead()?;
@@ -222,8 +229,9 @@ impl Poa {
     /// Sets the servant manager of the POA, which is possible once.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is already set; OBJ_ADAPTER
-    /// 4 for the wrong kind of manager (RETAIN needs an activator, NON_RETAIN a locator).
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is
+    /// already set; OBJ_ADAPTER 4 for the wrong kind of manager (RETAIN needs an activator,
+    /// NON_RETAIN a locator).
     pub fn set_servant_manager(&self, manager: ServantManager) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.policies.request_processing == RequestProcessing::ServantManager)?;
@@ -263,7 +271,8 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// Only a thread that runs a request of the POA may activate objects during the POA's destruction.
+    /// Fails once the destruction of the POA has begun; on a thread that runs a request of the POA,
+    /// only once the POA is dead.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
     }
@@ -287,8 +296,8 @@ impl PoaCore {
         Ok(ObjectId::from(&*id))
     }
 
-    /// Returns an id that the POA has not made before. In a persistent POA the id contains the POA's creation time, so
-    /// that it differs from the ids of other runs of the server.
+    /// Returns an id that the POA has not made before. In a persistent POA the id contains the
+    /// POA's creation time, so that it differs from the ids of other runs of the server.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -305,8 +314,8 @@ impl PoaCore {
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // An id contains the creation time of the POA that made it, and a count. The counts of earlier runs are
-            // unknown, so an id with an earlier time passes.
+            // An id contains the creation time of the POA that made it, and a count. The counts of
+            // earlier runs are unknown, so an id with an earlier time passes.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -329,9 +338,9 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// Returns the id under which the servant is active in a POA with UNIQUE_ID. Otherwise, with IMPLICIT_ACTIVATION,
-    /// activates the servant for a new object. Otherwise returns `None`, also while a servant of a POA with UNIQUE_ID
-    /// is being deactivated.
+    /// Returns the id under which the servant is active in a POA with UNIQUE_ID. Otherwise, with
+    /// IMPLICIT_ACTIVATION, activates the servant for a new object. Otherwise returns `None`, also
+    /// while a servant of a POA with UNIQUE_ID is being deactivated.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Collocated calls: calls to objects of this ORB. A direct call passes the arguments as Rust values; any other
-//! collocated call encodes them.
+//! Collocated calls: calls to objects of this ORB. A direct call passes the arguments as Rust
+//! values; any other collocated call encodes them.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -40,8 +40,8 @@ enum DirectCallResult {
     Marshal,
 }
 
-/// The data of a call that do not depend on the types of the operation. Functions with this parameter are compiled
-/// once, not for each operation.
+/// The data of a call that do not depend on the types of the operation. Functions with this
+/// parameter are compiled once, not for each operation.
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
@@ -59,8 +59,8 @@ trait DirectInvocation {
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// The result is in two fields, not in an enum, because copying an enum directly after it was written makes the
-    /// processor wait (docs/performance.md).
+    /// The result is in two fields, not in an enum, because copying an enum directly after it was
+    /// written makes the processor wait (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,
@@ -90,7 +90,8 @@ where
     }
 }
 
-/// Returns `None` if the caller must make the call as an encoded request.
+/// Calls the servant directly. Returns `None` if the caller must make the call as an encoded
+/// request.
 #[inline]
 pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
@@ -109,7 +110,8 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     }
 }
 
-/// Returns true if the call has a result, false if it must be made as an encoded request.
+/// Tries a direct call. Returns true if the call has a result, false if it must be made as an
+/// encoded request.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
     if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
@@ -127,7 +129,8 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The object's slot in its POA's slab, with which a later call needs no key and no look-up of the POA.
+/// The object's slot in its POA's slab, with which a later call needs no key and no look-up of the
+/// POA.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -145,15 +148,16 @@ impl CollocatedTarget {
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
-    /// Returns true if the call has a result, false if it must be encoded, and `None` if the key must be looked up.
+    /// Calls the object in this slot. Returns true if the call has a result, false if it must be
+    /// encoded, and `None` if the key must be looked up.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
         if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). If another thread ends the
-        // fast path after this check, it finds this thread among the users.
+        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). If
+        // another thread ends the fast path after this check, it finds this thread among the users.
         if !self.poa.has_fast_path() {
             return None;
         }
@@ -232,7 +236,8 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
                 // The target of a plain key can change, so the forward is not cached.
                 return false;
             }
-            // The encoded call begins at the forward's target, so that no servant manager is called twice.
+            // The encoded call begins at the forward's target, so that no servant manager is called
+            // twice.
             let target = object.binding().target(client, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
@@ -285,8 +290,8 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic servant, or a call
-/// that must wait.
+/// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic
+/// servant, or a call that must wait. Follows forwards, also to other ORBs.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,
@@ -395,8 +400,8 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // The queued closure has the second reference to `handover`. If the count is 1 before the call is done, the queue
-    // has dropped the closure.
+    // The queued closure has the second reference to `handover`. If the count is 1 before the call
+    // is done, the queue has dropped the closure.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -447,8 +452,8 @@ pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
         match table.locate(key) {
-            // If the object's POA must first be created on the main thread, the check does not wait, because the main
-            // thread may be busy without end.
+            // If the object's POA must first be created on the main thread, the check does not
+            // wait, because the main thread may be busy without end.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());
             }

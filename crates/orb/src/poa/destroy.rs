@@ -8,8 +8,8 @@
 //! Dead            no id is busy                      the name is free
 //! ```
 //!
-//! No thread waits between these steps: the thread that fulfils the last condition of a phase begins the phase and
-//! performs its work.
+//! No thread waits between these steps: the thread that fulfils the last condition of a phase
+//! begins the phase and performs its work.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,13 +23,14 @@ use super::table::PoaTable;
 use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
 
 impl Poa {
-    /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new requests raise
-    /// TRANSIENT 4. When the running requests have finished, the POA's objects are deactivated, and etherealized if
-    /// `etherealize_objects` is set. Then the name is free. With `wait_for_completion` the call returns when the name
-    /// is free.
+    /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new
+    /// requests raise TRANSIENT 4. When the running requests have finished, the POA's objects are
+    /// deactivated, and etherealized if `etherealize_objects` is set. Then the name is free. With
+    /// `wait_for_completion` the call returns when the name is free.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB; nothing is destroyed.
+    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB; nothing is
+    /// destroyed.
     pub fn destroy(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         let core = &self.core;
         if wait_for_completion && crate::upcall_stack::in_upcall_of(core.stamp) {
@@ -59,8 +60,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // The blockers are the living children, the requests that pin the POA, the requests that pin its objects,
-            // and this method.
+            // The blockers are the living children, the requests that pin the POA, the requests
+            // that pin its objects, and this method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -92,8 +93,8 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// Removes the blocker for pinned objects once no object is pinned. New requests pin none, because they find that
-    /// the POA is being destroyed.
+    /// Removes the blocker for pinned objects once no object is pinned. New requests pin none,
+    /// because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -134,8 +135,8 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // An insertion that passed its check before the deactivation may have finished during it; then the
-            // deactivation is repeated.
+            // An insertion that passed its check before the deactivation may have finished during
+            // it; then the deactivation is repeated.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {

@@ -46,7 +46,8 @@ impl From<SystemException> for PoaError {
 }
 
 impl From<PoaError> for SystemException {
-    /// Errors other than [`PoaError::System`] become OBJ_ADAPTER 0, COMPLETED_NO, with the error's text as the detail.
+    /// Errors other than [`PoaError::System`] become OBJ_ADAPTER 0, COMPLETED_NO, with the error's
+    /// text as the detail.
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,

@@ -18,7 +18,8 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// A reference, because copying fields that were just written makes the processor wait (docs/performance.md).
+    /// A reference, because copying fields that were just written makes the processor wait
+    /// (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
     MustWait(WaitFor),
@@ -132,8 +133,8 @@ impl WaitFor {
         }
     }
 
-    /// Waits until the request can be looked up again; returns false if the deadline passes first. Does not wait for
-    /// the main thread or a lane, because their threads run the request.
+    /// Waits until the request can be looked up again; returns false if the deadline passes first.
+    /// Does not wait for the main thread or a lane, because their threads run the request.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),

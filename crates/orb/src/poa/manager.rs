@@ -62,7 +62,8 @@ pub(super) struct ManagerCore {
     parked: Mutex<ParkedRequests>,
     /// Stored with Release, loaded with Acquire.
     has_left_holding: AtomicBool,
-    /// Monotonic time of the last report of held requests in nanoseconds, 0 for never; accessed `Relaxed`.
+    /// Monotonic time of the last report of held requests in nanoseconds, 0 for never; accessed
+    /// `Relaxed`.
     reported_at: AtomicU64,
     poas: Mutex<Vec<Weak<PoaCore>>>,
 }
@@ -76,8 +77,8 @@ impl fmt::Debug for ManagerCore {
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The interval at which `wait_for_requests` looks for running requests. A signal at the end of each request would need
-/// a memory fence in each.
+/// The interval at which `wait_for_requests` looks for running requests. A signal at the end of
+/// each request would need a memory fence in each.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
@@ -109,20 +110,24 @@ impl PoaManager {
         ManagerState::from_octet(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Changes to the active state: held requests are released in the order of their arrival, and new requests run.
+    /// Changes to the active state: held requests are released in the order of their arrival, and
+    /// new requests run.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 4 if the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 4 if the ORB has
+    /// been shut down.
     pub fn activate(&self) -> Result<(), PoaError> {
         self.set_state(ManagerState::Active, false)
     }
 
-    /// Changes to the holding state: new requests wait, and running requests continue. With `wait_for_completion` the
-    /// call returns when no request runs, or when another thread has changed the state.
+    /// Changes to the holding state: new requests wait, and running requests continue. With
+    /// `wait_for_completion` the call returns when no request runs, or when another thread has
+    /// changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 3, without a change of state, with
-    /// `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 3, without a change
+    /// of state, with `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 if
+    /// the ORB has been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)
     }
@@ -136,14 +141,15 @@ impl PoaManager {
         self.set_state(ManagerState::Discarding, wait_for_completion)
     }
 
-    /// Changes to the inactive state permanently: new and held requests are refused with OBJ_ADAPTER 1. In POAs with a
-    /// servant activator, objects are deactivated when their running requests have finished, and etherealized if
-    /// `etherealize_objects` is set. With `wait_for_completion` the call returns when the running requests and the
-    /// deactivations are complete. On an inactive manager the method does nothing.
+    /// Changes to the inactive state permanently: new and held requests are refused with
+    /// OBJ_ADAPTER 1. In POAs with a servant activator, objects are deactivated when their running
+    /// requests have finished, and etherealized if `etherealize_objects` is set. With
+    /// `wait_for_completion` the call returns when the running requests and the deactivations are
+    /// complete. On an inactive manager the method does nothing.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of the same ORB;
-    /// BAD_INV_ORDER 4 if the ORB has been shut down.
+    /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
+    /// the same ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.set_state(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}

@@ -1,8 +1,9 @@
-//! The active object map, whose entries are in two tables. If the POA is transient and made the id at the activation,
-//! the object is in the POA's slab, and its slot is its id. All other active objects are in the ORB's table of keys.
+//! The active object map, whose entries are in two tables. If the POA is transient and made the id
+//! at the activation, the object is in the POA's slab, and its slot is its id. All other active
+//! objects are in the ORB's table of keys.
 //!
-//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. During this time no other
-//! insertion or removal of the object begins.
+//! An id is *busy* while its object is inserted into the table of keys, removed, incarnated or
+//! etherealized. During this time no other insertion or removal of the object begins.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// An object that a request pins. The POA's destruction waits for the pin, so the request need not pin the POA.
+/// An object that a request pins. The POA's destruction waits for the pin, so the request need not
+/// pin the POA.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
     _left: UnpinCheck<'p>,
@@ -122,7 +124,9 @@ impl PoaCore {
         Some(PinnedObject { active, _left: left })
     }
 
-    /// The caller must hold no lock, because the release of the object may run code of the application.
+    /// Calls `look` with the servant of an active object; returns `None` if the object is not
+    /// active. The caller must hold no lock, because the release of the object may run code of the
+    /// application.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -165,7 +169,8 @@ impl PoaCore {
         PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// The caller must hold no lock, because the release of the object may run code of the application.
+    /// Returns the activation of a servant in a POA with UNIQUE_ID. The caller must hold no lock,
+    /// because the release of the object may run code of the application.
     pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
@@ -211,8 +216,8 @@ impl PoaCore {
         }
     }
 
-    /// Returns true in an upcall on the object, and in any upcall of a POA that serializes its
-    /// requests.
+    /// Returns true in an upcall on the object and, if the POA serializes its requests, in every
+    /// upcall of the POA.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -221,7 +226,8 @@ impl PoaCore {
         }
     }
 
-    /// Waits while another thread changes the id. Returns `None` if the calling thread would wait for itself.
+    /// Reserves the id, and waits while another thread changes it. Returns `None` if the calling
+    /// thread would wait for itself.
     pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
@@ -262,8 +268,8 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails with UNIQUE_ID if the
-    /// servant has an activation.
+    /// Records an activation of the servant if the POA has UNIQUE_ID or a servant manager. Fails
+    /// with UNIQUE_ID if the servant has an activation.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -300,8 +306,8 @@ impl PoaCore {
         }
     }
 
-    /// The caller has reserved the id and checked that it is not active. `running` is true if a running request
-    /// activates the object.
+    /// Inserts an object into the table of keys. The caller has reserved the id and checked that it
+    /// is not active. `running` is true if a running request activates the object.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -321,7 +327,8 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // The object is counted before its insertion: a thread that found it uncounted could consider the POA empty.
+        // The object is counted before its insertion: a thread that found it uncounted could
+        // consider the POA empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -336,7 +343,7 @@ impl PoaCore {
         }
     }
 
-    /// The object's slot becomes its id.
+    /// Inserts an object into the POA's slab, and returns its slot as its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -359,7 +366,8 @@ impl PoaCore {
         }
     }
 
-    /// The servant of the object is dropped when its running requests have finished.
+    /// Deactivates an object. When its running requests have finished, the POA etherealizes it and
+    /// drops its reference to the servant.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)
@@ -378,7 +386,8 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // The thread that removes the object may have finished, so this reference may be the last.
+            // The thread that removes the object may have finished, so this reference may be the
+            // last.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
@@ -431,13 +440,15 @@ impl PoaCore {
         }
     }
 
-    /// Runs code of the application, so the caller must hold no lock.
+    /// Etherealizes a deactivated object, or lets the main thread do so. Runs code of the
+    /// application, so the caller must hold no lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The main thread alone may drop the last reference to the servant.
+            // The main thread drops the last reference to the servant, unless its queue has
+            // stopped.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {
@@ -456,8 +467,8 @@ impl PoaCore {
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // Under UNIQUE_ID the servant's activation is released after its etherealization, so that it cannot be
-        // activated before.
+        // Under UNIQUE_ID the servant's activation is released after its etherealization, so that
+        // the servant cannot be activated before.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
@@ -518,7 +529,8 @@ mod tests {
         }
     }
 
-    /// Another thread may replace or remove an active object between its look-up and the reservation of its id.
+    /// Another thread may replace or remove an active object between its look-up and the
+    /// reservation of its id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();

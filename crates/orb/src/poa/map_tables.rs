@@ -19,13 +19,15 @@ pub(super) struct MapTables {
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// The generation is omitted to keep the type small, so readers check that the slot has this servant.
+/// The activations of a servant. The generation of a slot is omitted to keep the type small, so
+/// readers check that the slot has this servant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
     Entering,
     Own(u32),
     Keyed(u32),
-    /// The number of activations under MULTIPLE_ID, from which `etherealize` gets `remaining_activations`.
+    /// The number of activations under MULTIPLE_ID, from which `etherealize` gets
+    /// `remaining_activations`.
     Count(u32),
 }
 

@@ -1,9 +1,9 @@
-//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request (CORBA 3.0.3, chapter
-//! 11).
+//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request
+//! (CORBA 3.0.3, chapter 11).
 //!
 //! # Invariants
-//! * A thread holds no lock of this module while it runs code of the application, or while it releases a slab entry,
-//!   which may run such code.
+//! * A thread holds no mutex of this module while it runs code of the application, or while it
+//!   releases a slab entry, which may run such code.
 
 mod activation;
 mod children;
@@ -99,8 +99,8 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A Portable Object Adapter. A `Poa` does not keep its ORB alive. After the POA's destruction, operations on its
-/// objects, servants and children fail with OBJECT_NOT_EXIST 4.
+/// A Portable Object Adapter. A `Poa` does not keep its ORB alive. After the POA's destruction,
+/// operations on its objects, servants and children fail with OBJECT_NOT_EXIST 4.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
@@ -116,7 +116,6 @@ mod slow_path {
 enum PoaPhase {
     Alive,
     Destroying,
-    /// Objects are being deactivated.
     Deactivating,
     Closing,
     Dead,
@@ -148,9 +147,11 @@ pub(crate) struct PoaCore {
     ids: AtomicU64,
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions for which the destruction waits. Stored with Release, then decremented with AcqRel.
+    /// Number of conditions for which the destruction waits. Stored with Release, then decremented
+    /// with AcqRel.
     destruction_blockers: AtomicUsize,
-    /// True once a thread has found, during destruction, that no entry of `objects` is pinned. Swapped with AcqRel.
+    /// True once a thread has found, during destruction, that no entry of `objects` is pinned.
+    /// Swapped with AcqRel.
     objects_unused: AtomicBool,
     etherealizes: AtomicBool,
 }
@@ -177,8 +178,8 @@ impl PoaCore {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// Runs `drop` as a callback, in which waits for the ORB are refused, because the ORB waits for the drop. A panic
-    /// of the drop is caught and reported.
+    /// Runs `drop` as a callback, in which waits for the ORB are refused, because the ORB waits for
+    /// the drop. A panic of the drop is caught and reported.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);

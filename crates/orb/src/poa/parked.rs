@@ -20,8 +20,7 @@ struct ParkedEntry {
 }
 
 impl ParkedRequests {
-    /// # Errors
-    /// The request, if the list is full.
+    /// Adds a request. If the list has no room for the request, returns it as the error.
     pub(crate) fn push(&mut self, place: SlotId, held: ParkedRequest) -> Result<(), ParkedRequest> {
         if self.list.len() >= MAX_PARKED_REQUESTS || self.bytes.saturating_add(held.bytes) > MAX_PARKED_BYTES {
             return Err(held);

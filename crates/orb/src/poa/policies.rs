@@ -1,5 +1,5 @@
-//! The seven standard policies of a POA and their valid combinations (CORBA 3.0.3, sections 11.2.3 and 11.3.8), and two
-//! policies of Corelane.
+//! The seven standard policies of a POA and their valid combinations (CORBA 3.0.3, sections 11.2.3
+//! and 11.3.8), and two policies of Corelane.
 
 /// The threads that run requests of a POA (ThreadPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -117,9 +117,10 @@ pub enum KeyHints {
     /// References have no hints.
     #[default]
     None,
-    /// References of active objects contain the object's slot, in which the server looks first (active demultiplexing).
-    /// If another object has the slot, the server compares one key in vain, then finds the object by hashing. Two
-    /// references to one object may have different hints, and then are not equivalent.
+    /// References of active objects contain the object's slot, in which the server looks first
+    /// (active demultiplexing). If another object has the slot, the server compares one key in
+    /// vain, then finds the object by hashing. Two references to one object may have different
+    /// hints, and then are not equivalent.
     Slots,
 }
 

@@ -89,11 +89,13 @@ impl Poa {
         Ok(core.reference(&id.0, repository_id)?)
     }
 
-    /// Creates a reference to the object `id` as [`create_reference_with_id`](Self::create_reference_with_id) does,
-    /// with the addresses of `endpoint` in place of the addresses of the POA's pool.
+    /// Creates a reference to the object `id` as
+    /// [`create_reference_with_id`](Self::create_reference_with_id) does, with the addresses of
+    /// `endpoint` in place of the addresses of the POA's pool.
     ///
     /// # Errors
-    /// The errors of `create_reference_with_id`. BAD_PARAM if the endpoint does not belong to the POA's pool.
+    /// The errors of `create_reference_with_id`. BAD_PARAM if the endpoint does not belong to the
+    /// POA's pool.
     #[cfg(feature = "core-pool")]
     pub fn create_reference_at(
         &self,
@@ -121,7 +123,8 @@ impl PoaCore {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Returns true if requests of the band `band` can run in the POA; `None` if the POA has no priority model.
+    /// Returns true if requests of the band `band` can run in the POA; `None` if the POA has no
+    /// priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.rt.as_ref()?.can_carry_band(band)
     }

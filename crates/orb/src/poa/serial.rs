@@ -6,7 +6,7 @@ use crate::thread_context::thread_number;
 
 #[derive(Debug)]
 pub(crate) struct SerialLock {
-    /// The waiting request with the highest priority gets the lock next.
+    /// The thread that releases the lock wakes the waiting thread with the highest priority.
     state: PiMutex<State>,
     free: PiCondvar,
 }

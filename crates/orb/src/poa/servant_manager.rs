@@ -49,22 +49,22 @@ impl ServantManagerError {
     }
 }
 
-/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN and
-/// USE_SERVANT_MANAGER.
+/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN
+/// and USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again only after the old
-/// servant was etherealized.
+/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again
+/// only after the object's deactivation has ended.
 pub trait ServantActivator: Send + Sync + 'static {
-    /// Returns a servant for the object `id`, with which the POA activates the object. In a POA with UNIQUE_ID, if the
-    /// servant is already active, the client gets OBJ_ADAPTER 5.
+    /// Returns a servant for the object `id`, with which the POA activates the object. In a POA
+    /// with UNIQUE_ID, if the servant is already active, the client gets OBJ_ADAPTER 5.
     ///
     /// # Errors
     /// The reason why there is no servant.
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>>;
 
-    /// Releases the servant of a deactivated object after the object's last request. `cleanup_in_progress` is true if
-    /// the POA is being destroyed or its manager was deactivated. `remaining_activations` is true if the servant
-    /// incarnates further objects of the POA.
+    /// Releases the servant of a deactivated object after the object's last request.
+    /// `cleanup_in_progress` is true if the POA is being destroyed or its manager was deactivated.
+    /// `remaining_activations` is true if the servant incarnates further objects of the POA.
     fn etherealize(
         &self,
         id: &ObjectId,
@@ -79,9 +79,11 @@ pub trait ServantActivator: Send + Sync + 'static {
 /// allocate.
 pub type Cookie = Box<dyn Any + Send>;
 
-/// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and USE_SERVANT_MANAGER.
+/// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and
+/// USE_SERVANT_MANAGER.
 ///
-/// The POA calls `postinvoke` once for each `preinvoke` that returned a servant, even if the operation fails.
+/// The POA calls `postinvoke` once for each `preinvoke` that returned a servant, even if the
+/// operation fails.
 pub trait ServantLocator: Send + Sync + 'static {
     /// Returns a servant for this request. `operation` is the name on the wire, for example
     /// `_get_x` for an attribute `x`, or `_is_a`.
@@ -124,7 +126,8 @@ impl fmt::Debug for ServantManager {
 
 /// A callback that creates missing child POAs on demand.
 pub trait AdapterActivator: Send + Sync + 'static {
-    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`]. Returns true if it created the child.
+    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`]. Returns true if it
+    /// created the child.
     ///
     /// # Errors
     /// Any exception; the client whose request needs the POA gets OBJ_ADAPTER 1.
@@ -148,7 +151,8 @@ impl LocatorServant {
     }
 }
 
-/// If the callback panics, the panic is reported, and the result is `None`.
+/// Runs a callback. If the callback panics, the result is `None`, and the panic is reported unless
+/// the ORB has ended.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

@@ -1,7 +1,8 @@
-//! The look-up of the servant for an object key, in constant time and without a lock.
+//! The look-up of the servant for an object key.
 //!
-//! The fast path for an active object takes two array accesses for a system id of a transient POA, and a hash look-up
-//! for other ids. The slow path is the specification's algorithm.
+//! The fast path for an active object takes no lock. It makes two array accesses for a system id of
+//! a transient POA, and a hash look-up for other ids. The slow path is the specification's
+//! algorithm.
 
 use std::sync::{Arc, OnceLock};
 
@@ -70,7 +71,8 @@ pub(crate) enum KeyEntry {
 pub(crate) struct PlainKey {
     key: Box<[u8]>,
     target: ObjectRef,
-    /// A call through a pointer lets the linker drop the function from programs that bind no plain keys.
+    /// A call through a pointer lets the linker drop the function from programs that bind no plain
+    /// keys.
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
@@ -132,8 +134,8 @@ impl PoaTable {
         let _ = self.root.set(root);
     }
 
-    /// Passes the result to `act`, because it borrows from the guards that pin the POA and the
-    /// object.
+    /// Looks up the servant of a request, and passes the result to `act`, because the result
+    /// borrows from the guards that pin the POA and the object.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -147,8 +149,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority that the thread must take for the request; `None` if the thread keeps its priority. The
-    /// error is the reason for which the request cannot run on this thread.
+    /// Returns the priority that the thread must take for the request; `None` if the thread keeps
+    /// its priority. The error is the reason for which the request cannot run on this thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -284,8 +286,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another thread ends the fast
-            // path after this check, it finds this thread among the users.
+            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another
+            // thread ends the fast path after this check, it finds this thread among the users.
             && running.has_fast_path()
         {
             let mut at = None;
@@ -323,7 +325,8 @@ impl PoaTable {
         }
     }
 
-    /// If POAs on the path do not exist, calls the adapter activators for them, beginning at the root.
+    /// Returns the persistent POA with the path `path`. If POAs on the path do not exist, calls the
+    /// adapter activators for them, beginning at the root.
     fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
         if let Some(poa) = self.poa_by_path(path) {
             return if poa.phase() == PoaPhase::Alive {
@@ -473,9 +476,10 @@ impl PoaTable {
         None
     }
 
-    /// A request for an object of this ORB is served, a request for another object is forwarded. Forwards within this
-    /// ORB are avoided because some clients, for example omniORB's, repeat a request without end if the target of its
-    /// forward no longer exists.
+    /// Looks up a plain key. A request for an object of this ORB is served, and a request for an
+    /// object of another ORB is forwarded. Forwards within this ORB are avoided because some
+    /// clients, for example omniORB's, repeat a request without end if the target of its forward no
+    /// longer exists.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
@@ -493,7 +497,8 @@ impl PoaTable {
         of((plain.object_key)(self, &plain.target)?)
     }
 
-    /// Returns `None` for an object of another ORB, and for a plain key, which may be bound to itself.
+    /// Returns the key of an object of this ORB. Returns `None` for an object of another ORB, and
+    /// for a plain key, which may be bound to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -578,8 +583,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the reference to which a plain key of this ORB is bound; `None` if `reference` has no
-    /// such key.
+    /// Returns the reference to which a plain key of this ORB is bound; `None` if `reference` has
+    /// no such key.
     #[cfg(feature = "core-pool")]
     fn bound_target(&self, reference: &ObjectRef) -> Option<ObjectRef> {
         let client = reference.client();
@@ -591,8 +596,8 @@ impl PoaTable {
         }
     }
 
-    /// `own` is the object key of a substitute, which must not have a substitute itself, so that no look-up runs in a
-    /// circle; `None` for a plain key.
+    /// Binds `key` to `reference`. `own` is the object key of a substitute, which must not have a
+    /// substitute itself, so that no look-up runs in a circle; `None` for a plain key.
     fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {
@@ -650,7 +655,7 @@ impl PoaTable {
         }
     }
 
-    /// The caller has checked that the key is not in the table.
+    /// Inserts an entry. The caller has checked that the key is not in the table.
     pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
         let mut writer = self.writer.lock();
         let (slot, generation) = self.entries.insert(entry).map_err(|_| too_many_objects())?;
@@ -658,7 +663,7 @@ impl PoaTable {
         Ok(SlotId { slot, generation })
     }
 
-    /// The caller drops the entry, without holding a lock.
+    /// Removes an entry. The caller drops a returned entry without holding a lock.
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();

@@ -34,8 +34,8 @@ use crate::server_context::ServerContext;
 use crate::thread_context::thread_number;
 
 impl Poa {
-    /// Creates a child POA. If `manager` is `None`, the POA gets a new manager, which holds requests until it is
-    /// activated.
+    /// Creates a child POA. If `manager` is `None`, the POA gets a new manager, which holds
+    /// requests until it is activated.
     ///
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
@@ -104,12 +104,12 @@ impl Poa {
         Ok(Poa { core: child })
     }
 
-    /// Returns the child POA with this name. If the child is missing and `activate_it` is set, calls the adapter
-    /// activator to create it.
+    /// Returns the child POA with this name. If the child is missing and `activate_it` is set,
+    /// calls the adapter activator to create it.
     ///
     /// # Errors
-    /// [`PoaError::AdapterNonExistent`] if there is no such child; OBJ_ADAPTER 1 if the adapter activator raised an
-    /// exception or panicked; OBJECT_NOT_EXIST 4 after this POA's destruction.
+    /// [`PoaError::AdapterNonExistent`] if there is no such child; OBJ_ADAPTER 1 if the adapter
+    /// activator raised an exception or panicked; OBJECT_NOT_EXIST 4 after this POA's destruction.
     pub fn find_poa(&self, name: &str, activate_it: bool) -> Result<Poa, PoaError> {
         self.core.check_not_dead()?;
         loop {
@@ -130,7 +130,7 @@ impl Poa {
         alive.map(|core| Poa { core: Arc::clone(core) }).collect()
     }
 
-    /// Returns the adapter activator, which creates missing children.
+    /// Returns the adapter activator, which creates missing children; `None` if none is set.
     #[must_use]
     pub fn activator(&self) -> Option<Arc<dyn AdapterActivator>> {
         self.core.children.lock().activator.clone()
@@ -253,8 +253,8 @@ impl PoaCore {
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // Before the activator returns, the child is found by the thread that runs the activator and by callers
-                // that do not ask for activation.
+                // Before the activator returns, the child is found by the thread that runs the
+                // activator and by callers that do not ask for activation.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);

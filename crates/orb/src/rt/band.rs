@@ -6,13 +6,14 @@ use corelane_sys::thread::{self, Scheduling};
 use super::config::RtConfig;
 use crate::exception::SystemException;
 
-/// Calls through references with priority bands are in one set if their priorities are in one band.
-/// Calls through other references are in one set if the native priorities of their threads are
-/// equal.
+/// A set of calls that may share connections. Calls through references with priority bands are in
+/// one set if their priorities are in one band. Calls through other references are in one set if
+/// the native priorities of their threads are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBand(u32);
 
-/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native priority, or 0.
+/// With this flag, the low 30 bits are the two ends of a range; without it, the number is a native
+/// priority, or 0.
 const RANGE_FLAG: u32 = 1 << 31;
 
 impl ConnectionBand {

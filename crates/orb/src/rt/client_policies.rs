@@ -12,8 +12,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// ([`RtConfig::client_policies`](super::RtConfig::client_policies)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
-    /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band. Calls with
-    /// priorities of one band may share connections. Calls with priorities of different bands never share connections.
+    /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band.
+    /// Calls with priorities of one band may share connections. Calls with priorities of different
+    /// bands never share connections.
     pub priority_bands: Option<Vec<(i16, i16)>>,
     /// PrivateConnectionPolicy (44): if true, a reference and its copies share no connections with
     /// other references.
@@ -42,7 +43,8 @@ pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
-    /// The spin policy of a reference. References with different spin policies share no connections.
+    /// The spin policy of a reference. References with different spin policies share no
+    /// connections.
     pub(crate) spin: Option<SpinPolicy>,
     pub(crate) io: Option<IoClass>,
 }

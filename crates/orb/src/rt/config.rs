@@ -23,8 +23,8 @@ pub enum SchedulingClass {
     Fifo,
     /// SCHED_RR: like SCHED_FIFO, but threads of equal priority take turns.
     RoundRobin,
-    /// SCHED_OTHER, the ordinary class. CORBA priorities select lanes, and requests carry them, but the kernel does not
-    /// see them.
+    /// SCHED_OTHER, the ordinary class. CORBA priorities select lanes, and requests carry them, but
+    /// the kernel does not see them.
     Fair,
 }
 
@@ -43,7 +43,8 @@ pub enum ExpiredRequestAction {
 }
 
 /// The treatment of an operation that exceeds its declared processor time (`@wcet`). The ORB counts
-/// and reports each such operation ([`Event::ExecutionTimeOverrun`](crate::Event::ExecutionTimeOverrun)).
+/// and reports each such operation
+/// ([`Event::ExecutionTimeOverrun`](crate::Event::ExecutionTimeOverrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OverrunAction {
@@ -280,9 +281,10 @@ pub struct LaneConfig {
     /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
     /// it. Default: [`IoClass::BestEffort`].
     pub io: IoClass,
-    /// How long the lane's threads poll for the next request before they sleep. Threads with a fixed priority or a
-    /// reservation poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic threads, borrowing or
-    /// buffering never poll. `None` means the policy of the pool. Default: `None`.
+    /// How long the lane's threads poll for the next request before they sleep. Threads with a
+    /// fixed priority or a reservation poll only with [`SpinPolicy::Always`]. Threads of a pool
+    /// with dynamic threads, borrowing or buffering never poll. `None` means the policy of the
+    /// pool. Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
 }
 
@@ -373,9 +375,10 @@ pub struct LanesConfig {
     /// The action of a thread while the servant that it runs waits for the reply to a call. `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// How long the pool's threads poll for the next request before they sleep. Threads with a fixed priority or a
-    /// reservation poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic threads, borrowing or
-    /// buffering never poll. `None` means the policy of the ORB. Default: `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads with a
+    /// fixed priority or a reservation poll only with [`SpinPolicy::Always`]. Threads of a pool
+    /// with dynamic threads, borrowing or buffering never poll. `None` means the policy of the ORB.
+    /// Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Limits on the connections of each lane. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,

@@ -12,8 +12,8 @@ pub struct TaskBinding {
     /// The number of the core, as the kernel counts cores.
     pub core: usize,
     /// The native priority, 1 to 99. The thread of a task with a
-    /// [deadline](field@TaskRules::deadline) waits at this priority, 98 or 99, for its next job, and
-    /// the job then takes the level of its deadline. A thread in the ordinary class
+    /// [deadline](field@TaskRules::deadline) waits at this priority, 98 or 99, for its next job,
+    /// and the job then takes the level of its deadline. A thread in the ordinary class
     /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
     pub priority: u8,
     /// The limits on the task's requests.
@@ -39,16 +39,18 @@ impl TaskBinding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct TaskRules {
-    /// The processor time that each job may use, from the dispatch of its request until the reply is
-    /// sent. `None` for no bound. Time during which the job waits or is preempted does not count.
+    /// The processor time that each job may use, from the dispatch of its request until the reply
+    /// is sent. `None` for no bound. Time during which the job waits or is preempted does not
+    /// count.
     pub budget: Option<Duration>,
     /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
     /// The shortest time between two requests of the task; `None` for no bound. One request that
     /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
     /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
-    /// dropped. An early request for which the pool has no free thread is refused in the same way. The
-    /// pool counts refused requests and reports [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
+    /// dropped. An early request for which the pool has no free thread is refused in the same way.
+    /// The pool counts refused requests and reports
+    /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
     ///
     /// A change of this time changes the end of a wait at once. The end of the task ends the wait.
     pub min_distance: Option<Duration>,
@@ -58,17 +60,17 @@ pub struct TaskRules {
     /// the task's priority. The running jobs of a core that have deadlines get native priorities of
     /// 2 to 97 in the order of their deadlines (EDF). Of two jobs with equal deadlines, the job
     /// that began on the core earlier, or moved to it earlier, comes first. A job arrives when its
-    /// thread has read the request. If the request waited or another thread read it, the job arrives
-    /// when its thread begins to run it.
+    /// thread has read the request. If the request waited or another thread read it, the job
+    /// arrives when its thread begins to run it.
     pub deadline: Option<Duration>,
     /// The shortest deadline that a request may ask for; `None` if every job has
     /// [`deadline`](field@Self::deadline). With a value, a request whose client still waits for a
-    /// shorter time than `deadline` gets this time as its deadline, but at least this value. Clients
-    /// of Corelane send the time with each call that has a precise time-out (service context
-    /// 0x434c4e00). It never lengthens a deadline.
+    /// shorter time than `deadline` gets this time as its deadline, but at least this value.
+    /// Clients of Corelane send the time with each call that has a precise time-out (service
+    /// context 0x434c4e00). It never lengthens a deadline.
     ///
-    /// An analysis must count the task with this deadline, because a job that runs earlier delays the
-    /// jobs of other tasks.
+    /// An analysis must count the task with this deadline, because a job that runs earlier delays
+    /// the jobs of other tasks.
     pub shortest_deadline: Option<Duration>,
 }
 
@@ -114,8 +116,8 @@ pub enum JobOverrunAction {
     /// the ordinary class, the job runs on.
     Demote,
     /// The rest of the job runs as with [`Demote`](Self::Demote), and its client gets TIMEOUT
-    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is not interrupted; it
-    /// can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
+    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
 }
 
@@ -124,12 +126,12 @@ pub enum JobOverrunAction {
 ///
 /// The share is a deferrable server: the threads of a core keep an unused budget until the end of
 /// the period, and may use two budgets back to back. Threads that have used the budget run in the
-/// ordinary class until the period ends. A period begins with the first work after the period before
-/// it.
+/// ordinary class until the period ends. A period begins with the first work after the period
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BestEffortShare {
-    /// The processor time in each period, at least 100 us, and 100 us less than the period. The threads may
-    /// exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
+    /// The processor time in each period, at least 100 us, and 100 us less than the period. The
+    /// threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
@@ -164,8 +166,8 @@ pub struct BestEffortUse {
 
 /// Tells a core pool which object keys name a task.
 ///
-/// The pool's threads call the method for requests that they have read, so it must neither block nor
-/// allocate.
+/// The pool's threads call the method for requests that they have read, so it must neither block
+/// nor allocate.
 pub trait TaskBinder: Send + Sync + 'static {
     /// Returns the number of the task that an object key names; `None` for all other keys. The
     /// answer for a key must never change, even after the task has ended.
@@ -188,15 +190,16 @@ pub struct CorePoolConfig {
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
     /// Default: 64.
     pub max_threads: u32,
-    /// Number of threads that accept connections, and that serve requests without a task in the
-    /// ordinary class. Default: 4.
+    /// Number of threads that accept connections, and that serve requests without a task. They are
+    /// in the ordinary class, except while a [`best_effort_share`](field@Self::best_effort_share)
+    /// lets them run above all tasks. Default: 4.
     pub best_effort_threads: u32,
     /// The share of each core that requests without a task get. With a share, the
     /// [`best_effort_threads`](field@Self::best_effort_threads), at least one for each core, are
     /// distributed among the cores, and the native priority of a task without a deadline must be
-    /// below 98. A thread that a servant starts on such a thread is in the ordinary class, and inherits
-    /// its core. An admission must count the share as work above all tasks. Default: `None`, so tasks
-    /// can keep all other requests from running.
+    /// below 98. A thread that a servant starts on such a thread is in the ordinary class, and
+    /// inherits its core. An admission must count the share as work above all tasks. Default:
+    /// `None`, so tasks can keep all other requests from running.
     pub best_effort_share: Option<BestEffortShare>,
     /// Stack size of each thread in bytes. Default: 1 MiB.
     pub thread_stack_size: usize,
@@ -292,7 +295,8 @@ pub struct CorePoolCounts {
     pub borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
     pub spawned: u64,
-    /// Threads whose task got a different core or priority while they served it.
+    /// Changes of a thread's core or priority, because the task that it served got another core or
+    /// priority.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
     pub unbound_by_task_end: u64,
@@ -385,8 +389,8 @@ pub struct CoreJob {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobBatch {
-    /// The records in the order of their numbers. If the first number is higher than the number that
-    /// the caller asked for, newer records have replaced the records between them.
+    /// The records in the order of their numbers. If the first number is higher than the number
+    /// that the caller asked for, newer records have replaced the records between them.
     pub jobs: Vec<CoreJob>,
     /// The number with which the caller gets the next batch.
     pub next: u64,

@@ -28,8 +28,8 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::core_pool::{CorePoolSettings, CorePoolThreads, MOST_DEADLINE_PRIORITY};
 use crate::thread_context::ThreadpoolId;
 
-/// A core pool: threads on each core that serve the connections of tasks, and threads that serve all
-/// other requests in the ordinary class.
+/// A core pool: threads on each core that serve the connections of tasks, and threads that serve
+/// all other requests.
 ///
 /// POAs use the pool by its [`id`](Self::id), as a pool without lanes. A request belongs to a task
 /// if the pool's [`TaskBinder`] returns a task for its object key. With the first such request on a
@@ -39,8 +39,8 @@ use crate::thread_context::ThreadpoolId;
 /// of another task on this connection are handed over to another free thread for tasks, if there is
 /// one, and requests without a task to the threads without a task.
 ///
-/// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys the
-/// pool.
+/// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys
+/// the pool.
 #[derive(Clone, Debug)]
 pub struct CorePool {
     id: ThreadpoolId,
@@ -65,17 +65,17 @@ impl CorePool {
     /// effect after the end of the pool.
     ///
     /// # Errors
-    /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a deadline,
-    /// for a priority above 97 of another task if the pool has a
-    /// [share for best effort](field@CorePoolConfig::best_effort_share), and for the number of a core
-    /// that the kernel cannot have. The tasks then stay as they are.
+    /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a
+    /// deadline, for a priority above 97 of another task if the pool has a [share for best
+    /// effort](field@CorePoolConfig::best_effort_share), and for the number of a core that the
+    /// kernel cannot have. The tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
         self.set_tasks_and_demoted(tasks, &[])
     }
 
-    /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements of
-    /// the `demoted` tasks, which have no core at present. Their requests run as requests without a
-    /// task: they are best effort, and no jobs.
+    /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements
+    /// of the `demoted` tasks, which have no core at present. Their requests run as requests
+    /// without a task: they are best effort, and no jobs.
     ///
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
@@ -103,10 +103,10 @@ impl CorePool {
         Ok(())
     }
 
-    /// Limits tasks to one operation each. Requests for other operations are best effort, and no jobs.
-    /// A task that is not in `operations` has no limit. Replaces the earlier limits; call this method
-    /// before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after the end of the
-    /// pool.
+    /// Limits tasks to one operation each. Requests for other operations are best effort, and no
+    /// jobs. A task that is not in `operations` has no limit. Replaces the earlier limits; call
+    /// this method before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after
+    /// the end of the pool.
     pub fn set_operations(&self, operations: &[(u64, &str)]) {
         self.with_threads(|threads| threads.set_operations(operations));
     }
@@ -185,14 +185,14 @@ impl CorePool {
     }
 
     /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
-    /// core, and `demoted` tasks have no core. The caller must hold no lock that the ORB's observer
-    /// may need.
+    /// core, and `demoted` tasks have no core. The caller must hold no lock that the ORB's event
+    /// callback may need.
     pub fn report_lost_core(&self, core: usize, moved: usize, demoted: usize) {
         self.report(&|pool| Event::CoreLost { pool, core, moved, demoted });
     }
 
     /// Reports [`Event::CoreReturned`](crate::Event::CoreReturned): the core runs `restored` tasks
-    /// again. The caller must hold no lock that the ORB's observer may need.
+    /// again. The caller must hold no lock that the ORB's event callback may need.
     pub fn report_returned_core(&self, core: usize, restored: usize) {
         self.report(&|pool| Event::CoreReturned { pool, core, restored });
     }
@@ -217,8 +217,8 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.counts())).unwrap_or_default()
     }
 
-    /// Returns the use of the [share for best effort](field@CorePoolConfig::best_effort_share) of each
-    /// core. The list is empty for a pool without a share, and after the end of the pool.
+    /// Returns the use of the [share for best effort](field@CorePoolConfig::best_effort_share) of
+    /// each core. The list is empty for a pool without a share, and after the end of the pool.
     #[must_use]
     pub fn best_effort_uses(&self) -> Vec<BestEffortUse> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.best_effort_uses())).unwrap_or_default()
@@ -250,9 +250,9 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()
     }
 
-    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core or
-    /// a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
-    /// `None` otherwise.
+    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
+    /// or a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
+    /// `None` otherwise, and after the end of the pool.
     #[must_use]
     pub fn advisory_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()

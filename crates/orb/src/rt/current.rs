@@ -30,7 +30,8 @@ impl RtCurrent {
     /// [`set_priority`](Self::set_priority), or in an upcall the priority of the request.
     ///
     /// # Errors
-    /// INITIALIZE if the calling thread has no CORBA priority. BAD_INV_ORDER 4 after the end of the ORB.
+    /// INITIALIZE if the calling thread has no CORBA priority. BAD_INV_ORDER 4 after the end of the
+    /// ORB.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
         let unset = || {

@@ -1,9 +1,10 @@
-//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their policies.
+//! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
+//! policies.
 //!
 //! # Invariants
-//! * In a pool with lanes, the priority of a request does not change the priority of its thread, but a rule for expired
-//!   deadlines or used-up budgets may lower it. In a pool without lanes, the thread has the request's priority during
-//!   the upcall.
+//! * In a pool with lanes, the priority of a request does not change the priority of its thread,
+//!   but a rule for expired deadlines or used-up budgets may lower it. In a pool without lanes, the
+//!   thread has the request's priority during the upcall.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
@@ -70,9 +71,9 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees this machine gives to this process, and returns a report on each guarantee.
-/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes the building of an ORB fail if the
-/// machine does not give a guarantee.
+/// Checks which real-time guarantees this machine gives to this process, and returns a report on
+/// each guarantee. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes
+/// the building of an ORB fail if the machine does not give a guarantee.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
@@ -154,14 +155,15 @@ impl RtOrb {
     }
 
     /// Creates a core pool, whose threads serve the connections of tasks on the tasks' cores. The
-    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name a
-    /// task.
+    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name
+    /// a task.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid address, for a number of threads that is 0 or above the maximum, and
-    /// for the number of a core that the kernel cannot have; NO_RESOURCES if the kernel refuses
-    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If the kernel refuses
-    /// cores or priorities, the pool works without them
+    /// BAD_PARAM for an invalid address or [share for best
+    /// effort](field@CorePoolConfig::best_effort_share), for a number of threads or endpoints that
+    /// is out of range, and for the number of a core that the kernel cannot have; NO_RESOURCES if
+    /// the kernel refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If
+    /// the kernel refuses cores or priorities, the pool works without them
     /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
     #[cfg(feature = "core-pool")]
     pub fn create_core_pool(

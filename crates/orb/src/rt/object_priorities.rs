@@ -1,5 +1,5 @@
-//! The table of the priorities that a program has assigned to objects of a POA, by object id. A look-up takes no lock,
-//! even while a thread assigns a priority.
+//! The table of the priorities that a program has assigned to objects of a POA, by object id. A
+//! look-up takes no lock, even while a thread assigns a priority.
 //!
 //! Invariant: an assigned priority never changes.
 
@@ -15,8 +15,8 @@ const MAX_ENTRIES: u32 = 1 << 26;
 
 #[derive(Debug)]
 pub(super) struct ObjectPriorities {
-    /// While this flag is false, a look-up does not search the index. Stored `Release` by `assign`, loaded `Acquire` by
-    /// `get`.
+    /// While this flag is false, a look-up does not search the index. Stored `Release` by `assign`,
+    /// loaded `Acquire` by `get`.
     is_used: AtomicBool,
     index: Arc<HashIndex>,
     entries: GenerationalSlab<(Box<[u8]>, Priority)>,

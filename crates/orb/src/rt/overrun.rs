@@ -1,7 +1,8 @@
-//! Detection of operations that use more processor time than their IDL declares (annotation `@wcet`).
+//! Detection of operations that use more processor time than their IDL declares (annotation
+//! `@wcet`).
 //!
-//! The used time is the processor time of the thread, without other requests that the thread runs while the operation
-//! waits.
+//! The used time is the processor time of the thread, without other requests that the thread runs
+//! while the operation waits.
 
 use std::io;
 use std::time::Duration;
@@ -25,8 +26,11 @@ pub(crate) struct OverrunMonitor {
     charged: ChargedOperation,
 }
 
-/// Starts the thread that lowers priorities at the end of budgets, if [`OverrunAction::LowerPriority`] is configured
-/// and threads have fixed priorities.
+/// Starts the thread that lowers priorities at the end of budgets, if
+/// [`OverrunAction::LowerPriority`] is configured and threads have fixed priorities.
+///
+/// # Errors
+/// If the kernel refuses to start a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
@@ -44,7 +48,8 @@ pub(super) fn ensure_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // Without a fixed priority for this thread, lanes have none that could be lowered.
+    // If the kernel refuses this thread a fixed priority, it refuses one to lanes as well, and no
+    // priority of a lane needs to be lowered.
     orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
@@ -72,8 +77,8 @@ impl OverrunMonitor {
     /// Ends the operation, and reports an overrun.
     ///
     /// # Errors
-    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured and the operation
-    /// succeeded.
+    /// The error in `result`. TIMEOUT after an overrun, if [`OverrunAction::Reject`] is configured
+    /// and the operation succeeded.
     pub(crate) fn end(self, call: &ServerCall<'_>, result: Result<(), SystemException>) -> Result<(), SystemException> {
         let used = self.charged.used();
         if used > self.declared { self.handle_overrun(used, call, result) } else { result }
@@ -122,7 +127,8 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression test: a nested operation without a budget stopped the budget of the enclosing operation.
+    /// Regression test: a nested operation without a budget stopped the budget of the enclosing
+    /// operation.
     #[test]
     fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;

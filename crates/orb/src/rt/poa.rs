@@ -32,8 +32,8 @@ pub(crate) struct RtPoa {
     /// `None` if the pools that `OrbBuilder` configured serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
     object_priorities: ObjectPriorities,
-    /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from programs that create no
-    /// POA.
+    /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from
+    /// programs that create no POA.
     make_reference: MakeReference,
     place_request: PlaceRequest,
 }
@@ -107,8 +107,8 @@ impl RtPoa {
     /// them.
     ///
     /// # Errors
-    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if the kernel refuses a
-    /// property.
+    /// The index of the ServerProtocol policy, if another POA has claimed other properties, or if
+    /// the kernel refuses a property.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -140,8 +140,8 @@ impl RtPoa {
     }
 
     /// Returns true if a lane of the pool is within `band`, and if one of the POA's bands contains
-    /// `band`. A pool without lanes, or a POA without bands, permits every band. Returns `None` if
-    /// the POA has no priority model.
+    /// `band`. A pool without lanes meets the first condition, and a POA without bands meets the
+    /// second. Returns `None` if the POA has no priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -171,8 +171,8 @@ impl RtPoa {
     /// Assigns a priority to an object.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of the POA have
-    /// priorities.
+    /// BAD_INV_ORDER 18 if the object has a different priority. NO_RESOURCES if too many objects of
+    /// the POA have priorities.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),

@@ -38,7 +38,8 @@ pub struct RtPolicies {
     /// ClientProtocolPolicy (43): the protocols that clients may use, the most preferred first,
     /// with the properties of the clients' sockets. An empty list leaves the choice to the clients.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44). A policy of clients, so the creation of a POA fails if it is true.
+    /// PrivateConnectionPolicy (44). A policy of clients, so the creation of a POA fails if it is
+    /// true.
     pub private_connection: bool,
     /// PriorityBandedConnectionPolicy (45): the lowest and the highest CORBA priority of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
@@ -51,7 +52,8 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// Takes from `wider` the priority model, thread pool or list of server protocols that `self` does not set.
+    /// Takes from `wider` the priority model, thread pool or list of server protocols that `self`
+    /// does not set.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };

@@ -30,8 +30,8 @@ use crate::thread_context::{self, ThreadpoolId};
 pub enum InvalidThreadpool {
     /// No thread pool of the ORB has this id.
     Unknown,
-    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, if the calling thread
-    /// belongs to the pool, or after shutdown.
+    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, if
+    /// the calling thread belongs to the pool, or after shutdown.
     System(SystemException),
 }
 
@@ -52,7 +52,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a lane, of a pool without lanes, and of each kind in a core pool.
+/// Maximum number of threads of a lane, of a pool without lanes, and of each kind in a core pool;
+/// also the maximum number of a core pool's endpoints for tasks.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -171,7 +172,8 @@ pub(super) fn start_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // The shutdown of the ORB takes the pools under this lock, so it closes this pool or the check fails.
+    // The shutdown of the ORB takes the pools under this lock, so it closes this pool or the check
+    // fails.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);

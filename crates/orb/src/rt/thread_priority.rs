@@ -10,7 +10,7 @@ use crate::exception::SystemException;
 use crate::orb_context::OrbContext;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
-/// A negative priority means that the thread has none.
+/// A thread's priority in one ORB; negative if the thread has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrbPriority {
     stamp: u64,
@@ -56,8 +56,8 @@ fn save_for_other_orb(now: OrbPriority) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
     Set(Priority),
-    /// The CORBA priority of the thread's fixed native priority, because no priority was set. A call has this priority
-    /// if a lane or band of its object suits it, else none.
+    /// The CORBA priority of the thread's fixed native priority, because no priority was set. A
+    /// call has this priority if a lane or band of its object suits it, else none.
     Implied(Priority),
     Unset,
 }
@@ -84,7 +84,7 @@ pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// Dropping the value restores the CORBA priority and the scheduling that the thread had before the upcall.
+/// The CORBA priority and the scheduling of the thread before an upcall. The drop restores them.
 pub(crate) struct UpcallPriority {
     priority: OrbPriority,
     scheduling: SavedScheduling,
@@ -96,8 +96,11 @@ impl UpcallPriority {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// Gives the thread the CORBA priority `priority`, but at most `most`. Then lowers the scheduling of a thread that
-    /// runs above `most`, even if `priority` is `None`.
+    /// Gives the thread the CORBA priority `priority`, but at most `most`. Then lowers the
+    /// scheduling of a thread that runs above `most`, even if `priority` is `None`.
+    ///
+    /// # Errors
+    /// If `priority` has no native scheduling, or if the kernel refuses it.
     #[inline]
     pub(crate) fn apply(
         &self,

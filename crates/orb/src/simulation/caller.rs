@@ -1,4 +1,5 @@
-//! The simulated client processes: their threads, which make calls, and the checks of the outcomes of these calls.
+//! The simulated client processes: their threads, which make calls, and the checks of the outcomes
+//! of these calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +118,8 @@ pub(super) fn plans(
         let reachable =
             match unresponsive {
                 None => !matches!(ids[which], "c11" | "loop"),
-                // Every server has the object `c0`, so the call must succeed if one of the servers answers.
+                // Every server has the object `c0`, so the call must succeed if one of the servers
+                // answers.
                 Some(unresponsive) => ids[which] == "c0"
                     && object.ior().known_profiles().any(
                         |profile| matches!(profile.address, ProfileAddress::Inet { port, .. } if port != server::port(unresponsive)),
@@ -152,7 +154,8 @@ pub(super) struct Caller<'w> {
     plans: &'w [CallPlan],
     next: usize,
     call: Option<SimulatedCall<'w, 'w>>,
-    /// Number of times that the call has blocked. An event for an earlier block is ignored.
+    /// Number of times that the caller's calls have blocked. An event for an earlier block is
+    /// ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,
@@ -179,8 +182,8 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Returns the rank of the caller's events. If several events have one time, the event with the lowest rank happens
-    /// first.
+    /// Returns the rank of the caller's events. If several events have one time, the event with the
+    /// lowest rank happens first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }

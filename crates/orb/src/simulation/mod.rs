@@ -1,9 +1,10 @@
-//! The deterministic simulation: clients and servers in one thread and in virtual time, and a network with faults. A
-//! seed determines all events. `CORELANE_SEED=n cargo test -p corelane simulation` runs the seed `n` alone.
+//! The deterministic simulation: clients and servers in one thread and in virtual time, and a
+//! network with faults. A seed determines all events. `CORELANE_SEED=n cargo test -p corelane
+//! simulation` runs the seed `n` alone.
 //!
 //! The code under test is the ORB's; the network, the clock and the threads are simulated.
 //!
-//! # What must hold
+//! # Rules
 //! * A call that returns a result was executed once. A call that ends with COMPLETED_NO is never
 //!   executed, before or after its end. No call is executed twice.
 //! * A request is not sent again after it was executed.
@@ -57,15 +58,15 @@ struct World<'w> {
     summary: Statistics,
 }
 
-/// The error is the violated rule and the last events.
+/// Runs the simulation of a seed. The error has the violated rule and the last events.
 fn simulate(seed: u64) -> Result<Statistics, String> {
     crate::client::pool::ConnectionPool::forget_last_slot();
     let network = SimulatedNetwork::new(seed);
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));
     let lanes: Vec<Arc<Lane>> = (0..SERVERS * RUNS).map(|_| server::lane()).collect();
     let faults = !seed.is_multiple_of(4);
-    // In a quarter of the seeds without faults, one server never answers, and calls of references with another server
-    // must succeed.
+    // In a quarter of the seeds without faults, one server never answers, and calls of references
+    // with another server must succeed.
     network.state().unresponsive = (seed % 16 == 4).then_some(0);
     let plans;
     let clients = caller::clients(&network);

@@ -1,4 +1,5 @@
-//! The simulated network, which delays and splits bytes and loses connections, and the agenda of the simulation.
+//! The simulated network, which delays and splits bytes and loses connections, and the agenda of
+//! the simulation.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -98,7 +99,8 @@ pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 const TRACE: usize = 400;
 
 impl State {
-    /// If several events have one time, the event with the lowest `priority` happens first.
+    /// Adds an event to the agenda. If several events have one time, the event with the lowest
+    /// `priority` happens first.
     pub(super) fn schedule(&mut self, at: u64, priority: u64, event: AgendaEvent) {
         self.order += 1;
         self.events.push(Reverse((at, priority, self.order, event)));
@@ -132,7 +134,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// The end `by` notices the cut at once, the other end later: in half of the cases the bytes in transit are lost.
+    /// Cuts a link. The end `by` notices the cut at once, the other end later: in half of the cases
+    /// the bytes in transit are lost.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
@@ -381,7 +384,8 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // No other code runs during a write, so a write that would wait for room times out at once.
+            // No other code runs during a write, so a write that would wait for room times out at
+            // once.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }

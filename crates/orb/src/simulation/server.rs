@@ -255,8 +255,8 @@ impl<'l> ServerRun<'l> {
     }
 }
 
-/// Replies with NEEDS_ADDRESSING_MODE. Returns false for messages other than a two-way request of GIOP 1.2 to an object
-/// key.
+/// Replies with NEEDS_ADDRESSING_MODE. Returns false for messages other than a two-way request of
+/// GIOP 1.2 to an object key.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
@@ -300,7 +300,8 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// Forwards `c3` to the object `c2`, and `loop` to the object `loop`, of the next server.
+/// Supplies the servant of `c0`. Forwards `c3`, for example, to the object `c2` of the next server,
+/// and a name without a number to its object `loop`.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

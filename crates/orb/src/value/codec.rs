@@ -100,7 +100,7 @@ fn read_in_region(
     }
 }
 
-/// Overhead of the allocator for each block in bytes.
+/// Assumed overhead of the allocator for each block in bytes.
 const BLOCK: usize = 24;
 
 fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {

@@ -33,9 +33,9 @@ impl ValueFactory {
 
 /// A table of value types by repository id, with their factories.
 ///
-/// A type needs an entry if it inherits from the type that the reader expects, or if its values have operations. A
-/// value of exactly the expected type needs no entry: it becomes a state without operations.
-/// [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
+/// A type needs an entry if it inherits from the type that the reader expects, or if its values
+/// have operations. A value of exactly the expected type needs no entry: it becomes a state without
+/// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
 pub struct ValueFactories {
     known: RcuCell<HashMap<&'static str, ValueFactory>>,
     #[cfg(feature = "any")]
@@ -53,7 +53,8 @@ impl ValueFactories {
         }
     }
 
-    /// Registers a type by its TypeCode, so that `any` and dynamic calls receive its values completely.
+    /// Registers a type by its TypeCode, so that `any` and dynamic calls receive its values
+    /// completely.
     #[cfg(feature = "any")]
     pub fn register_type(&self, type_code: &crate::TypeCode) {
         let mut types = (*self.types.load_full()).clone();

@@ -1,8 +1,8 @@
 //! Macros with the common parts of all generated value types.
 
-/// For generated code: implements a value type for the structure with its state. The repository ids have this order:
-/// first the id of the type, then the ids of the types to which it can be truncated, then the ids of its remaining
-/// bases.
+/// For generated code: implements a value type for the structure with its state. The repository ids
+/// have this order: first the id of the type, then the ids of the types to which it can be
+/// truncated, then the ids of its remaining bases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {
@@ -82,7 +82,8 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: implements `ValueKind` for the trait object of an abstract value type's operations.
+/// For generated code: implements `ValueKind` for the trait object of an abstract value type's
+/// operations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! abstract_value {

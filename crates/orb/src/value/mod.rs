@@ -2,8 +2,9 @@
 //!
 //! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from `T`.
 //!
-//! The values of a received message may refer to each other in cycles. A [region](region) owns all of them. References
-//! between its values do not own the region, so the drop of the last handle frees all values.
+//! The values of a received message may refer to each other in cycles. A [region](region) owns all
+//! of them. References between its values do not own the region, so the drop of the last handle
+//! frees all values.
 
 mod abstract_interface;
 mod codec;
@@ -117,7 +118,8 @@ impl<T: ?Sized> ValueRef<T> {
         self.info().is_some_and(|info| info.is_a(repository_id))
     }
 
-    /// Returns a handle of the type `U` to the value, if the value has this type.
+    /// Returns a handle of the type `U` to the value, or `None` if the value does not have this
+    /// type.
     #[must_use]
     pub fn narrow<U: ValueKind + ?Sized>(&self) -> Option<ValueRef<U>> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
@@ -137,9 +139,9 @@ impl<T: ?Sized> ValueRef<T> {
         ValueRef::from_parts(link, index)
     }
 
-    /// Returns the object that implements the value's operations: `circle.implementation::<dyn Shape>()`. Returns
-    /// `None` for a state without operations. A received value is such a state unless a factory that makes
-    /// implementations is registered for its type.
+    /// Returns the object that implements the value's operations: `circle.implementation::<dyn
+    /// Shape>()`. Returns `None` for a state without operations. A received value is such a state
+    /// unless a factory that makes implementations is registered for its type.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -165,8 +167,9 @@ impl<T: ValueType> ValueRef<T> {
         self.try_get().expect("the value has a state: its graph has defined it and still exists")
     }
 
-    /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state. A value has no
-    /// state if its [`ValueGraph`] has not defined it or no longer exists, or if custom code is reading it.
+    /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state.
+    /// A value has no state if its [`ValueGraph`] has not defined it or no longer exists, or if
+    /// custom code is reading it.
     #[must_use]
     pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;
@@ -174,7 +177,8 @@ impl<T: ValueType> ValueRef<T> {
             Some(snapshot) => StateSource::Snapshot(snapshot),
             None => StateSource::Region(region, self.index),
         };
-        // Handles of the type `T` exist for values whose state has the type `T` or contains it as a base.
+        // Handles of the type `T` exist for values whose state has the type `T` or contains it as a
+        // base.
         place.part(TypeId::of::<T>())?.is::<T>().then_some(ValueState { place, kind: PhantomData })
     }
 }
@@ -221,7 +225,8 @@ impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
             RegionLink::Inside(region) => match region.upgrade() {
-                // The clone may become part of another value of the region, so it does not own the region.
+                // While the region is open, the clone may become part of another value of the
+                // region, so it does not own the region.
                 Some(region) if !region.is_open() => RegionLink::Owner(region),
                 _ => RegionLink::Inside(Weak::clone(region)),
             },

@@ -95,6 +95,7 @@ pub trait ValueObject: Any + fmt::Debug + Send + Sync {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
     /// Returns the state as the type `wanted`: the state itself, or the state of one of its bases.
+    /// Returns `None` for another type, and for an implementation.
     fn part(&self, wanted: TypeId) -> Option<&dyn Any>;
 
     /// Returns a copy of an implementation's present state. Returns `None` for a state without

@@ -59,9 +59,10 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 }
 
-/// An object is inserted with the TypeCode of the interface, a value with the TypeCode of the value's type. An object
-/// or value can be extracted from an `any` with the TypeCode of a value type, of an object (as JacORB inserts it) or of
-/// the interface. Extraction does not check that the object has the interface.
+/// An object is inserted with the TypeCode of the interface, a value with the TypeCode of the
+/// value's type. An object or value can be extracted from an `any` with the TypeCode of a value
+/// type, of an object (as JacORB inserts it) or of the interface. Extraction does not check that
+/// the object has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

@@ -176,7 +176,6 @@ fn stream_without_a_bound_is_never_admitted() {
     assert_eq!(refusal, StreamRefusal { bound: ViolatedBound::Unbounded, admissible_packets: None });
 }
 
-/// The budgets of two periods are used in a row.
 #[test]
 fn deferrable_budget_delays_a_lower_thread_twice() {
     let request = |service| {

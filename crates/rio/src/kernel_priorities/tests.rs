@@ -29,7 +29,8 @@ fn threaded() -> String {
     fs::read_to_string(settings.of("rio0").join("threaded")).unwrap().trim().to_owned()
 }
 
-/// Runs `body` in a namespace, with a folder for journals.
+/// Runs `body` with a folder for journals, in a network namespace with the link `rio0`. If the
+/// process lacks a capability, prints its name and does not run `body`.
 fn with_link(has_napi: bool, body: impl FnOnce(&Path) + Send) {
     let missing = process::missing_namespace_capability()
         .or_else(|| crate::level_control::capabilities().missing_for(FeatureLevel::KernelPriorities));
@@ -114,7 +115,8 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
     });
 }
 
-/// Fails if the discipline of another owner is replaced, or if the level does not say why it is low.
+/// Fails if the discipline of another owner is replaced, or if the level does not say why it is
+/// low.
 #[test]
 fn foreign_discipline_is_kept_and_named() {
     with_link(true, |folder| {
@@ -265,7 +267,7 @@ fn settings_of_a_killed_process_are_restored() {
         assert_eq!(restore_interface("rio0", folder).unwrap(), ["transmit classes", "receive threads"]);
         assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));
         assert_eq!(restore_interface("rio0", folder).unwrap(), [""; 0]);
-        // The next start takes over, and restores the settings before the killed process.
+        // The next start takes over, and restores the settings from before the killed process.
         leave(folder);
         drop(KernelPriorities::take("rio0", folder).unwrap());
         assert_eq!((threaded().as_str(), root()), ("0", RootDiscipline::Default));

@@ -154,8 +154,8 @@ mod tests {
         }
     }
 
-    /// The time of sorting is that of these instructions and of the helpers that they call: each
-    /// look-up is one.
+    /// Sorting a frame takes the time of these instructions and of their helper calls. Each look-up
+    /// is a helper call.
     #[test]
     fn frame_of_an_accepted_ipv4_connection_is_sorted_with_few_instructions() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());

@@ -352,7 +352,7 @@ fn sign_extend(constant: i32) -> u64 {
     i64::from(constant).cast_unsigned()
 }
 
-/// Reads a little-endian number, in the byte order of the machines that run the tests.
+/// Reads a little-endian number. The machines that run the tests have this byte order.
 fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

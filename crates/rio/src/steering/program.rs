@@ -25,26 +25,27 @@ use crate::frame::{
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
-/// Values of the field `delivery` in the stream table; 0 is
+/// Values of the field `delivery` in the stream table. The value 0 is
 /// [`Delivery::Off`](super::Delivery::Off).
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 
-/// Offsets in the context, `struct xdp_md`.
+/// Byte offsets in the context, `struct xdp_md`.
 mod context {
     pub(super) const DATA: i16 = 0;
     pub(super) const DATA_END: i16 = 4;
     pub(super) const RX_QUEUE: i16 = 16;
 }
 
-/// Offsets in an entry of the stream table (`StreamDelivery::encode`).
+/// Byte offsets in an entry of the stream table (`StreamDelivery::encode`).
 mod entry {
     pub(super) const DELIVERY: i16 = 0;
     pub(super) const INTERVAL: i16 = 8;
     pub(super) const TOLERANCE: i16 = 16;
 }
 
-/// Offsets in the counts (`StreamCounts`). The entry after the last stream counts passed frames.
+/// Byte offsets in the counts (`StreamCounts`). The entry after the last stream counts passed
+/// frames.
 mod count {
     pub(super) const IN_CONTEXT: i16 = 0;
     pub(super) const QUEUED: i16 = 8;
@@ -52,14 +53,14 @@ mod count {
     pub(super) const PASSED: i16 = 0;
 }
 
-/// Offsets on the stack, relative to R10.
+/// Byte offsets on the stack, relative to R10.
 mod stack {
     pub(super) const KEY: i16 = -40;
     pub(super) const INDEX: i16 = -44;
     pub(super) const NOW: i16 = -56;
 }
 
-/// Offsets from R7, which is the frame's address plus the length of its VLAN tags.
+/// Byte offsets from R7, which is the frame's address plus the length of its VLAN tags.
 const IP: i16 = 14;
 const TCP_BEHIND_IPV4: i16 = IP + 20;
 const TCP_BEHIND_IPV6: i16 = IP + 40;
@@ -155,8 +156,9 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER_BYTES));
         self.tcp_header(TCP_BEHIND_IPV4);
-        // The short form of the key (`ConnectionKey::ipv4_bytes`). The addresses are one load and one
-        // store: the kernel compares keys by 8 bytes, and a load from two stores would wait for them.
+        // The short form of the key (`ConnectionKey::ipv4_bytes`). The addresses are one load and
+        // one store: the kernel compares keys by 8 bytes, and a load from two stores would wait for
+        // them.
         self.asm.load(Width::Double, R1, R7, IP + 12).store(Width::Double, R10, stack::KEY, R1);
         self.asm.load(Width::Word, R1, R7, TCP_BEHIND_IPV4).store(Width::Word, R10, stack::KEY + 8, R1);
     }

@@ -378,8 +378,8 @@ fn offered_window_scale(stream: &dyn Stream) -> u32 {
     scales.split([',', ' ']).nth(1).unwrap().parse().unwrap()
 }
 
-/// Fails if the buffer gets its size after the connection has begun: the window then keeps the scale
-/// of a smaller buffer.
+/// Fails if the buffer gets its size after the connection has begun: the window then keeps the
+/// scale of a smaller buffer.
 #[test]
 fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
     if !crate::level_control::capabilities().net_admin {
@@ -390,7 +390,6 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
         text.split_whitespace().map(|number| number.parse().unwrap()).collect()
     };
     let limit = numbers("/proc/sys/net/core/rmem_max")[0];
-    // A larger window is not needed for any buffer.
     let max_window = numbers("/proc/sys/net/ipv4/tcp_rmem")[2];
     let size = limit.saturating_mul(8);
     if max_window / 4 < limit {

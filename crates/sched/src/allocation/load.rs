@@ -208,10 +208,10 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if the tasks and `added` meet their deadlines at fixed priorities. Applies the
-    /// hyperbolic bound, then for each task Bini's bound and, if it fails, the exact response time,
-    /// and then searches for another order. If there are more tasks than levels, searches for
-    /// shared levels instead.
+    /// Returns true if the tasks and `added` are known to meet their deadlines at fixed priorities.
+    /// Applies the hyperbolic bound, then for each task Bini's bound and, if it fails, the exact
+    /// response time, and then searches for another order. If there are more tasks than levels,
+    /// searches for shared levels instead.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -265,7 +265,7 @@ impl CoreLoad {
     }
 
     /// Returns the worst-case response time of an added task that is known to fit; `None` under
-    /// earliest deadline first.
+    /// earliest deadline first, or if no bound is found.
     pub(super) fn response_with(&self, task: &Task, added: &Charged) -> Option<Nanos> {
         match self.discipline {
             Discipline::EarliestDeadlineFirst => return None,
@@ -312,7 +312,8 @@ impl CoreLoad {
         levels.iter().all(|level| *level < self.max_levels).then_some(levels)
     }
 
-    /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails.
+    /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails;
+    /// `None` if the order succeeds, or the algorithm finds none.
     fn searched(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if !needs_search(timings) || self.meets_in_order(None, steps) {
             return None;
@@ -426,12 +427,14 @@ mod tests {
 
     #[test]
     fn each_discipline_has_its_test() {
-        // Utilization 1, harmonic periods: exact tests accept the set, the bound does not.
+        // The set has utilization 1 and harmonic periods. Exact tests accept it, and the bound does
+        // not.
         let harmonic = [task(1, 5, 10), task(2, 10, 20)];
         assert!(fits(&load(Discipline::FixedPriority, &harmonic)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &harmonic)));
         assert!(!fits(&load(Discipline::LiuLayland, &harmonic)));
-        // Utilization 0.97, no harmonic periods: only earliest deadline first accepts the set.
+        // The set has utilization 0.97 and no harmonic periods. Only earliest deadline first
+        // accepts it.
         let uneven = [task(1, 5, 10), task(2, 7, 15)];
         assert!(!fits(&load(Discipline::FixedPriority, &uneven)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &uneven)));

@@ -210,7 +210,7 @@ impl TaskSet {
         self.placed.is_empty()
     }
 
-    /// Returns the core of a task.
+    /// Returns the core of a task; `None` if the task is not in the set.
     #[must_use]
     pub fn core_of(&self, task: TaskId) -> Option<CoreId> {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
@@ -287,9 +287,9 @@ pub enum AllocationStep {
     Move,
     /// Two admitted tasks exchange their cores.
     Swap,
-    /// All tasks of a cluster are placed again, by decreasing utilization.
+    /// All tasks of a cluster that are not pinned are placed again, by decreasing utilization.
     Repack,
-    /// Branch and bound over all placements of a cluster's tasks.
+    /// Branch and bound over all placements of a cluster's tasks that are not pinned.
     Search,
 }
 
@@ -315,7 +315,8 @@ pub struct AdmissionPlan {
     pub moves: Vec<Move>,
     /// The allocation step that found the room.
     pub found_by: AllocationStep,
-    /// The task's worst-case response time from its arrival, if the discipline has one.
+    /// The task's worst-case response time from its arrival. `None` under earliest deadline first,
+    /// or if no bound is found.
     pub response: Option<Nanos>,
 }
 

@@ -37,8 +37,8 @@ impl StepBudget {
         Self { left: steps }
     }
 
-    /// Takes the steps for one evaluation of `tasks` tasks, which may exceed the budget. Returns
-    /// false if no step was left before the call.
+    /// Takes `tasks` steps, at least one, even if fewer steps are left. Returns false if no step
+    /// was left before the call.
     pub fn take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));

@@ -66,7 +66,8 @@ pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut 
 }
 
 /// Returns the worst-case response times of tasks. The tasks are in the order of their priorities,
-/// highest first, and no two tasks share a priority.
+/// highest first, and no two tasks share a priority. An entry is `None` in the cases of
+/// [`response_time`].
 #[must_use]
 pub fn response_times(tasks: &[Timing]) -> Vec<Option<ResponseTime>> {
     tasks.iter().enumerate().map(|(place, task)| response_time(task, tasks.get(..place).unwrap_or_default())).collect()
@@ -141,7 +142,8 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 ///
 /// The tasks are in the order of their priorities, highest first. The longest job of a lower
 /// priority is the blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest
-/// time between two decisions of the scheduler, on CAN the time of one bit; 0 counts as 1.
+/// time between two decisions of the scheduler, on CAN the time of one bit; 0 counts as 1. An entry
+/// is `None` if the response time has no bound, or if it is not known after [`MAX_STEPS`] steps.
 #[must_use]
 pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {

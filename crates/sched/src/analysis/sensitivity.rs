@@ -47,7 +47,7 @@ pub fn longest_execution(
 }
 
 /// Returns an execution time that fits and needs at most the share `room`: the longest one, to
-/// within a 1,024th of the maximum that `room` and the deadline allow.
+/// within a 1,024th of the maximum that `room` and the deadline allow. `None` if no such time fits.
 pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
     const PARTS: u64 = 1_024;
     let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);

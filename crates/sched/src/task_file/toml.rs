@@ -40,7 +40,8 @@ const DISCIPLINES: [(&str, Discipline); 3] = [
 const CRITICALITIES: [(&str, Criticality); 3] =
     [("low", Criticality::Low), ("normal", Criticality::Normal), ("high", Criticality::High)];
 
-/// Returns the discipline with this name, as task files and commands use it.
+/// Returns the discipline with this name, as task files and commands use it; `None` if there is
+/// none.
 #[must_use]
 pub fn parse_discipline(name: &str) -> Option<Discipline> {
     DISCIPLINES.iter().find(|(other, _)| *other == name).map(|(_, discipline)| *discipline)

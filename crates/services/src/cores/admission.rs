@@ -1,8 +1,7 @@
 //! The books of a server, shared by its threads, with the targets and endpoints of task references.
 //!
 //! The thread `cores/decide` makes pending decisions, and the thread `cores/save` saves books with
-//! a store. A request whose promise has to be saved waits, without the lock of the books, until the
-//! store has it.
+//! a store. A request that waits for a save does not hold the lock of the books.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -42,7 +41,8 @@ const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
     pub(super) targets: HashMap<TaskId, ObjectRef>,
-    /// `None` if no endpoint was free when the task got its reference.
+    /// `None` if the task's reference has the addresses of the pool or of the ORB, because no
+    /// endpoint was free or there is no pool.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
     /// `None` before [`SharedBooks::set_dispatch`].
     dispatch: Option<TaskDispatch>,
@@ -154,9 +154,9 @@ impl SharedAdmission {
         u64::try_from(elapsed.as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// Makes pending decisions, ends expired promises and watches the cores until the service ends.
-    /// `watch` is made with the first use of the core pool.
-    /// `held` are refusals of the kernel that are not in the books yet.
+    /// Makes pending decisions, ends expired promises and, if there is a core pool, watches the
+    /// cores, until the service ends. Sets `watch` in the first pass with a core pool. `held` are
+    /// refusals of the kernel that are not in the books yet.
     fn decide_pending(&self, watch: &mut Option<CoreWatch>, held: &mut HeldRefusals) {
         let mut state = self.state.lock();
         while !state.is_ending {
@@ -181,7 +181,7 @@ impl SharedAdmission {
                     returned.iter().for_each(|core| pool.return_core(*core));
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer of the events may call the admission object.
+                    // The observer that the reports below call may call the admission object.
                     drop(state);
                     for core in lost {
                         pool.report_lost_core(core, change.moved.len(), change.demoted.len());
@@ -214,7 +214,7 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                // Without a deadline, `begin_time` ends this wait.
+                // Before `begin_time` the wait has no deadline; `begin_time` ends it.
                 let started_at = self.started_at.get();
                 let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
@@ -273,7 +273,8 @@ impl SharedAdmission {
                 self.pending.notify_one();
             }
             if may_save && state.saves.has_waiting() {
-                // Later requests have undone the changes of these requests, so no step is needed.
+                // The store has everything: these requests changed nothing, or later requests have
+                // undone their changes.
                 state.saves.complete(u64::MAX, &Ok(()));
                 self.saved.notify_all();
             }
@@ -309,7 +310,8 @@ fn thread_has_ended() -> StoreError {
 
 #[derive(Clone, Debug)]
 pub(super) enum NotSaved {
-    /// This maximum number of requests wait for the store.
+    /// The request does not wait for the store, because this number of requests, the maximum,
+    /// already wait.
     Busy(usize),
     /// The thread that saves has ended. The books have not changed.
     Ended,
@@ -318,7 +320,8 @@ pub(super) enum NotSaved {
 
 pub(super) struct SavedResult<R> {
     pub(super) result: R,
-    /// The time for which the request waited until the store had its promises.
+    /// `Ok` has the time, in nanoseconds, for which the request waited until the store had its
+    /// promises.
     pub(super) saved: Result<Nanos, NotSaved>,
 }
 
@@ -359,9 +362,10 @@ impl SharedBooks {
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {
-            // A new watch would take cores that are lost for returned ones.
+            // A watch that a panic ends would forget the lost cores, and they would count as
+            // returned.
             let (mut watch, mut held) = (None, HeldRefusals::default());
-            // A panic in a decision leaves the books as they are. After a pause the thread goes on.
+            // After a panic and a pause, the thread goes on with the books as they are.
             while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
@@ -408,8 +412,8 @@ impl SharedBooks {
     }
 
     /// Calls `work` like [`change`](Self::change), and waits until the store has the promises of
-    /// the tasks that `tasks` returns. If too many requests wait, returns [`NotSaved::Busy`]
-    /// without calling `work`.
+    /// the tasks that `tasks` returns, or until a save fails. If too many requests wait, returns
+    /// [`NotSaved::Busy`] without calling `work`.
     pub(super) fn change_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
@@ -428,7 +432,8 @@ impl SharedBooks {
     }
 
     /// Calls `work` like [`with`](Self::with), and waits until the store has the promises of the
-    /// tasks that `tasks` returns.
+    /// tasks that `tasks` returns, or until a save fails. Does not wait if too many requests wait;
+    /// `saved` is then [`NotSaved::Busy`].
     pub(super) fn read_saved<R>(
         &self,
         work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
@@ -462,7 +467,8 @@ impl SharedBooks {
         Ok(renewed)
     }
 
-    /// Waits until the store has the present promises of the tasks. Returns the time of the wait.
+    /// Waits until the store has the present promises of the tasks, and returns the time of the
+    /// wait. Returns an error if a save fails, and without a wait if too many requests wait.
     fn wait_saved(&self, state: MutexGuard<'_, AdmissionState>, tasks: &[TaskId]) -> Result<Nanos, NotSaved> {
         if tasks.iter().all(|task| state.books.is_saved(*task)) {
             self.shared.unsaved.notify_one();
@@ -606,7 +612,7 @@ mod tests {
         assert!(shared.with(|_, _, now| now) >= elapsed);
     }
 
-    /// Books of which the next decision panics once.
+    /// Books that panic once, in a call of `next_pending_decision`.
     struct PanickingBooks {
         books: MemoryBooks,
         panics: bool,
@@ -737,7 +743,8 @@ mod tests {
         admit(request.lease);
         shared.begin_time();
         admit(0);
-        // Only the thread notices the end of the second lease, because no other request comes.
+        // Only the thread `cores/decide` notices the end of the second lease, because no other
+        // request comes.
         let ended = || shared.shared.state.lock().books.next_expiry() > Some(1_000_000_000_000);
         for _ in 0..10_000 {
             if ended() {

@@ -44,7 +44,7 @@ pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitErr
     outcome
 }
 
-/// A task of this program that a server has admitted. A thread renews its lease.
+/// A task of this program that a server has admitted. A thread renews the lease.
 ///
 /// Dropping the handle cancels a running renewal and withdraws the task. If the withdrawal fails,
 /// the task ends with its lease. The drop takes at most 1 s for a renewal that is connecting to the
@@ -68,7 +68,7 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 
 struct Lease {
     tasks: TasksRef,
-    /// For renewals: `canceller` cancels calls of this reference.
+    /// The reference for renewals. `canceller` cancels its calls.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,
@@ -83,8 +83,9 @@ struct Lease {
 }
 
 impl Lease {
-    /// Renews the lease about every third of its length, until the program ends the task or the
-    /// server no longer has it.
+    /// Renews the lease after each third of its length, but not more often than every millisecond.
+    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST or
+    /// NO_PERMISSION.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();
@@ -162,13 +163,14 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         &self.promise
     }
 
-    /// Returns true if a renewal has found that the server has ended the task, for example because
-    /// the server could not be reached during the lease. Requests to the task reference then raise
-    /// TRANSIENT.
+    /// Returns true if the server has refused a renewal with OBJECT_NOT_EXIST or NO_PERMISSION, for
+    /// example because the lease ended while the server could not be reached. Requests to the task
+    /// reference then fail, usually with TRANSIENT.
     ///
-    /// Also returns true if a renewal has found that the kernel of the server has refused the task's
-    /// core, priority or thread. Requests to the task reference are then best effort, and raise
-    /// TRANSIENT after the end of the lease, which is not renewed any more.
+    /// Also returns true if the server has refused a renewal with NO_RESOURCES and the minor code
+    /// [`TASK_REFUSED`], because its kernel has refused the task's core, priority or thread. Requests
+    /// to the task reference are then best effort, and fail after the end of the lease, which is not
+    /// renewed any more.
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.lease.has_lapsed.load(Ordering::Acquire)
@@ -201,7 +203,7 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// Withdraws the task.
     ///
     /// # Errors
-    /// The errors of the call: OBJECT_NOT_EXIST if the task has ended already.
+    /// The errors of the call, for example OBJECT_NOT_EXIST if the task has already ended.
     pub fn withdraw(mut self) -> Result<(), SystemException> {
         self.end_renewal();
         self.lease.tasks.withdraw(self.lease.task, &self.lease.token)

@@ -12,8 +12,8 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 
 /// Counts a share for best effort on each core of a machine, as work above all tasks.
 ///
-/// Create the books of an admission object with the returned machine if its core pool has the
-/// share ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
+/// Create the books of an admission object with the returned machine if its core pool has the share
+/// ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
 /// The share is a deferrable server: a periodic task with the budget, the lateness of its
 /// enforcement and twice the machine's time of a context switch as execution time, and with the
 /// rest of the period as jitter. Context switches between single requests within the share are not
@@ -46,8 +46,8 @@ pub fn reserve_best_effort(mut machine: Machine, share: BestEffortShare) -> Mach
     machine
 }
 
-/// Returns true if the books reserve at least the utilization of the share on each core, for whichever
-/// work.
+/// Returns true if the books reserve at least the utilization of the share on each core, for the
+/// share or for other work.
 pub(super) fn is_counted(share: BestEffortShare, cores: &[CoreUse]) -> bool {
     let wanted: Utilization = timing(share).utilization();
     cores.iter().all(|core| core.reserved >= wanted)
@@ -70,7 +70,7 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    /// Two budgets of the share may delay one job: of 1.9 ms with the lateness 2 ms, in 10 ms.
+    /// Two budgets of the share, each 1.9 ms and a lateness of 0.1 ms, may delay a job by 4 ms.
     #[test]
     fn share_delays_each_task_by_two_budgets() {
         let share = BestEffortShare::new(Duration::from_micros(1_900), Duration::from_millis(10));

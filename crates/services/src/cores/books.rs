@@ -84,9 +84,8 @@ pub struct TaskRequest {
 /// The bounds of the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
-    /// Maximum number of tasks of all clients, including pending and ending tasks, retained
-    /// rejections, and the shares of cores for last jobs of tasks that moved or changed their
-    /// timing.
+    /// Maximum number of tasks of all clients. Pending and ending tasks, retained rejections, and
+    /// the shares of cores that tasks keep after a move or a change of timing count as tasks.
     pub max_tasks: usize,
     /// Maximum number of tasks of one client, including pending and ending tasks.
     pub max_tasks_per_client: usize,
@@ -151,7 +150,7 @@ pub struct Promise {
 pub enum TaskAdmission {
     /// The task is admitted.
     Promised(Promise),
-    /// The task does not fit.
+    /// The decision found no room for the task.
     Rejected(Rejection),
     /// The decision needs a longer search. [`Books::outcome`] returns the decision about this task.
     Pending(TaskId),
@@ -162,8 +161,8 @@ pub enum TaskAdmission {
 pub enum ChainAdmission {
     /// All stages are reserved. The promises are in the order of the stages.
     Reserved(ChainId, Vec<Promise>),
-    /// The stage with this index does not fit in addition to the stages before it. Nothing is
-    /// reserved.
+    /// No room was found for the stage with this index in addition to the stages before it. Nothing
+    /// is reserved.
     Rejected(usize, Rejection),
 }
 
@@ -185,7 +184,8 @@ pub enum BooksRefusal {
     /// The task is pinned to a core that the machine does not have or that is lost: this core, and
     /// the usable cores.
     NoSuchCore(CoreId, Vec<CoreId>),
-    /// The task or chain has ended, or never existed.
+    /// The books have no such task or reservation: it has ended, the chain is committed, or it
+    /// never existed.
     NotFound,
     /// The token is not the token of the task or chain.
     WrongToken,
@@ -279,12 +279,12 @@ pub struct CoreUse {
     pub core: CoreId,
     /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,
-    /// The share that is in use, without the machine's overheads: by promised and reserved tasks, by
-    /// the last jobs of tasks that ended, moved or changed their timing, and by changes of timings
-    /// that may still be taken back.
+    /// The share that is in use, without the machine's overheads: by promised and reserved tasks,
+    /// by the last jobs of tasks that ended, moved or changed their timing, and by changes of
+    /// timings that may still be taken back.
     pub used: Utilization,
-    /// The share of work above all tasks, for example of the guaranteed share for best effort. It is
-    /// a part of `capacity`, and not of `used`.
+    /// The share of work above all tasks, for example of the guaranteed share for best effort. It
+    /// is a part of `capacity`, and not of `used`.
     pub reserved: Utilization,
 }
 
@@ -293,13 +293,13 @@ pub struct CoreUse {
 pub struct DecisionCounts {
     /// Tasks that were promised or reserved, and changed timings.
     pub promised: u64,
-    /// Tasks, chains and changes of timings that did not fit.
+    /// Tasks, chains and changes of timings for which no room was found.
     pub rejected: u64,
     /// Requests refused because they exceeded the maximum rate of decisions.
     pub over_rate: u64,
     /// Requests refused because they exceeded a client's quota.
     pub over_quota: u64,
-    /// Leases that ended.
+    /// Tasks whose leases ended before a renewal or withdrawal.
     pub leases_ended: u64,
     /// Tasks whose reservations lapsed.
     pub reservations_lapsed: u64,
@@ -389,7 +389,7 @@ pub trait Books: Send {
     fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
-    /// [`commit_chain`](Self::commit_chain) follows.
+    /// [`commit_chain`](Self::commit_chain) follows within [`BooksLimits::reservation_timeout`].
     ///
     /// # Errors
     /// The reason why the request is not decided.
@@ -428,7 +428,7 @@ pub trait Books: Send {
     ) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 means the
-    /// default lease.
+    /// default lease; a `lease` above the maximum means the maximum.
     ///
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`],
@@ -450,7 +450,8 @@ pub trait Books: Send {
     /// Returns all tasks, cores and counts.
     fn snapshot(&mut self, now: Nanos) -> Snapshot;
 
-    /// Returns the pending decision that has waited longest.
+    /// Returns the pending decision that has waited longest; `None` if there is none. The decision
+    /// stays pending until [`apply_decision`](Self::apply_decision).
     fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
     /// Applies the result of a search. If the search found a plan, and the books have changed since
@@ -478,14 +479,14 @@ pub trait Books: Send {
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId>;
 
     /// Returns the earliest time at which a lease, a reservation, a share for last jobs, or the
-    /// report of a rejection ends.
+    /// report of a rejection ends; `None` if there is none.
     fn next_expiry(&self) -> Option<Nanos>;
 
-    /// Attaches octets to a task, which the books store without reading them. They replace earlier
-    /// octets, and end with the task. Has no effect if the books do not have the task.
+    /// Attaches octets to a task. The books store the octets without reading them. They replace
+    /// earlier octets, and end with the task. Has no effect if the books do not have the task.
     fn attach(&mut self, task: TaskId, attachment: &[u8]);
 
-    /// Returns the promised tasks with their attached octets, which may be empty.
+    /// Returns the promised and demoted tasks with their attached octets, which may be empty.
     fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
     /// Sets octets that the server needs after a restart. The books store them without reading

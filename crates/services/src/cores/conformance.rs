@@ -1,4 +1,4 @@
-//! The suite that every implementation of [`Books`] passes.
+//! A conformance suite for implementations of [`Books`].
 
 use std::sync::Arc;
 

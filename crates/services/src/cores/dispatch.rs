@@ -66,8 +66,8 @@ impl TaskDispatch {
             self.served.remove(&task);
         }
         for task in live.difference(&self.served.clone()) {
-            // A target that cannot be a substitute, for example a plain key that is bound to an object
-            // of another server, gets its requests by a forward of the servant locator.
+            // A target that cannot be a substitute, for example a plain key that is bound to an
+            // object of another server, gets its requests by a forward of the servant locator.
             if let Some(target) = targets.get(task)
                 && self.poa.set_substitute(&object_id(&self.secrets, *task), target).is_ok()
             {

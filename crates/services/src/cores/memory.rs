@@ -20,9 +20,9 @@ use super::transition;
 use persistence::RevocableChange;
 
 const SECOND: Nanos = 1_000_000_000;
-/// Maximum number of searches for one decision. A search is repeated if it found a plan and the books
-/// changed during it. After the last search, a bounded search under the lock decides. A rejection
-/// stands.
+/// Maximum number of searches for one decision. A search is repeated if it found a plan and the
+/// books changed during it. After the last search, a bounded search under the lock decides. A
+/// rejection stands.
 const MAX_SEARCHES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ struct Entry {
     state: EntryState,
     /// `None` before the decision, after a rejection, and while the task is demoted.
     core: Option<CoreId>,
-    /// The lost core to which the task returns.
+    /// The core that the task has lost, and to which it returns if the core has room.
     home: Option<CoreId>,
     starts_at: Nanos,
     lease: Nanos,

@@ -124,8 +124,9 @@ impl AdmissionConfig {
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
     /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
-    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer. If
-    /// the pool has a share for best effort, the machine must count it ([`reserve_best_effort`]).
+    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
+    /// If the pool has a share for best effort, the machine must count it
+    /// ([`reserve_best_effort`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -155,10 +156,10 @@ impl AdmissionConfig {
     /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or if the books reserve less than the pool's share for best
-    /// effort. NO_RESOURCES if the system refuses a thread or a
-    /// random number, PERSIST_STORE if the store of the books cannot be written or is damaged, and
-    /// other errors of the ORB.
+    /// BAD_PARAM if the key is already bound, or if the books reserve less than the pool's share
+    /// for best effort. NO_RESOURCES if the system refuses a thread or a random number,
+    /// PERSIST_STORE if the store of the books cannot be written or is damaged, and other errors of
+    /// the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
         let no_resources = |error: std::io::Error| {
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
@@ -244,7 +245,7 @@ fn serve_in(
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
         orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
-        // After `bind_key`, because a restored target may have this key.
+        // This call follows `bind_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();
         tasks.manager().activate()?;

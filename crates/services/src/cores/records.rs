@@ -33,7 +33,7 @@ pub(super) struct SavedPromise {
     pub(super) token: TaskToken,
     /// `None` while the task is demoted.
     pub(super) core: Option<CoreId>,
-    /// The lost core to which the task returns.
+    /// The core that the task has lost, and to which it returns if the core has room.
     pub(super) home: Option<CoreId>,
     pub(super) attachment: Arc<[u8]>,
 }

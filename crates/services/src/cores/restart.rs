@@ -92,8 +92,9 @@ fn is_beside(address: &str, of: &str) -> bool {
     if of.starts_with("tcp:") { host(address) == host(of) } else { address.starts_with(of) }
 }
 
-/// Creates a core pool at the addresses of the earlier process. If the pool cannot listen there, or
-/// if the configured addresses have changed, it listens at the configured addresses.
+/// Creates a core pool at the addresses of the earlier process. If there was none, if the pool
+/// cannot listen there, or if the configured addresses have changed, it listens at the configured
+/// addresses.
 pub(super) fn create_pool(
     orb: &Orb,
     config: &CorePoolConfig,
@@ -113,7 +114,7 @@ pub(super) fn create_pool(
     create(&at_kept).or_else(|_| create(&config))
 }
 
-/// Each list has fewer entries than 2^32.
+/// Appends a count, which is below 2^32.
 fn push_count(out: &mut Vec<u8>, count: usize) {
     out.extend((count as u32).to_be_bytes());
 }

@@ -27,8 +27,8 @@ pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     pub(super) poa: Poa,
     pub(super) pool: Option<CorePool>,
-    /// The references of the admission object and of a task. Targets must have one of their
-    /// addresses, because they must be objects of this server.
+    /// The references of the admission object and of a task that does not exist. Targets must have
+    /// one of their addresses, because they must be objects of this server.
     pub(super) own: [ObjectRef; 2],
 }
 

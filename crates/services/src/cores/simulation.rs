@@ -146,8 +146,8 @@ impl BooksSimulation {
             .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
 
-    /// The books may refuse with `Full` a little below the maximum, because they count retained
-    /// rejections.
+    /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
+    /// count retained rejections.
     fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
         match refusal {
             BooksRefusal::Full(most) => {

@@ -28,7 +28,7 @@ pub struct StoredBooks {
     memory: MemoryBooks,
     store: Arc<dyn Store>,
     saved: SavedBooks,
-    /// True after a failed commit, which may have changed the store.
+    /// True after a failed step, because a failed commit may have changed the store.
     must_read: bool,
     is_saving: bool,
 }

@@ -33,7 +33,7 @@ impl TagKey {
         Ok(TagKey([random_number()?, random_number()?]))
     }
 
-    /// SipHash-2-4 of the number's octets in little-endian order, on every machine.
+    /// Returns the SipHash-2-4 of the number's octets in little-endian order.
     #[expect(deprecated, reason = "the standard library has no other SipHash with keys")]
     fn tag(self, number: u64) -> u64 {
         let [first, second] = self.0;
@@ -70,7 +70,7 @@ impl Secrets {
         octets
     }
 
-    /// Returns `None` if the tag in the object id is wrong.
+    /// Returns the task of an object id; `None` if the id is malformed or has a wrong tag.
     pub(super) fn task(&self, object_id: &[u8]) -> Option<TaskId> {
         let task = TaskId(u64::from_be_bytes(*object_id.first_chunk()?));
         (object_id == self.object_id(task)).then_some(task)

@@ -11,8 +11,8 @@ use corelane_sched::task::{CoreId, Task, TaskId};
 /// differs from `set` if `task` replaces a task.
 ///
 /// # Errors
-/// [`Rejection`] if no plan keeps all deadlines. The rejection is not exhaustive if a plan was
-/// refused because of its moves.
+/// [`Rejection`] if the search finds no plan that keeps all deadlines. The rejection is not
+/// exhaustive if a plan was refused because of its moves.
 pub(super) fn admit(
     before: &TaskSet,
     set: &TaskSet,

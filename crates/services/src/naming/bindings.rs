@@ -1,7 +1,7 @@
 //! Bindings as octets, and leaves that hold them one after the other.
 //!
-//! A search among a million bindings waits for memory at each pointer that it follows and at each page that it touches.
-//! So a leaf is one block of memory.
+//! A search among a million bindings waits for memory at each pointer that it follows and at each
+//! page that it touches. So a leaf is one block of memory.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,15 +12,16 @@ use super::cos_naming::NameComponent;
 use super::state::{BoundTarget, ContextId};
 use super::trie::{LEAF_SIZE, Leaf};
 
-/// Maximum size of a leaf of more than one binding. A change copies the leaf.
+/// A leaf of several bindings is split if its bindings have more octets and their hashes differ. A
+/// change copies a whole leaf.
 const MAX_LEAF_OCTETS: usize = 8 << 10;
 
 const OBJECT: u8 = 0;
 const CONTEXT: u8 = 1;
 const FOREIGN_CONTEXT: u8 = 2;
 
-/// A view of a binding: length of the id as u32, length of the kind as u32, id, kind, a tag, and a context's id or a
-/// reference.
+/// A view of a binding: length of the id as u32, length of the kind as u32, id, kind, a tag, and a
+/// context's id or a reference.
 #[derive(Clone, Copy)]
 pub(super) struct NameBinding<'b>(pub(super) &'b [u8]);
 
@@ -85,7 +86,8 @@ impl<'b> NameBinding<'b> {
     }
 }
 
-/// A leaf: for each binding its hash as u64 and the offset of its end as u32, and the bindings.
+/// A leaf: for each binding its hash as u64 and the offset of its end as u32, and then the
+/// bindings.
 #[derive(Clone)]
 pub(super) struct NameLeaf {
     octets: Arc<[u8]>,
@@ -94,7 +96,7 @@ pub(super) struct NameLeaf {
 }
 
 const ENTRY_OCTETS: usize = 12;
-/// Octets that are fetched before and after the expected place of a binding, which is seldom more than two bindings off.
+/// Number of octets that are fetched before and after the expected place of a binding.
 const FETCHED_AROUND: usize = 384;
 
 impl NameLeaf {
@@ -120,7 +122,8 @@ impl Leaf for NameLeaf {
         for (hash, block) in items {
             end += block.len();
             octets.extend_from_slice(&hash.to_le_bytes());
-            // A binding is shorter than a message, so only a leaf of one binding can be larger than its bound.
+            // The offset fits into a u32: a binding is shorter than a message, and larger leaves
+            // are split.
             octets.extend_from_slice(&(end as u32).to_le_bytes());
         }
         for (_, block) in items {
@@ -158,8 +161,8 @@ impl Leaf for NameLeaf {
         NameBinding(block).id_and_kind().cmp(&key)
     }
 
-    /// The entry and the binding are fetched at the same time, and not one after the other. For this the place of the
-    /// binding is guessed, as if all bindings had the same size.
+    /// Fetches the entry and the binding at the same time. The place of the binding is guessed, as
+    /// if all bindings had the same size.
     #[inline]
     fn prefetch(&self, index: usize) {
         let entry = ENTRY_OCTETS * index;

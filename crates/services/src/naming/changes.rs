@@ -8,7 +8,7 @@ use super::state::{BindingTarget, Change};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogLimits {
     pub(super) max_changes: usize,
-    /// In bytes. A single change may be larger.
+    /// Maximum size of the log in bytes. A single change may be larger.
     pub(super) max_size: usize,
 }
 

@@ -40,8 +40,8 @@ pub(super) struct Directory {
     state: RcuCell<State>,
     stamp: u64,
     queue: Mutex<Queue>,
-    /// The threads of batch `n` wait at `done[n % 3]`. So the end of a batch wakes its threads and one thread of the next
-    /// batch, also if the batch after it ends first.
+    /// The threads of batch `n` wait at `done[n % 3]`. The thread that ran a batch wakes the other
+    /// threads of this batch and one thread of the next.
     done: [Condvar; 3],
     arrived: Condvar,
     max_gather: Duration,
@@ -63,7 +63,7 @@ struct Stored {
 #[derive(Default)]
 struct Unsynced {
     has_changes: bool,
-    /// The syncing thread waits for a change.
+    /// True while the syncing thread waits for a change.
     is_idle: bool,
     is_ending: bool,
 }
@@ -286,8 +286,8 @@ impl Directory {
         }
     }
 
-    /// Waits, before a synced commit, until the expected number of threads have submitted changes
-    /// or a time has passed. Without the wait, the first change would be committed alone, and the
+    /// Waits before a synced commit until the expected number of threads have submitted changes or
+    /// a time has passed. Without the wait, the first change would be committed alone, and the
     /// other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
@@ -358,7 +358,7 @@ impl Directory {
         if stored.durability == Durability::Relaxed {
             let mut unsynced = stored.unsynced.lock();
             unsynced.has_changes = true;
-            // After a sync the thread pauses; a wake-up then would cost more than the change.
+            // A thread in its pause after a sync sees the change without a wake-up.
             if unsynced.is_idle {
                 stored.changed.notify_one();
             }
@@ -434,7 +434,7 @@ impl Drop for Turn<'_> {
         queue.head = Some(self.head.clone());
         queue.results.extend(self.results.drain(..));
         queue.note_batch(self.submitters, self.began.elapsed());
-        // A thread that wakes takes the lock.
+        // Released first, because a thread that wakes takes the lock.
         drop(queue);
         self.directory.done(self.number).notify_all();
         self.directory.done(self.number.wrapping_add(1)).notify_one();
@@ -605,7 +605,7 @@ mod tests {
         assert_eq!(names(&open(store)), names(directory.get().unwrap()));
         let queue = directory.get().unwrap().queue.lock();
         assert!(queue.results.is_empty());
-        // The end of a batch wakes one thread of the next batch. A thread that is about to sleep may wake too.
+        // Few threads wake before their batch has ended, and wait again.
         assert!(queue.waits < WAITING + WAITING / 2, "{}", queue.waits);
     }
 

@@ -1,8 +1,10 @@
-//! Hashes of names and of context ids. The seed is secret, so a client cannot choose names that collide.
+//! Hashes of names and of context ids. The seed is secret, so a client cannot choose names that
+//! collide.
 
 /// Returns the SipHash-1-3 of id and kind.
 ///
-/// The words that are hashed determine both texts: their lengths come first, and each text is filled up with zeros.
+/// The words that are hashed determine both texts: their lengths come first, and each text is
+/// filled up with zeros.
 pub(super) fn hash_name(seed: u64, id: &[u8], kind: &[u8]) -> u64 {
     let mut state = SipState::new(seed);
     // Names arrive in messages shorter than 2^32 octets.
@@ -54,7 +56,7 @@ impl SipState {
         self.0 ^= word;
     }
 
-    /// Returns the number of words.
+    /// Adds a text, filled up with zeros to whole words. Returns the number of words.
     #[inline]
     fn add_text(&mut self, text: &[u8]) -> u64 {
         let (words, rest) = text.as_chunks();
@@ -64,7 +66,8 @@ impl SipState {
         if rest.is_empty() {
             return words.len() as u64;
         }
-        // A word that is read just after single octets of it were written would make the processor wait.
+        // Shifts instead of a copy: a word that is read just after single octets of it were written
+        // makes the processor wait.
         self.add(rest.iter().rev().fold(0, |word, octet| word << 8 | u64::from(*octet)));
         words.len() as u64 + 1
     }

@@ -137,7 +137,7 @@ impl NamingConfig {
     }
 
     /// Sets the maximum number of binding iterators. At the maximum, a new iterator ends the least
-    /// recently used iterator. Default: 1,000.
+    /// recently used iterator; 0 permits no iterator. Default: 1,000.
     #[must_use]
     pub fn max_iterators(mut self, count: usize) -> Self {
         self.settings.iterator_limits.max_iterators = count;
@@ -173,8 +173,9 @@ impl NamingConfig {
 
     /// Sets the maximum number of requests that change contexts at the same time; further requests
     /// raise TRANSIENT. Each of them occupies a thread of the pool while it waits for the store.
-    /// Permit fewer than the pool has threads, so that names are resolved even while the disk does
-    /// not respond. Default: no maximum.
+    /// The maximum does not apply to [`NamingService::bind_all`]. Permit fewer than the pool has
+    /// threads, so that names are resolved even while the disk does not respond. Default: no
+    /// maximum.
     #[must_use]
     pub fn max_waiting_changes(mut self, threads: usize) -> Self {
         self.settings.max_waiting_changes = threads;

@@ -172,7 +172,8 @@ impl ServiceState {
         ObjectId::from(&id[..])
     }
 
-    /// Returns `None` for an id of another store. The context may be destroyed.
+    /// Returns the context of an object id; `None` if the id is malformed or of another store. The
+    /// context may be destroyed.
     fn context(&self, octets: &[u8]) -> Option<ContextId> {
         if octets == ROOT_ID {
             return Some(ContextId::ROOT);
@@ -257,10 +258,11 @@ impl Skeleton for NamingContexts {
 const MAX_BORROWED: usize = 8;
 
 impl NamingContexts {
-    /// Answers `resolve` of a short name that is bound to a reference. Returns false, and reads and writes nothing, for any
-    /// other request, also for one with an error.
+    /// Answers `resolve` of a name of at most [`MAX_BORROWED`] components that is bound to a
+    /// reference. Returns false, and reads and writes nothing, for any other request, also for one
+    /// with an error.
     ///
-    /// This path allocates nothing, and changes no reference count, which threads that bind would change too.
+    /// This path allocates nothing and changes no reference count.
     fn resolve_bound(&self, call: &mut ServerCall<'_>) -> bool {
         let mut components = [(&[][..], &[][..]); MAX_BORROWED];
         let Some(name) = borrow_name(call.arguments().clone(), &mut components) else { return false };
@@ -276,7 +278,8 @@ impl NamingContexts {
     }
 }
 
-/// Returns `None` if the name is longer than `components`, cannot be read, or must be converted to UTF-8.
+/// Reads a name into `components` without a copy of its texts. Returns `None` if the name is longer
+/// than `components`, cannot be read, or has to be converted to UTF-8.
 fn borrow_name<'c, 'm>(
     mut decoder: Decoder<'m>,
     components: &'c mut [(&'m [u8], &'m [u8])],

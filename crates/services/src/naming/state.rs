@@ -63,7 +63,8 @@ impl<'b> From<&'b BindingTarget> for BoundTarget<'b> {
     }
 }
 
-/// The target of a stored binding. References are octets as in [`EncodedReference`], at any address.
+/// The target of a stored binding. References are octets as in [`EncodedReference`], at any
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BoundTarget<'s> {
     Object(&'s [u8]),
@@ -167,7 +168,8 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// In bytes of names. One binding is included even if its name is larger.
+    /// Maximum sum of the sizes of the names, in bytes. One binding is included even if its name is
+    /// larger.
     pub(super) max_size: usize,
 }
 

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of items of a leaf. With this size the leaves of a million items are on one level, so a search reads
-/// few cache lines.
+/// Maximum number of items of a leaf whose hashes differ. With this size the leaves of a million
+/// items are on one level, so a search reads few cache lines.
 pub(super) const LEAF_SIZE: usize = 32;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
@@ -21,7 +21,8 @@ pub(super) trait Leaf: Clone {
 
     fn pack(items: &[(u64, &Self::Item)]) -> Self;
 
-    /// Returns false if a leaf of these items is split, unless no bits of the hash are left.
+    /// Returns true if these items may share a leaf. Other items are split, unless no bits of their
+    /// hashes are left.
     fn fits(items: &[(u64, &Self::Item)]) -> bool;
 
     fn len(&self) -> usize;
@@ -122,14 +123,15 @@ fn can_split(depth: u32) -> bool {
     BITS * (depth + 1) <= u64::BITS
 }
 
-/// Returns the index at which a hash is expected in a leaf at `depth`, because hashes are spread evenly.
+/// Returns the index at which a hash is expected in a leaf at `depth` if hashes are spread evenly.
 fn expected_index<L: Leaf>(leaf: &L, depth: u32, hash: u64) -> usize {
     let below = hash.checked_shl(BITS * depth).unwrap_or_default();
     ((u128::from(below) * leaf.len() as u128) >> u64::BITS) as usize
 }
 
-/// Searches a leaf at `depth`. Returns the index of the item or, as an error, the index where it would be. The search begins
-/// at the expected index: in a large map each cache line that it reads costs the time to fetch it from memory.
+/// Searches a leaf at `depth`. Returns the index of the item or, as an error, the index where it
+/// would be. The search begins at the expected index, because in a large map each cache line that
+/// it reads is fetched from memory.
 fn search<L: Leaf>(leaf: &L, depth: u32, hash: u64, key: L::Key<'_>) -> Result<usize, usize> {
     let mut at = expected_index(leaf, depth, hash);
     while at > 0 && leaf.hash_at(at - 1).is_some_and(|other| other >= hash) {
@@ -182,7 +184,7 @@ impl<L: Leaf> Trie<L> {
         }
     }
 
-    /// Returns true if there was an item with this key.
+    /// Removes the item with this key. Returns true if there was one.
     pub(super) fn remove(&mut self, hash: u64, key: L::Key<'_>) -> bool {
         if self.get(hash, key).is_none() {
             return false;
@@ -228,7 +230,7 @@ fn items_of<L: Leaf>(leaf: &L) -> impl Iterator<Item = (u64, &L::Item)> {
     (0..leaf.len()).filter_map(|index| Some((leaf.hash_at(index)?, leaf.item_at(index)?)))
 }
 
-/// Returns true if no item had this key.
+/// Adds an item or replaces the item with this key. Returns true if no item had this key.
 fn insert_into<L: Leaf>(child: &mut Child<L>, depth: u32, hash: u64, key: L::Key<'_>, item: &L::Item) -> bool {
     match child {
         Child::Empty => {

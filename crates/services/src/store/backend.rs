@@ -1,4 +1,4 @@
-//! The files of an open store, which it locks from its opening to its end.
+//! The files of a store, which are locked while the store is open.
 
 use std::fs::File;
 use std::io;
@@ -12,22 +12,22 @@ use redb::{BackendError, StorageBackend};
 use super::StoreError;
 use super::database::lock_holder;
 
-/// A file that no other process can open as a store. The drop releases the lock.
+/// A file that the store has locked, if its backend has locks. The drop releases the locks.
 #[derive(Debug)]
 pub(super) struct StoreFile {
     backend: Box<dyn StorageBackend>,
-    /// The file of the backend, if the store has locked it as a whole, too.
+    /// A duplicate of the backend's file, if the file is locked as a whole too.
     locked: Option<File>,
 }
 
 impl StoreFile {
-    /// Locks a backend that has locks.
+    /// Locks the whole backend. A backend without locks is accepted, too.
     pub(super) fn lock(backend: Box<dyn StorageBackend>, path: Option<&Path>) -> Result<Arc<Self>, StoreError> {
         Self::lock_range(backend, path, None)
     }
 
-    /// Like [`lock`](Self::lock), for a backend of `locked`, a duplicate of the file that the caller
-    /// has locked.
+    /// Locks the whole backend like [`lock`](Self::lock). `locked` is a duplicate of the backend's
+    /// file, which the caller has locked as a whole.
     pub(super) fn lock_range(
         backend: Box<dyn StorageBackend>,
         path: Option<&Path>,
@@ -70,7 +70,7 @@ impl StoreFile {
 
 impl Drop for StoreFile {
     /// Unlocks the file explicitly. While another thread starts a process, the new process has
-    /// duplicates of all descriptors, so that their close alone keeps the locks for a moment.
+    /// duplicates of all descriptors, so to close them here does not yet release the locks.
     fn drop(&mut self) {
         let _ = self.backend.unlock_range(Bound::Unbounded, Bound::Unbounded);
         let _ = self.backend.close();
@@ -80,8 +80,9 @@ impl Drop for StoreFile {
     }
 }
 
-/// The way of one opening of the database to its file. After [`revoke`](Self::revoke) it neither reads nor writes, so
-/// that the file can be opened again while readers still have the earlier opening.
+/// The access of one opening of the database to the file. After [`revoke`](Self::revoke) all
+/// operations fail, so that the file can be opened again while readers still have the earlier
+/// opening.
 #[derive(Clone, Debug)]
 pub(super) struct FileAccess {
     file: Arc<StoreFile>,
@@ -109,7 +110,7 @@ impl FileAccess {
     }
 }
 
-/// The store holds the lock, so the database is given each lock.
+/// Grants the database each lock, because the store has locked the file.
 impl StorageBackend for FileAccess {
     fn len(&self) -> io::Result<u64> {
         self.with(StoreFile::len)

@@ -26,10 +26,10 @@ use super::{RangeVisitor, RecordChange, Revision, StoreError};
 /// format.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
-/// The version while the database lacks the changes in its log. Version 2 had a log of version 1.
+/// The version while the database may lack changes in its log. Version 2 had a log of version 1.
 pub(super) const LOGGED_FORMAT: u64 = 3;
 
-/// Size of the cache in bytes. It is small, because a service reads the records once, at its start.
+/// Size of the cache in bytes. It is small, because services seldom read records after their start.
 pub(super) const CACHE_SIZE: usize = 16 << 20;
 pub(super) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 pub(super) const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("corelane store");
@@ -38,13 +38,14 @@ pub(super) const FORMAT: &str = "file format";
 /// Name of the number that each checkpoint increases.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
-/// A random number of each store, also of each backup. Stores of earlier versions have none.
+/// Name of the random number that identifies a store. A backup gets a new one. Stores of earlier
+/// versions have none.
 pub(super) const STORE_ID: &str = "store id";
 pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
 pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What a database says about its store.
+/// The numbers of a store that its database has.
 #[derive(Clone, Debug)]
 pub(super) struct StoreHead {
     pub(super) revision: Revision,
@@ -59,7 +60,8 @@ pub(super) struct StoreHead {
 pub(super) struct OpenDatabase {
     database: Option<Database>,
     access: FileAccess,
-    /// A read has failed, after which redb refuses the database. Locks order its uses, so it is `Relaxed`.
+    /// True after a failed read. redb then refuses the database, so a thread that does not see the
+    /// flag yet gets an error of redb.
     has_failed: AtomicBool,
 }
 
@@ -111,7 +113,7 @@ impl OpenDatabase {
         Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
     }
 
-    /// Notes that a read has failed.
+    /// Marks the database after a failed read.
     pub(super) fn set_failed(&self) {
         self.has_failed.store(true, atomic::Ordering::Relaxed);
     }
@@ -133,8 +135,9 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The records as of a checkpoint. Later checkpoints leave their pages as they are. Reading them takes no lock that a
-/// checkpoint holds over a sync; beginning a transaction of redb does.
+/// The records as of a checkpoint. Later checkpoints of the same opening leave their pages as they
+/// are. Reading them takes no lock that a checkpoint holds over a sync; beginning a transaction of
+/// redb does.
 pub(super) struct Snapshot {
     records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     database: Arc<OpenDatabase>,
@@ -185,7 +188,7 @@ pub(super) fn write_checkpoint<'c>(
     transaction.commit().map_err(|error| of_commit(error, path))
 }
 
-/// Returns the changes, for a checkpoint.
+/// Returns the changes in the form in which a checkpoint takes them.
 pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = RecordChange<'_>> {
     pending.iter().map(|(key, value)| match value {
         Some(value) => RecordChange::Put(key, value),
@@ -193,7 +196,8 @@ pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = Recor
     })
 }
 
-/// Returns the changes of keys from `from` on, in the order of their keys. `newer` has the last word on a key.
+/// Returns the changes of keys from `from` on, in the order of their keys. If both have a change of
+/// a key, the one in `newer` is returned.
 fn merged<'c>(
     [older, newer]: [&'c PendingChanges; 2],
     from: &'c [u8],
@@ -215,7 +219,8 @@ fn merged<'c>(
     })
 }
 
-/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of their keys.
+/// Visits the records of a snapshot with later changes, from the key `from` on, in the order of
+/// their keys.
 pub(super) fn visit_merged(
     snapshot: &Snapshot,
     changes: [&PendingChanges; 2],
@@ -267,7 +272,8 @@ pub(super) fn builder() -> Builder {
     builder
 }
 
-/// Checks the kind of the records, or writes it into an empty file. Returns the head of the store.
+/// Checks the kind of the records, or writes it into an empty database. Returns the head of the
+/// store.
 pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {

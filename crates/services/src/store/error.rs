@@ -45,8 +45,8 @@ pub enum StoreError {
         /// The inconsistency.
         reason: String,
     },
-    /// Beside the file is a log that does not belong to it: of another store, or of a later state of this one, for example
-    /// after a backup has replaced a store. Neither file is changed.
+    /// Beside the file is a log that does not belong to it: of another store, or of a later state
+    /// of this one, for example after a backup has replaced a store. Neither file is changed.
     OtherLog {
         /// The log.
         path: PathBuf,

@@ -1,11 +1,14 @@
-//! A store in a file: the embedded database redb, and a write-ahead log beside it while the store is open.
+//! A store in a file: the embedded database redb, and a write-ahead log beside it while the store
+//! is open.
 //!
-//! A commit goes to the log, which takes one sync; a commit of the database takes two. A checkpoint writes the log's
-//! changes to the database, when a part of the log is full and when the store is opened or closed. It saves the state of
-//! the database's allocator (quick repair), so opening a file never scans the whole file.
+//! A synced commit goes to the log with one sync; a commit of the database takes two. A checkpoint
+//! writes the log's changes to the database, when a part of the log is full, when the store is
+//! opened or closed, and after errors. It saves the state of the database's allocator (quick
+//! repair), so opening a file never scans the whole file.
 //!
-//! A thread of its own makes the checkpoint of a full part, while commits go on in the other part. A commit waits for it
-//! only if both parts are full, or if the batch is larger than a part: such a batch goes to the database.
+//! A thread of its own makes the checkpoint of a full part, while commits go on in the other part.
+//! Without errors, a commit waits for it only if both parts are full, or if the batch is larger
+//! than a part: such a batch goes to the database.
 //!
 //! # Locks
 //! | lock | what it guards | held during |
@@ -15,24 +18,26 @@
 //! | `store file` | the access of one opening of the database to its file | an operation of the file, also a sync; shared, but exclusive for the end of the access |
 //! | `store preview` | the pages that an opening for reading has changed in memory | an operation of that opening |
 //!
-//! The thread of a checkpoint holds neither lock while it writes. A thread takes the writer's lock first. A
-//! reader takes only the lock of the view and copies some pointers, so that without errors it waits for no disk but its own
-//! reads. A commit enters the view when its durability is reached. A snapshot is made
-//! once for each checkpoint and not for each reader, because redb begins a reading transaction under a lock that it
-//! holds while it syncs a file that grows.
+//! The thread that makes a checkpoint beside commits holds neither the writer's lock nor the view's
+//! while it writes. A thread that takes both takes the writer's first. A reader takes only the lock
+//! of the view and copies some pointers, so that without errors it waits for no operation of the
+//! disk but its own reads. A commit enters the view when its durability is reached. A snapshot is
+//! made once for each checkpoint and not for each reader, because redb begins a reading transaction
+//! under a lock that it holds while it syncs a file that grows.
 //!
 //! # Errors of the disk
-//! The store keeps its files open and locked until it is dropped, so no other process changes them. After an error in
-//! the database redb refuses it, so the store opens it again: at once for readers, through a [`Preview`] that writes
-//! nothing, and for writing when the next checkpoint is due. The changes since the last successful checkpoint stay in
-//! memory meanwhile, and enter the database again: a change has the effect of its first time. After an error in the
-//! log, or in a checkpoint that is made while commits wait and whose outcome is in doubt, a new log begins before the next
-//! commit.
+//! The store keeps its files open and locked until it is dropped, so no other process changes them.
+//! After an error in the database redb refuses it, so the store opens it again: at once for
+//! readers, through a [`Preview`] that writes nothing, and for writing when the next checkpoint is
+//! due. The changes since the last successful checkpoint stay in memory meanwhile, and enter the
+//! database again: a change has the effect of its first time. After an error in the log, or in a
+//! checkpoint that is made while commits wait and whose outcome is in doubt, a new log begins
+//! before the next commit.
 //!
-//! All openings for reading lose their access when the database is opened for writing, because redb then uses pages again
-//! that they read. A reader of such an opening begins again if it has visited no record, and otherwise gets an error. After
-//! an error of reading, the next reader waits for the writer's lock and for an operation of the failed opening that is in
-//! progress.
+//! All openings for reading lose their access when the database is opened for writing, because redb
+//! then uses pages again that they read. A reader of such an opening begins again if it has visited
+//! no record, and otherwise gets an error. After an error of reading, the next reader waits for the
+//! writer's lock and for an operation of the failed opening that is in progress.
 //!
 //! [`Preview`]: super::preview::Preview
 
@@ -65,15 +70,17 @@ pub struct RecordKind {
 
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
-/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one sync of the disk. The
-/// log has 2 MiB. A checkpoint moves its changes to the file when a half of it is full, beside further commits, and when
-/// the store is opened or dropped. The drop also removes the log. After `kill -9` or a power failure the next process that opens the store
-/// needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one file with all
-/// records.
+/// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one
+/// sync of the disk. The log has 2 MiB. A checkpoint moves its changes to the file when a half of
+/// it is full, beside further commits, and when the store is opened or dropped. The drop also
+/// removes the log. After `kill -9` or a power failure the next process that opens the store needs
+/// both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one
+/// file with all records.
 ///
-/// Readers wait neither for a commit nor for a checkpoint.
+/// Readers wait neither for a commit nor for a checkpoint, unless the disk has failed.
 ///
-/// A file to which a log belongs has a later format number, so that programs that do not know the log refuse it.
+/// A file to which a log belongs has a later format number, so that programs that do not know the
+/// log refuse it.
 pub struct FileStore {
     shared: Arc<SharedStore>,
 }
@@ -81,7 +88,7 @@ pub struct FileStore {
 struct SharedStore {
     view: Mutex<View>,
     writer: Mutex<Writer>,
-    /// A checkpoint beside commits has ended.
+    /// Notified when a checkpoint beside commits ends.
     checkpointed: Condvar,
     /// `None` if the store is over backends.
     path: Option<PathBuf>,
@@ -90,25 +97,26 @@ struct SharedStore {
     file: Arc<StoreFile>,
 }
 
-/// What readers see.
+/// The state that readers see.
 struct View {
-    /// `None` if the database could not be opened again after an error.
+    /// `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
-    /// The last change of each key in the full part of the log, which a checkpoint writes to the database or was to write;
-    /// `None` is a deletion.
+    /// The last change of each key in the full part of the log, which a checkpoint writes to the
+    /// database or was to write; `None` is a deletion.
     written: Arc<PendingChanges>,
-    /// The last change of each key after those.
+    /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
     /// The last commit.
     revision: Revision,
 }
 
 struct Writer {
-    /// The database as checkpoints use it. `None` before the first one, and after an error.
+    /// The database that checkpoints write. `None` before the first checkpoint, and after an error.
     database: Option<Arc<OpenDatabase>>,
     /// Openings for reading, which some readers may still use.
     previews: Vec<Weak<OpenDatabase>>,
-    /// `None` before the first checkpoint. After an error a new log begins.
+    /// `None` before the first checkpoint, and after an error of the log; a new log then begins
+    /// before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
     /// The database names a log.
@@ -117,9 +125,11 @@ struct Writer {
     store_id: u64,
     generation: u64,
     revision: Revision,
-    /// A thread makes a checkpoint. No other checkpoint begins, and the database is not opened for writing.
+    /// True while a thread makes a checkpoint. Meanwhile no other checkpoint begins, and the
+    /// database is not opened for writing.
     is_checkpointing: bool,
-    /// A checkpoint beside commits has failed, so the database needs both parts of the log.
+    /// True after a checkpoint beside commits has failed or could not begin. The database then
+    /// needs both parts of the log.
     needs_both_parts: bool,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -129,7 +139,7 @@ impl Writer {
         self.log.as_ref().is_some_and(|log| log.has_room(batch))
     }
 
-    /// Takes over the numbers of a database whose last checkpoint may have been in doubt.
+    /// Takes over the numbers of a database. The generation and the revision do not decrease.
     fn adopt(&mut self, head: &StoreHead) {
         self.generation = self.generation.max(head.generation);
         self.revision = self.revision.max(head.revision);
@@ -152,13 +162,13 @@ fn next_revision(revision: Revision) -> Revision {
 /// The changes of a view that a new snapshot has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotChanges {
-    /// A checkpoint was in doubt.
+    /// It is unknown which of the changes the snapshot has.
     Unknown,
     Written,
     All,
 }
 
-/// What a reader sees, of one instant.
+/// The state that a reader sees, of one instant.
 struct Shown {
     snapshot: Arc<Snapshot>,
     written: Arc<PendingChanges>,
@@ -195,8 +205,9 @@ impl FileStore {
         SharedStore::open(Some(path), kind, file, None).map(|shared| FileStore { shared: Arc::new(shared) })
     }
 
-    /// Opens a store over two backends of redb, for example ones that simulate failures: the database, and its log.
-    /// The store locks each over its whole length, if the backend has locks, and closes it when the store is dropped.
+    /// Opens a store over two backends of redb, for example ones that simulate failures: the
+    /// database, and its log. The store locks each over its whole length, if the backend has locks,
+    /// and closes it when the store is dropped.
     ///
     /// # Errors
     /// [`StoreError::Locked`] if a backend is locked; the reason why the contents cannot be used.
@@ -232,8 +243,8 @@ impl SharedStore {
             let failed = |error: &io::Error| StoreError::of_io(error, path.as_deref().map(files::log_path));
             let opened = WriteAheadLog::open(Arc::clone(&log_file.file), id).map_err(|error| failed(&error))?;
             let log = opened.map_err(unusable)?;
-            // A process that was killed may not have synced all that the files have. Readers see it from now on, also if
-            // there is no room for a checkpoint.
+            // A process that was killed may not have synced all that the files have. Readers see it
+            // from now on, also if there is no room for a checkpoint.
             file.sync().map_err(|error| StoreError::of_io(&error, path.clone()))?;
             log_file.file.sync().map_err(|error| failed(&error))?;
             let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
@@ -315,7 +326,7 @@ impl SharedStore {
         drop((earlier, replaced));
     }
 
-    /// Begins an empty log, if an error, or the opening, requires a new one. All changes are then in the database.
+    /// Begins an empty log if there is none. All changes are then in the database.
     fn begin_log(&self, writer: &mut Writer) -> Result<(), StoreError> {
         if writer.log.is_some() {
             return Ok(());
@@ -326,7 +337,8 @@ impl SharedStore {
             writer.store_id = process::random_number().map_err(|error| self.log_failed(&error))?;
         }
         if writer.names_log || is_without_id || self.has_changes() {
-            // The database must not name the old log when a new one replaces it, and must know the id that the log has.
+            // When the new log replaces an old one, the database must name no log, have all
+            // changes, and have the id of the store.
             self.checkpoint(writer, None, None)?;
         }
         let (store, generation) = (writer.store_id, writer.generation);
@@ -357,9 +369,9 @@ impl SharedStore {
         !view.written.is_empty() || !view.pending.is_empty()
     }
 
-    /// Writes all changes and `batch`, if any, to the database, which then names the log `log_id`. Restarts the log. No
-    /// thread may be making a checkpoint. There must be no other changes if there is a batch, because they would hide it
-    /// from readers if the checkpoint were in doubt.
+    /// Writes all changes and `batch`, if any, to the database, which then names the log `log_id`.
+    /// Restarts the log. No thread may be making a checkpoint. There must be no other changes if
+    /// there is a batch, because they would hide it from readers if the checkpoint were in doubt.
     fn checkpoint(
         &self,
         writer: &mut Writer,
@@ -391,8 +403,8 @@ impl SharedStore {
                 let oldest = latest.wrapping_sub(u64::from(writer.needs_both_parts));
                 // If the opening fails, the next reader tries again.
                 let found = self.read_again(writer);
-                // The log goes on if the database is as before. Otherwise the database may have a generation of which the
-                // log knows nothing.
+                // The log goes on if the database is as before. Otherwise the database may have a
+                // generation of which the log knows nothing.
                 writer.log = writer.log.take().filter(|log| {
                     found.is_ok_and(|found| {
                         found.log_id == Some(log.id()) && (oldest..=latest).contains(&found.generation)
@@ -403,7 +415,8 @@ impl SharedStore {
         }
     }
 
-    /// Makes a checkpoint of all changes, after an error once more with a new log.
+    /// Makes a checkpoint of all changes. If an error ends the log, begins a new log, which writes
+    /// them once more.
     fn checkpoint_or_begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let log_id = writer.log.as_ref().map(WriteAheadLog::id);
         match self.checkpoint(writer, None, log_id) {
@@ -422,8 +435,9 @@ impl SharedStore {
         database.snapshot(self.path())
     }
 
-    /// Begins the next generation in the other part of the log, and a thread that writes the changes of the full part to
-    /// the database. The last checkpoint must have succeeded, so that the database does not need the other part.
+    /// Begins the next generation in the other part of the log, and a thread that writes the
+    /// changes of the full part to the database. The last checkpoint must have succeeded, so that
+    /// the database does not need the other part.
     fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) {
         let database = self.database(writer);
         let generation = writer.generation.wrapping_add(1);
@@ -462,7 +476,7 @@ impl SharedStore {
                 writer.is_checkpointing = true;
                 writer.thread = Some(thread);
             }
-            // There is no room for a thread.
+            // The system refuses a thread, so this thread writes the checkpoint.
             Err(_) => {
                 let snapshot = self.write(&database, changes_of(&written), &head);
                 self.end_checkpoint(writer, &database, &head, snapshot);
@@ -470,7 +484,8 @@ impl SharedStore {
         }
     }
 
-    /// After an error the changes remain in the log and in memory. The next checkpoint writes them.
+    /// Takes over the result of a checkpoint beside commits. After an error the changes remain in
+    /// the log and in memory for the next checkpoint.
     fn end_checkpoint(
         &self,
         writer: &mut Writer,
@@ -486,7 +501,8 @@ impl SharedStore {
             }
             _ => {
                 writer.needs_both_parts = true;
-                // Otherwise a reader has opened the database again, and the access of this opening is revoked.
+                // Otherwise a reader has opened the database again, and the access of this opening
+                // is revoked.
                 if is_current {
                     let _ = self.read_again(writer);
                 }
@@ -510,7 +526,8 @@ impl SharedStore {
         Ok(head)
     }
 
-    /// Notes that a reader could not read a snapshot. After an error redb refuses every further use of a database.
+    /// Marks the database of a snapshot that a reader could not read, and removes its snapshot from
+    /// the view. After an error redb refuses every further use of a database.
     fn reading_failed(&self, failed: &Snapshot) {
         failed.database().set_failed();
         let is_failed = |current: &mut Arc<Snapshot>| std::ptr::eq(current.database(), failed.database());
@@ -573,8 +590,8 @@ fn log_is_unusable(path: Option<&Path>, error: LogError) -> StoreError {
 }
 
 impl Drop for FileStore {
-    /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain for the next
-    /// process.
+    /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain
+    /// for the next process.
     fn drop(&mut self) {
         let shared = &self.shared;
         let thread = shared.writer.lock().thread.take();
@@ -646,7 +663,8 @@ impl Store for FileStore {
                 writer = shared.checkpointed.wait(writer);
                 continue;
             }
-            // The batch is in none of the checkpoints before its own, so their failure leaves nothing in doubt.
+            // The batch is in none of the checkpoints before its own, so it has not been applied if
+            // one of them fails.
             if writer.log.is_none() {
                 shared.begin_log(&mut writer)?;
             } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {

@@ -19,7 +19,8 @@ use super::log::{UnnamedLog, WriteAheadLog};
 use super::{RecordVisitor, Revision, StoreError};
 
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Number of temporary names of this process. It only makes the names unique, so its ordering is `Relaxed`.
+/// Number of temporary names of this process. It only makes the names unique, so its ordering is
+/// `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// Permissions of a new file, before the process's mask.
@@ -35,7 +36,7 @@ struct FileId {
 /// The file of a log.
 pub(super) struct LogFile {
     pub(super) file: Arc<StoreFile>,
-    /// The store may write over the contents.
+    /// True if the store may write over the contents.
     pub(super) is_own: bool,
     /// `None` if the log is no file.
     id: Option<FileId>,
@@ -60,8 +61,8 @@ impl LogFile {
         Self::of_file(file, &path).map(Some)
     }
 
-    /// Creates the file for the log of a database that names no log. An earlier log is removed if the database has all its
-    /// changes, and otherwise left.
+    /// Creates the file for the log of a database that names no log. An earlier log is removed if
+    /// the database has all its changes, and otherwise left.
     pub(super) fn create(database: &Path, store: u64, generation: u64) -> Result<Self, StoreError> {
         let path = log_path(database);
         let failed = |error: &io::Error| StoreError::of_io(error, Some(path.clone()));
@@ -102,7 +103,7 @@ impl LogFile {
     fn of_file(file: File, path: &Path) -> Result<Self, StoreError> {
         let id = file.metadata().map(|found| file_id(&found));
         let id = id.map_err(|error| StoreError::of_io(&error, Some(path.to_owned())))?;
-        // If the database was renamed, another store may use the log's name.
+        // Locked, because another store may use the log's name after a rename of the database.
         Ok(LogFile { file: locked(file, path)?, is_own: false, id: Some(id) })
     }
 
@@ -270,7 +271,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A process that another thread starts has such a duplicate until it runs its program.
+    /// A process that another thread starts has a duplicate of the descriptor until it runs its
+    /// program.
     #[test]
     fn drop_unlocks_the_file_although_a_duplicate_of_its_descriptor_is_open() {
         let path = std::env::temp_dir().join(format!("corelane-duplicate-{}", std::process::id()));

@@ -8,15 +8,16 @@
 //!                           | u64 generation | u64 revision | changes
 //!       change:             u32 length of the key | u32 length of the value, or FFFFFFFF for a deletion | key | value
 //! ```
-//! Numbers are little-endian. The database names a generation: it lacks the commits of that generation and of the next,
-//! and has all earlier ones. When a part is full, the commits go on in the other part with the next generation, while a
-//! checkpoint writes the changes of the full part to the database. A part is used again after the checkpoint that needed
-//! it. A sync of the file makes the entries of both parts durable, so an entry that a sync has made durable has no gap
+//! Numbers are little-endian. The database names a generation: it lacks the commits of that
+//! generation and of the next, and has all earlier ones. When a part is full, the commits go on in
+//! the other part with the next generation, while a checkpoint writes the changes of the full part
+//! to the database. A part is used again after the checkpoint that needed it. A sync of the file
+//! makes the entries of both parts durable, so an entry that a sync has made durable has no gap
 //! before it.
 //!
-//! A generation ends before the first entry that has another generation, does not continue the revisions, or is
-//! incomplete or damaged. A log is refused if a part begins with a generation later than the two that the database
-//! lacks.
+//! A generation ends before the first entry that has another generation, does not continue the
+//! revisions, or is incomplete or damaged. A log is refused if a part begins with a generation
+//! later than the two that the database lacks.
 //!
 //! Logs of version 1 are read. They have 1 MiB and one part, for all generations.
 
@@ -37,7 +38,7 @@ const PART: usize = (SIZE - START) / 2;
 const HEAD: usize = 24;
 const DELETION: u32 = u32::MAX;
 
-/// Why a log does not fit to a database.
+/// The reason why a log does not fit to a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogError {
     Missing,
@@ -63,7 +64,8 @@ impl fmt::Display for LogError {
 /// A log beside a database that names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnnamedLog {
-    /// The database has all its changes: a process was killed while it opened or closed the store.
+    /// The database has all changes of the log, for example because a process was killed while it
+    /// opened or closed the store.
     Obsolete,
     /// The log of another store, or of a later state of this store.
     Other,
@@ -74,7 +76,7 @@ pub(super) enum UnnamedLog {
 pub(super) struct WriteAheadLog {
     file: Arc<StoreFile>,
     id: u64,
-    /// A log of version 1, which is only read.
+    /// True for a log of version 1, which is only read.
     is_old: bool,
     generation: u64,
     /// Offset of the last entry, also if its write or sync has failed.
@@ -85,7 +87,8 @@ pub(super) struct WriteAheadLog {
 }
 
 impl WriteAheadLog {
-    /// Says what the log of a database is that names no log.
+    /// Returns the kind of the file in place of a log, beside a database that names no log and has
+    /// this store id and generation.
     pub(super) fn examine(file: &StoreFile, store: u64, generation: u64) -> io::Result<UnnamedLog> {
         let length = file.len()?;
         let mut octets = vec![0; length.min(SIZE as u64) as usize];
@@ -110,7 +113,8 @@ impl WriteAheadLog {
 
     /// Makes an empty log with this identity, for this store.
     pub(super) fn create(file: Arc<StoreFile>, id: u64, store: u64) -> io::Result<Self> {
-        // The zeros make the file system allocate the blocks now, so that later syncs write data only.
+        // The zeros make the file system allocate the blocks now, so that later syncs write data
+        // only.
         let mut image = vec![0; SIZE];
         image[..MAGIC.len()].copy_from_slice(MAGIC);
         image[MAGIC.len()..][..8].copy_from_slice(&id.to_le_bytes());
@@ -147,8 +151,8 @@ impl WriteAheadLog {
         self.id
     }
 
-    /// Calls `visit` for each commit that a database of this generation and revision lacks, in order. Returns the last
-    /// revision.
+    /// Calls `visit` for each commit that a database of this generation and revision lacks, in
+    /// order. Returns the last revision.
     pub(super) fn replay(
         &self,
         generation: u64,
@@ -177,7 +181,7 @@ impl WriteAheadLog {
         Ok(octets)
     }
 
-    /// Begins a generation, in place of an earlier one that the database has.
+    /// Begins a generation in the part of an earlier one, whose changes the database has.
     pub(super) fn restart(&mut self, generation: u64) {
         self.generation = generation;
         self.last = start_of(generation);
@@ -189,7 +193,7 @@ impl WriteAheadLog {
         size_of_entry(batch) <= PART
     }
 
-    /// Returns true if a commit of these changes fits.
+    /// Returns true if a commit of these changes fits into the rest of the present part.
     pub(super) fn has_room(&self, batch: &[RecordChange<'_>]) -> bool {
         self.end.saturating_add(size_of_entry(batch)) <= start_of(self.generation) + PART
     }
@@ -215,7 +219,8 @@ impl WriteAheadLog {
         Ok(())
     }
 
-    /// Erases the entry whose write or sync has failed, as far as the disk permits, so that no process replays it.
+    /// Erases the entry whose write or sync has failed, as far as the disk permits, so that no
+    /// process replays it.
     pub(super) fn erase_last(&self) {
         let erased = self.file.write(self.last as u64, &[0; HEAD]).and_then(|()| self.file.sync());
         // Otherwise the next checkpoint makes the entry invalid.
@@ -266,8 +271,9 @@ fn checksum(id: u64, rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Calls `visit` for each change in the entries of `generation` whose revisions follow `revision` without a gap, up to
-/// the first damaged or other entry. Returns the last revision. `octets` are a part of the log.
+/// Calls `visit` for each change in the entries of `generation` whose revisions follow `revision`
+/// without a gap, up to the first damaged or other entry. Returns the last revision. `octets` are a
+/// part of the log.
 fn replay(
     mut octets: &[u8],
     id: u64,
@@ -305,7 +311,8 @@ fn split_entry(octets: &[u8], id: u64) -> Option<LogEntry<'_>> {
     (checksum(id, checked) as usize == expected).then_some(LogEntry { generation, revision, changes, rest })
 }
 
-/// Returns false if the octets are no sequence of changes. The changes before the error are visited.
+/// Calls `visit` for each change, up to the first malformed one. Returns false if there is a
+/// malformed one.
 fn visit_changes(mut octets: &[u8], visit: &mut impl FnMut(RecordChange<'_>)) -> bool {
     while !octets.is_empty() {
         let Some((change, rest)) = split_change(octets) else { return false };
@@ -392,7 +399,7 @@ mod tests {
             prop_assert_eq!(replay(&octets, ID + 1, 5, Revision(7), |_| ()), Revision(7));
             prop_assert_eq!(replay(&octets, ID, 4, Revision(7), |_| ()), Revision(7));
             prop_assert_eq!(replay(&octets, ID, 5, Revision(8), |_| ()), Revision(8));
-            // The log of a database that has an earlier generation, and then of two generations earlier.
+            // A database may be one generation behind the log, but not two.
             prop_assert_eq!(log.replay(4, Revision(7), |_| ()).unwrap(), Ok(last));
             let newer = if commits.is_empty() { Ok(Revision(7)) } else { Err(LogError::Newer) };
             prop_assert_eq!(log.replay(3, Revision(7), |_| ()).unwrap(), newer);

@@ -33,7 +33,7 @@ pub enum RecordChange<'b> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// What a commit waits for.
+/// The choice whether a commit waits for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The commit waits for the disk, so that it survives the end of the process and a power
@@ -50,8 +50,8 @@ pub enum Durability {
 /// visit.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError> + 'v;
 
-/// A function that receives the key and the value of each record of a range. It ends the visit with an error, or with
-/// [`ControlFlow::Break`].
+/// A function that receives the key and the value of each record of a range. It ends the visit with
+/// an error, or with [`ControlFlow::Break`].
 pub type RangeVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'v;
 
 /// The records of a service, as a map from keys to values.
@@ -63,8 +63,8 @@ pub trait Store: Send + Sync + 'static {
     /// Errors of reading, and errors that `visit` returns.
     fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError>;
 
-    /// Calls `visit` for the records whose keys are `from` or greater, in the order of their keys, until it ends the
-    /// visit. Returns the revision of the visited records.
+    /// Calls `visit` for the records whose keys are `from` or greater, in the order of their keys,
+    /// until it ends the visit. Returns the revision of the visited records.
     ///
     /// A store whose disk refuses writes should still show its records, if it can read them.
     ///

@@ -1,5 +1,5 @@
-//! A simulated disk, which can lose data that was not synced, run out of room, fail to read, and stop at a
-//! sync.
+//! A simulated disk, which can lose data that was not synced, run out of room, fail to read, and
+//! stop at a sync.
 
 use std::io;
 use std::ops::Bound;
@@ -45,7 +45,7 @@ const FILES: usize = 2;
 pub(crate) const DATABASE: usize = 0;
 pub(crate) const LOG: usize = 1;
 
-/// End of a stopped sync that nothing lets go on. No passing test waits for it.
+/// The time after which a stopped sync, or the wait for a failed read, ends with an error.
 const MAX_HOLD: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
@@ -93,18 +93,18 @@ impl Disk {
         self.0.0.lock()
     }
 
-    /// The files of a store: its database and its log.
     pub(crate) fn files(&self) -> (DiskFile, DiskFile) {
         let open = |file| DiskFile { disk: self.clone(), file, is_locked: AtomicBool::new(false) };
         (open(DATABASE), open(LOG))
     }
 
-    /// Makes the syncs of a file stop before they have an effect.
+    /// Makes the syncs of a file wait, before they have an effect, for
+    /// [`release_syncs`](Self::release_syncs).
     pub(crate) fn hold_syncs(&self, file: usize) {
         self.contents().held = Some(file);
     }
 
-    /// Waits until a sync has stopped.
+    /// Waits until a sync has begun to wait.
     pub(crate) fn wait_for_stopped_sync(&self) {
         let mut contents = self.contents();
         while contents.stopped_syncs == 0 {
@@ -112,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Lets all syncs go on. No sync may have ended before.
+    /// Lets all waiting syncs go on. Panics if one of them has waited for [`MAX_HOLD`].
     pub(crate) fn release_syncs(&self) {
         let mut contents = self.contents();
         assert!(!contents.is_expired, "a thread waited for a stopped sync");
@@ -166,7 +166,7 @@ impl Disk {
         self.contents().full_file = file;
     }
 
-    /// Makes one operation fail, after this number of operations.
+    /// Makes one write, sync or change of length fail, after this number of them.
     pub(crate) fn fail_once_after(&self, operations: usize) {
         self.contents().single_failure = Some(operations);
     }
@@ -176,7 +176,7 @@ impl Disk {
         self.contents().single_failed_read = reads;
     }
 
-    /// Waits until the read that was to fail has failed.
+    /// Waits until the read of [`fail_one_read_after`](Self::fail_one_read_after) has failed.
     pub(crate) fn wait_for_failed_read(&self) {
         let mut contents = self.contents();
         let end = Monotonic::now() + MAX_HOLD;

@@ -24,7 +24,7 @@ pub(crate) const A: EventType = EventType(16);
 pub(crate) const B: EventType = EventType(17);
 pub(crate) const ANY: EventSource = EventSource::ANY;
 
-/// A time far above the duration of any step of these tests.
+/// A time-out that no step of a passing test reaches.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
 pub(crate) struct Inbox<T> {
@@ -167,7 +167,7 @@ pub(crate) fn listening_orb() -> Orb {
     orb
 }
 
-/// `other` is a second ORB, which reaches the channel over TCP.
+/// A channel in the ORB `server`, and a second ORB, `other`, which reaches it over TCP.
 pub(crate) struct Scene {
     pub(crate) server: Orb,
     pub(crate) channel: EventChannel,

@@ -11,7 +11,8 @@ use super::{KIND, Records, apply, fill, read};
 
 /// Number of records of a store.
 const COUNT: u32 = 150;
-/// Sizes of a value: of a store that fits into the cache of redb, and of one that does not.
+/// Size of a value in bytes. With `SMALL` the store fits into the cache of redb, with `LARGE` it
+/// does not.
 const SMALL: usize = 10_000;
 const LARGE: usize = 200_000;
 
@@ -31,7 +32,7 @@ fn open(disk: &Disk) -> FileStore {
     FileStore::with_backends(disk.files(), KIND).unwrap()
 }
 
-/// A disk with a closed store, its revision and its records.
+/// Returns a disk with a closed store, and the revision and the records of the store.
 fn closed_store(size: usize) -> (Disk, Revision, Records) {
     let disk = Disk::default();
     let store = open(&disk);
@@ -55,7 +56,8 @@ fn read_slowly(store: &dyn Store, beside: impl FnOnce()) -> Result<Records, Stor
     Ok(records)
 }
 
-/// Replaces all records several times, so that redb uses the pages of the first ones again.
+/// Replaces all records several times, so that redb uses the pages of the replaced ones again.
+/// Returns the last revision.
 fn replace_often(store: &dyn Store, mut revision: Revision) -> Revision {
     for value in 2..8 {
         revision = set(store, revision, LARGE, value).unwrap();
@@ -63,8 +65,8 @@ fn replace_often(store: &dyn Store, mut revision: Revision) -> Revision {
     revision
 }
 
-/// The log has entries of two generations when its process is killed. Then the power fails while the next process opens
-/// the store.
+/// The log has entries of two generations when its process is killed. Then the power fails while
+/// the next process opens the store.
 #[test]
 fn opening_that_a_power_failure_ends_can_be_repeated() {
     let (disk, mut revision, mut expected) = closed_store(SMALL);
@@ -153,7 +155,7 @@ fn reader_of_an_earlier_opening_sees_no_later_records() {
     assert!(later.1.values().all(|value| *value == [7; LARGE]));
 }
 
-/// The reader begins after a failed read, while a thread makes a checkpoint of the database that the read has failed.
+/// A read fails while a thread makes a checkpoint of the database, and the reader begins again.
 #[test]
 fn reader_beside_a_failed_checkpoint_sees_no_later_records() {
     let (disk, mut revision, mut expected) = closed_store(LARGE);
@@ -166,7 +168,7 @@ fn reader_beside_a_failed_checkpoint_sees_no_later_records() {
         let disk = disk.clone();
         std::thread::spawn(move || {
             disk.wait_for_failed_read();
-            // The reader now waits for the sync, usually.
+            // Time for the reader to begin its wait for the sync.
             std::thread::sleep(Duration::from_millis(100));
             disk.release_syncs();
         })
@@ -187,7 +189,7 @@ fn commits_survive_a_checkpoint_in_doubt() {
     for operations in 0..40 {
         let (disk, mut revision, mut expected) = closed_store(SMALL);
         let store = open(&disk);
-        // One half of the log takes 104 values, with the deletions some 121 commits.
+        // One half of the log takes 104 values, which are about 121 commits with deletions.
         fill(&store, &mut revision, &mut expected, 118).unwrap();
         disk.fail_once_after(operations);
         let mut refused = 0;
@@ -204,7 +206,7 @@ fn commits_survive_a_checkpoint_in_doubt() {
     }
 }
 
-/// The disk has no room for the database, and the log has.
+/// The disk has room for the log, but not for the database.
 #[test]
 fn refused_large_batch_leaves_the_log() {
     let (disk, mut revision, mut expected) = closed_store(SMALL);

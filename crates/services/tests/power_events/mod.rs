@@ -1,5 +1,5 @@
-//! Power failures under a durable event channel: the disk loses some of the writes after the last sync. The last write
-//! may be incomplete.
+//! Power failures under a durable event channel: the disk loses some of the writes after the last
+//! sync. The last write may be incomplete.
 
 use corelane::{Any, Orb};
 use corelane_services::events::corelane_events::DurableChannelRef;
@@ -18,7 +18,7 @@ fn serve(disk: &Disk) -> (Orb, DurableChannelRef) {
     (orb, durable)
 }
 
-/// The number in the value of each event.
+/// Returns the number of each event, and the number in its value.
 fn found(channel: &DurableChannelRef) -> Vec<(u64, u64)> {
     let events = channel.events_after(0, 1_000, 0).unwrap();
     events.iter().map(|it| (it.number, it.event.data.any_value.extract::<Vec<u64>>().unwrap()[0])).collect()
@@ -27,8 +27,8 @@ fn found(channel: &DurableChannelRef) -> Vec<(u64, u64)> {
 /// Number of power failures, large enough for some between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// Each acknowledged event must remain, with its number, and so must the deletion of old events. The event in progress
-/// must be complete or absent.
+/// Each acknowledged event must remain, with its number, and so must the deletion of old events.
+/// The event in progress must be complete or absent.
 #[test]
 fn acknowledged_events_survive_power_failures_in_order() {
     let disk = Disk::default();
@@ -56,7 +56,7 @@ fn acknowledged_events_survive_power_failures_in_order() {
         assert!((acknowledged..=acknowledged + 1).contains(&last), "cut {cut}: {last} events, {acknowledged}");
         whole += u64::from(last > acknowledged);
         let first = last.saturating_sub(RETENTION.max_events) + 1;
-        // A commit deletes events of earlier commits only.
+        // A commit deletes only events of earlier commits, so the range has no gap.
         assert_eq!(found, (first..=last).map(|number| (number, number)).collect::<Vec<_>>(), "cut {cut}");
         assert_eq!(channel.publish(&Any::new(&vec![0_u64]).unwrap()).unwrap(), last + 1);
         orb.shutdown(true).unwrap();

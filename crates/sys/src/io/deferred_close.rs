@@ -83,8 +83,7 @@ mod list {
                     QUEUE.lock().descriptors.push_back((passed, false))
                 });
             }
-            // A close that sleeps usually waits for unsent bytes. `disable_linger` prevents that
-            // wait.
+            // With `SO_LINGER`, the close could wait until unsent bytes are sent.
             socket::disable_linger(descriptor.as_fd());
         }
     }

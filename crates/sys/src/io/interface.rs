@@ -1,4 +1,5 @@
-//! Network interfaces of the calling thread's network namespace: index, state, offloads and settings.
+//! Network interfaces of the calling thread's network namespace: index, state, offloads and
+//! settings.
 
 use std::ffi::CString;
 use std::io;

@@ -33,7 +33,7 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// Flag of a nested attribute.
 const NLA_F_NESTED: u16 = 0x8000;
-/// Maximum time of one answer of the kernel, which answers at once.
+/// Maximum time for which a request waits for each answer of the kernel.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Flags of requests (netlink(7)).
@@ -50,7 +50,7 @@ impl Netlink {
     /// Opens a socket.
     ///
     /// # Errors
-    /// The limits of the process.
+    /// Any error that the kernel returns, for example at the limit on open descriptors.
     pub fn open(family: NetlinkFamily) -> io::Result<Self> {
         let protocol = match family {
             NetlinkFamily::Route => libc::NETLINK_ROUTE,
@@ -125,7 +125,7 @@ fn take_answers(mut received: &[u8], number: u32, answers: &mut Vec<Vec<u8>>) ->
         let body_length = length.checked_sub(HEADER).ok_or_else(invalid)?;
         let body = rest.get(..body_length).ok_or_else(invalid)?;
         received = rest.get(body_length.next_multiple_of(4)..).unwrap_or_default();
-        // A late answer to an earlier request.
+        // This is a late answer to an earlier request.
         if word(header, 8) != Some(number) {
             continue;
         }
@@ -168,8 +168,8 @@ pub fn add_nested(body: &mut Vec<u8>, kind: u16, attributes: &[u8]) {
     add_attribute(body, kind | NLA_F_NESTED, attributes);
 }
 
-/// Returns the value of the first attribute of type `kind`. `None` if there is none, or if an
-/// earlier attribute has an invalid length.
+/// Returns the value of the first attribute of type `kind`. `None` if there is none, or if that
+/// attribute or an earlier one has an invalid length.
 #[must_use]
 pub fn find_attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
@@ -199,7 +199,6 @@ mod tests {
         assert_eq!(find_attribute(&body, 2).and_then(|inner| word(find_attribute(inner, 3)?, 0)), Some(9));
         assert_eq!(find_attribute(&body, 4), None);
         for length in 0..body.len() {
-            // Truncated attributes are never a panic.
             let _ = find_attribute(&body[..length], 2);
         }
         assert_eq!(find_attribute(&[0, 0, 1, 0], 2), None);

@@ -1,4 +1,5 @@
-//! Locking of memory and prefaulting of stacks, against page faults of real-time threads.
+//! Memory of the process: locking and prefaulting against page faults of real-time threads,
+//! prefetching, and trimming of the heap.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,8 @@ pub fn lock_all_pages() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts to fetch memory into the processor's caches, and does not wait. Fetches of several places overlap, and reads
-/// would follow one another if each needs the result of the one before. On processors other than x86-64 it does nothing.
+/// Starts to fetch memory into the processor's caches, and does not wait for it. Has no effect on
+/// processors other than x86-64.
 #[inline]
 pub fn prefetch(octets: &[u8]) {
     const LINE: usize = 64;

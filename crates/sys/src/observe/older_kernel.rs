@@ -24,7 +24,6 @@ pub struct KernelFeature {
     /// The argument that selects the feature: its index, the mask of the relevant bits, and their
     /// value. `None` if the feature is the whole system call.
     argument: Option<(u32, u32, u32)>,
-    /// The error number of kernels without the feature.
     error: libc::c_int,
     /// Uses the feature once. The error number `error`, or `ENOSYS`, shows that the kernel lacks
     /// it.
@@ -103,7 +102,8 @@ pub const USED_FEATURES: [KernelFeature; 8] = [
 ];
 
 /// Makes the kernel refuse those [`USED_FEATURES`] that `release` does not have, for the calling
-/// thread, and for threads and programs that it starts after the call. It cannot be undone.
+/// thread, and for threads and programs that it starts after the call. The refusal cannot be
+/// undone.
 ///
 /// # Errors
 /// If the kernel has no seccomp filters, or this module does not know the architecture.

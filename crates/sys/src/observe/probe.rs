@@ -48,7 +48,7 @@ pub struct Record {
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Records that the calling thread passes a point, if recording is on. The macro [`probe!`] calls
-/// it.
+/// this function.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
     // Relaxed: the flag publishes no other data.
@@ -76,7 +76,7 @@ pub fn is_enabled() -> bool {
 }
 
 /// Returns the records of all threads since [`enable`] in the order of time, without the records
-/// that later records have overwritten.
+/// that later records have overwritten. Sleeps if [`enable`] was less than 10 ms ago.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -158,7 +158,6 @@ fn record_enabled(name: &'static &'static str, id: u64) {
 
 /// The latest records of the threads that have used the ring. One thread at a time writes.
 struct RecordRing {
-    /// Number of records whose writing has begun.
     announced: AtomicU64,
     /// Number of complete records.
     written: AtomicU64,
@@ -200,7 +199,8 @@ impl RecordRing {
         slot.name.store(std::ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
         slot.thread.store(thread, Ordering::Relaxed);
         slot.id.store(id, Ordering::Relaxed);
-        // Release: pairs with the acquire load in `read` (rule `record`): a counted record is complete.
+        // Release: pairs with the acquire load in `read` (rule `record`): a counted record is
+        // complete.
         self.written.store(number + 1, Ordering::Release);
     }
 

@@ -24,7 +24,7 @@ pub struct InstructionCounts {
     pub instructions: u64,
     /// Instructions with a LOCK prefix, exchanges with memory, and full fences.
     pub atomics: u64,
-    /// Instructions that enter the kernel.
+    /// `SYSCALL` instructions, which enter the kernel.
     pub system_calls: u64,
 }
 
@@ -88,7 +88,6 @@ enum TraceState {
     Ended,
 }
 
-/// Maximum number of instructions that one thread runs before the other threads have a turn.
 const STEPS_PER_TURN: usize = 2000;
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -143,7 +142,7 @@ impl PtraceCounter {
         self.threads.iter().map(|thread| thread.counts)
     }
 
-    /// Returns true if the kernel has reported that one of the threads has ended.
+    /// Returns true if one of the threads is known to have ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.state == TraceState::Ended)

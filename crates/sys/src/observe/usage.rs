@@ -64,7 +64,6 @@ impl ThreadClock {
     }
 }
 
-/// Reads the processor clock of a thread; zero if the thread has ended.
 fn clock_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec; a clock that no longer exists leaves it

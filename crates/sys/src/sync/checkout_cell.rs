@@ -313,7 +313,6 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A waiter that misses the return waits for ever, which `loom` reports.
     #[test]
     fn waiter_receives_the_returned_value() {
         explore(|| {

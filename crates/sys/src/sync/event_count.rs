@@ -253,7 +253,6 @@ mod models {
         tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// A waiter that misses the notification waits for ever, which `loom` reports.
     #[test]
     fn no_notification_is_lost() {
         explore(|| {

@@ -44,11 +44,9 @@ pub struct HashIndex {
 pub struct HashIndexWriter {
     index: Arc<HashIndex>,
     entries: usize,
-    /// Number of cells with entries and of removed cells.
     used_cells: usize,
 }
 
-/// A table whose number of cells is a power of two.
 #[derive(Debug)]
 struct CellTable {
     cells: Box<[AtomicU64]>,
@@ -143,7 +141,6 @@ impl HashIndexWriter {
         let hash = self.index.hash(octets);
         let table = self.index.table.load();
         let length = table.cells.len();
-        // At least a quarter of the cells must be empty.
         if (self.used_cells + 1) * 4 > length * 3 {
             drop(table);
             self.rebuild();

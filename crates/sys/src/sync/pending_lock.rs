@@ -62,8 +62,8 @@ impl<T> PendingLock<T> {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
                 Err(KEPT) => return None,
                 Err(taken) => {
-                    // Release: pairs with `leave` (rule `pending`), even if the flag is set; a load would not
-                    // publish this thread's writes.
+                    // Release: pairs with `leave` (rule `pending`), even if the flag is set; a load
+                    // would not publish this thread's writes.
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
                         return None;
                     }
@@ -86,7 +86,8 @@ impl<T> PendingLock<T> {
     /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
     /// afterwards, because threads that found the lock kept have left no flag.
     pub fn release(&self) -> bool {
-        // Acquire and release: the next `try_enter` sees the writes of the thread that kept the lock.
+        // Acquire and release: the next `try_enter` sees the writes of the thread that kept the
+        // lock.
         self.state.compare_exchange(KEPT, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }

@@ -206,7 +206,6 @@ impl PiCondvar {
     }
 }
 
-/// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
 /// The lock's futex word. `tid` is the kernel's number of the calling thread.
@@ -266,7 +265,6 @@ mod kernel {
         static MISSING: AtomicBool = AtomicBool::new(false);
         loop {
             let result = if MISSING.load(Ordering::Relaxed) {
-                // `FUTEX_LOCK_PI` takes deadlines of the wall clock.
                 let left = deadline.map(Monotonic::remaining);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 operation(word, libc::FUTEX_LOCK_PI, left.map(|left| now.saturating_add(left)))

@@ -3,9 +3,9 @@
 //! [`RcuCell::load`] never waits for writers or other readers, and allocates nothing after a
 //! thread's first load.
 //!
-//! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader
-//! uses it, and a later store or [`reclaim`](RcuCell::reclaim) frees it. So while the cell exists,
-//! dropping a guard on a real-time thread runs no destructor of a version.
+//! Invariant: *readers never free*. A replaced version stays until no reader uses it; then
+//! [`RcuCell::store`], [`update`](RcuCell::update) or [`reclaim`](RcuCell::reclaim) frees it. So
+//! while the cell exists, dropping a guard on a real-time thread runs no destructor of a version.
 //!
 //! The implementation is the `arc-swap` crate.
 
@@ -18,7 +18,6 @@ use crate::lock::{LockScope, Mutex};
 /// A cell whose value is read without a lock.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
-    /// Replaced versions that readers may be using.
     retired: Mutex<Vec<Arc<T>>>,
 }
 
@@ -135,7 +134,6 @@ mod cell {
     }
 }
 
-/// A cell for models: a release store and an acquire load of a pointer.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;

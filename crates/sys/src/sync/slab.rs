@@ -104,7 +104,6 @@ struct SlabSlot<T> {
 struct SlabWriter {
     /// First slot of the writer's list of vacant slots, which it has taken from `freed`.
     vacant: u32,
-    /// Lowest index of a slot that was never used.
     unused: u32,
     live: u32,
 }
@@ -187,7 +186,7 @@ impl<T> GenerationalSlab<T> {
         // Acquire: pairs with `publish` (rule `publish`), and with `user_count` and `has_users`.
         let before = slot.word.fetch_add(1, Ordering::Acquire);
         // If generation and flags are as expected, the exclusive or is the count of users.
-        // Otherwise it exceeds every possible count.
+        // Otherwise it is at least `MAX_GUARDS`.
         if before ^ word(generation, LIVE) < MAX_GUARDS {
             return Some(SlabGuard { table: self, slot, index, generation });
         }
@@ -247,7 +246,6 @@ impl<T> GenerationalSlab<T> {
         let value = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| make(index, generation))) {
             Ok(value) => value,
             Err(panic) => {
-                // The slot is off the free list, so it is put back before the panic continues.
                 Self::link(slot, writer.vacant);
                 writer.vacant = index;
                 drop(writer);
@@ -322,8 +320,8 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns the number of users that the entry has now; 0 if it does not exist. The number
-    /// includes callers whose `get` is about to fail. A user that is not counted sees all state
-    /// that the caller changed before the call.
+    /// includes callers whose `get` is about to fail. A later user, which is not counted, sees all
+    /// state that the caller changed before the call.
     pub fn user_count(&self, index: u32, generation: u32) -> u32 {
         let Some(slot) = self.slot(index) else { return 0 };
         // Acquire: pairs with `release`; release: with the acquire of a later `get`.
@@ -391,7 +389,6 @@ impl<T> GenerationalSlab<T> {
 
     #[cold]
     fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
-        /// Vacates the slot on drop, even if the callback panics.
         struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
         impl<T> Drop for Finish<'_, T> {
             fn drop(&mut self) {
@@ -450,7 +447,6 @@ impl<T> GenerationalSlab<T> {
         slot.contents.with_mut(|contents| unsafe { (*contents).next = next });
     }
 
-    /// Takes a vacant slot off the free list or, if the list is empty, a slot that was never used.
     fn vacant_slot(&self, writer: &mut SlabWriter) -> Option<(u32, &SlabSlot<T>)> {
         if writer.vacant == END_OF_LIST {
             // Acquire: pairs with `vacate` (rule `recycle`).
@@ -506,7 +502,6 @@ impl<T> GenerationalSlab<T> {
         })
     }
 
-    /// Sets the generation of a vacant slot, so that tests reach the last generation.
     #[cfg(all(test, not(loom)))]
     fn set_generation(&self, index: u32, generation: u32) {
         let slot = self.slot(index).unwrap();
@@ -515,7 +510,8 @@ impl<T> GenerationalSlab<T> {
     }
 }
 
-/// A page of a zeroed segment takes no memory before its first use.
+/// Makes a segment of zeroed slots. In a large segment, a page takes no memory before its first
+/// use.
 #[cfg(not(loom))]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     // SAFETY: a word of zero is valid. The union has an integer member, so any bytes are valid, and
@@ -523,7 +519,6 @@ fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     unsafe { Box::new_zeroed_slice(length).assume_init() }
 }
 
-/// Makes slots for models, whose atomics cannot be made from zeroed memory.
 #[cfg(loom)]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     let slot = || SlabSlot { word: AtomicU64::new(0), contents: UnsafeCell::new(SlotContents { next: END_OF_LIST }) };

@@ -1,16 +1,16 @@
 //! Burst mode of a group of threads: one thread works alone, another supervises it, and the other
 //! threads sleep.
 //!
-//! A thread that would work faster alone calls [`BurstCoordinator::request`] with the *subject* of the
-//! burst, a number that the caller chooses. The next thread that calls
-//! [`sleep_or_supervise`](BurstCoordinator::sleep_or_supervise) becomes the *supervisor*. The supervisor begins
-//! the burst, checks periodically whether the burst should continue, and ends it. Other threads
-//! that call `sleep_or_supervise` sleep until the end.
+//! A thread that would work faster alone calls [`BurstCoordinator::request`] with the *subject* of
+//! the burst, a number that the caller chooses. The next thread that calls
+//! [`sleep_or_supervise`](BurstCoordinator::sleep_or_supervise) becomes the *supervisor*. The
+//! supervisor begins the burst, checks periodically whether the burst should continue, and ends it.
+//! Other threads that call `sleep_or_supervise` sleep until the end.
 //!
 //! Comments in the code refer to one rule of memory ordering, `roles`: the supervisor sets the
 //! subject of the burst before it clears the request (release). It clears the subject only when it
 //! ends the burst. So a thread that no longer finds its request (acquire) sees the burst that the
-//! request led to, unless the burst is over.
+//! request led to, unless the burst is over or the group was shut down.
 
 use std::time::Duration;
 
@@ -28,7 +28,6 @@ pub const NO_BURST: u64 = u64::MAX;
 pub struct BurstCoordinator {
     /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
-    /// Subject of a requested burst that has no supervisor.
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
     burst_over: Condvar,
@@ -122,7 +121,8 @@ impl BurstCoordinator {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // Sleepers check `subject` under this lock, so it must change under the lock.
+        // The supervisor checks `subject` under this lock before it waits, so it must change under
+        // the lock.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);

@@ -261,7 +261,6 @@ impl CpuBudget {
     /// gets the scheduling `then`. A running budget is replaced.
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
-        // A time of zero would stop the timer.
         self.state.timer.set(time.max(Duration::from_nanos(1)));
     }
 

@@ -46,8 +46,8 @@ pub fn effective_user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Flag with which a file is not opened if its name is a symbolic link
-/// (`OpenOptionsExt::custom_flags`, open(2)).
+/// Flag for `OpenOptionsExt::custom_flags`: the opening of a file fails if its name is a symbolic
+/// link (open(2)).
 pub const O_NOFOLLOW: i32 = libc::O_NOFOLLOW;
 
 /// Returns a number from the kernel's random generator.

@@ -183,7 +183,6 @@ impl Scheduling {
     }
 }
 
-/// `struct sched_attr` of Linux in its first form: 48 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct SchedAttr {
@@ -198,7 +197,6 @@ struct SchedAttr {
 }
 
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
-/// The flag of `SYS_sched_setscheduler`, beside the policy.
 const SCHED_RESET_ON_FORK: libc::c_int = 0x4000_0000;
 
 impl SchedAttr {
@@ -239,8 +237,8 @@ pub struct ThreadInfo {
     pub cores: CpuSet,
 }
 
-/// Lists every thread of this process, in no particular order. Threads that end during the call may
-/// be missing.
+/// Lists every thread of this process, in no particular order. Threads that begin or end during the
+/// call may be missing.
 ///
 /// # Errors
 /// If `/proc` does not exist.
@@ -357,8 +355,8 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     Ok(())
 }
 
-/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread starts
-/// are in the ordinary class (`SCHED_RESET_ON_FORK`).
+/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread
+/// starts are in the ordinary class (`SCHED_RESET_ON_FORK`).
 ///
 /// Without `CAP_SYS_NICE` the kernel then refuses [`set_scheduling`] for the thread, but not this
 /// function.
@@ -375,7 +373,6 @@ pub fn set_uninherited_scheduling(thread: Option<Tid>, scheduling: Scheduling) -
 }
 
 thread_local! {
-    /// Native priority of the calling thread, or [`UNKNOWN_PRIORITY`] before the first query.
     static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
 }
 
@@ -459,7 +456,6 @@ mod tests {
         assert!(thread.join().unwrap().is_err());
     }
 
-    /// A process that has ended and was not awaited has no command line, as a kernel thread.
     #[test]
     fn process_with_an_empty_command_line_is_no_kernel_thread() {
         let folder = std::env::temp_dir().join(format!("corelane-kthread-{}", std::process::id()));

@@ -16,10 +16,8 @@ use crate::eventfd::EventFd;
 use crate::syscall;
 use crate::{poll, process};
 
-/// Number of the descriptor of [`Termination`], for the signal handler.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Id of the process that created the descriptor.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The termination requests to this process.
@@ -27,7 +25,7 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 pub struct Termination(EventFd);
 
 /// Returns the termination requests to this process. From the first call on, SIGINT, SIGTERM and
-/// SIGHUP are such requests. A signal that the process ignores from its start, for example under
+/// SIGHUP are such requests. A signal that the process ignores at the first call, for example under
 /// `nohup`, stays ignored.
 ///
 /// # Errors
@@ -140,7 +138,6 @@ mod tests {
         // SAFETY: a handler for the signal is in place.
         let lived = process::run_in_child(|| unsafe { libc::raise(libc::SIGTERM) } == 0);
         assert!(!lived.unwrap_or(false));
-        // A child that calls `termination` gets its own request.
         let told = process::run_in_child(|| {
             let own = super::termination().unwrap();
             let before = own.is_requested();

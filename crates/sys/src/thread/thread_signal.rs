@@ -31,7 +31,7 @@ pub struct SignalSender {
 }
 
 impl SignalReceiver {
-    /// Blocks the signal for the calling thread.
+    /// Creates a receiver for the calling thread, and blocks the signal for this thread.
     ///
     /// # Errors
     /// If the kernel refuses to block the signal.
@@ -134,7 +134,6 @@ mod tests {
             assert!(receiver.wait(Duration::from_secs(20)).unwrap());
         }
         thread.join().unwrap();
-        // A signal without a waiting thread has no effect on the process.
         let sender = receiver.sender();
         drop(receiver);
         sender.send().unwrap();

@@ -1,11 +1,13 @@
-//! Bulk encoding and decoding of sequences of structures that contain only numbers.
+//! Bulk encoding and decoding of sequences and arrays whose elements are numbers, booleans, enums,
+//! or structures and arrays of these.
 //!
 //! All elements of a sequence but the first have the same layout, because a structure's end
 //! position modulo its strictest alignment does not depend on its start.
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
-/// The size of a value, padding included, for each start position modulo 8.
+/// The strictest alignment of a value, and its size in bytes, padding included, for each start
+/// position modulo 8.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkLayout {
     align: usize,
@@ -405,7 +407,7 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // Positions count from the header of the second fragment, whose data is the second element.
+        // In the second fragment, which holds the second element, positions count from its header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

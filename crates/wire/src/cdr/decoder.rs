@@ -12,7 +12,6 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use fragments::FragmentMap;
 
-/// Number of bytes that an allocator may add to each block.
 const BLOCK_OVERHEAD: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
@@ -20,9 +19,9 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 /// Reads CDR from one whole message or encapsulation. The alignment origin is its first byte, or in
 /// GIOP 1.1 fragments the header of the current fragment.
 ///
-/// Borrowed results point into the message, or into the [`Scratch`] if they need conversion. Inside
-/// a chunked value (IDL `valuetype`), each reading method returns [`CdrError::BadValue`] if the
-/// chunks are malformed.
+/// Borrowed results point into the message or, if the data must be converted or collected, into the
+/// [`Scratch`]. Inside a chunked value (IDL `valuetype`), a reading method also returns
+/// [`CdrError::BadValue`] if the value has ended or if its chunks are malformed.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
@@ -36,7 +35,6 @@ pub struct Decoder<'m> {
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was charged so far; 0 if the decoder has a meter.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -183,8 +181,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Returns the state of the message's values, or `None` in GIOP 1.1 fragments, where positions
-    /// differ from the positions that the sender counted.
+    /// Returns the state of the message's values. Returns `None` if there is none, and in GIOP 1.1
+    /// fragments, where positions differ from the positions that the sender counted.
     pub(super) fn usable_value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
@@ -606,7 +604,7 @@ impl<'m> Decoder<'m> {
         Ok(numbers)
     }
 
-    /// Charges `len` elements of a sequence, before memory is allocated for them.
+    /// Charges the memory of `len` elements of type `T`, which the caller then allocates.
     ///
     /// # Errors
     /// The errors of [`charge`](Decoder::charge).

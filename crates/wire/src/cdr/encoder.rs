@@ -27,7 +27,6 @@ pub struct Encoder<'a> {
     segment_count: u8,
     /// The buffer's length before and after the padding in front of a GIOP body.
     body_padding: (usize, usize),
-    /// Stored inline, because most messages with a large octet sequence have one segment.
     first_segment: Segment<'a>,
     /// State that few messages need, behind one pointer, so that an encoder is cheap to create and
     /// drop.

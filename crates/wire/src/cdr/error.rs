@@ -35,9 +35,10 @@ pub enum CdrError {
     WideInGiop10Request,
     /// A server's GIOP 1.0 message has wide data, which that version lacks.
     WideInGiop10Reply,
-    /// No transmission code set is known for wide data that is to be sent or was received.
+    /// No transmission code set is known for wide data that a server is to send or that was
+    /// received.
     NoWideCodeSet,
-    /// Wide data is to be sent to an object whose reference names no code set for wide data.
+    /// A client is to send wide data, but the object's reference gives no code set for it.
     NoWideCodeSetInReference,
     /// The length of a wchar or wstring is impossible in its code set.
     BadWideLength,
@@ -225,7 +226,6 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Returns [`CdrError::Truncated`], out of line, to keep the reading functions small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

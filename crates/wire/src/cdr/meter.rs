@@ -7,7 +7,6 @@ use super::CdrError;
 
 /// Memory in bytes that a message may take in addition to the memory that its meter has reserved.
 const FREE_BYTES: usize = 64 * 1024;
-/// Reservations for allocations are multiples of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.
@@ -107,7 +106,7 @@ impl<'a> MemoryMeter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // Afterwards the reservations cover `spent`, and up to 64 KiB more need no reservation.
+        // Afterwards the reservations cover `spent`, and at least 64 KiB more need none.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;

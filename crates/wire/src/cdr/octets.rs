@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::BORROW_THRESHOLD;
 
-/// Owned octets: a vector, or a part of a shared vector or receive buffer.
+/// Owned octets: an unshared vector, or a part of a shared vector or of a shared buffer.
 ///
 /// A part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) copies
 /// the part.
@@ -33,7 +33,6 @@ impl Clone for Octets {
         Octets(self.0.clone())
     }
 
-    /// Copies a vector into the memory of a vector.
     fn clone_from(&mut self, source: &Octets) {
         match (&mut self.0, &source.0) {
             (Repr::Own(vector), Repr::Own(source)) => vector.clone_from(source),
@@ -66,7 +65,7 @@ impl Octets {
     }
 
     /// Removes the octets. Keeps the memory of an unshared vector with a capacity of at most
-    /// `max_bytes`, into which `clone_from` copies later octets.
+    /// `max_bytes`; a later `clone_from` copies an unshared vector into that memory.
     ///
     /// ```
     /// use corelane_wire::Octets;
@@ -139,8 +138,8 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
-    /// Returns the address and the size in bytes of the memory that these octets keep alive. Parts
-    /// of one memory have the same address.
+    /// Returns the address and the size in bytes of the memory that these octets keep alive. Octets
+    /// that share memory have the same address.
     #[must_use]
     pub fn backing_memory(&self) -> (usize, usize) {
         match &self.0 {

@@ -2,8 +2,7 @@
 
 use bumpalo::Bump;
 
-/// A reusable arena. [`reset`](Scratch::reset) keeps the newest block of memory, so that steady
-/// traffic allocates nothing.
+/// A reusable arena. [`reset`](Scratch::reset) keeps the newest block of memory for later use.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,

@@ -3,7 +3,7 @@
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
 /// Maximum memory in bytes that the decoder reserves for the elements of a sequence before it reads
-/// the first element. One larger element is reserved nevertheless.
+/// the first element. If one element is larger, the decoder reserves memory for one element.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with an encoding in CDR.

@@ -1,11 +1,10 @@
 //! The path to the part of a value where reading or writing failed: member names and element
 //! indices.
 //!
-//! Each function that returns the error adds one step, so the innermost step comes first.
+//! Functions add their steps while they return the error, so the innermost step comes first.
 
 use std::fmt::{self, Write as _};
 
-/// Maximum number of steps in a path. A longer path loses steps in its middle.
 const MAX_STEPS: usize = 32;
 const MAX_INNERMOST: usize = 16;
 const MAX_TEXT: usize = 1024;
@@ -20,7 +19,7 @@ pub enum PathStep {
 }
 
 /// The path to a value that could not be read or written: `request.items[3].name`. A path of more
-/// than 32 steps shows ` ... ` instead of its middle, and the text ends after 1 KiB.
+/// than 32 steps shows ` ... ` instead of its middle, and the text is cut at 1 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePath {
     steps: Vec<PathStep>,

@@ -9,9 +9,9 @@
 //!
 //! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
 //! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
-//! that is known to break this rule may be little-endian without a mark ([`WideByteOrder::Sender`]). If
-//! the first character of the text looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark,
-//! because a reader removes the first mark.
+//! that is known to break this rule may be little-endian without a mark
+//! ([`WideByteOrder::Sender`]). If the first character of the text looks like a mark (U+FEFF,
+//! U+FFFE), the encoder adds a mark, because a reader removes the first mark.
 
 mod context;
 mod negotiate;

@@ -89,7 +89,7 @@ pub struct NoCommonCodeSet;
 /// 1. the native set, if both have the same;
 /// 2. the server's native set, if the client can convert it;
 /// 3. the client's native set, if the server can convert it;
-/// 4. the first of the server's conversion sets that the client has;
+/// 4. the first of the server's conversion sets that is also one of the client's;
 /// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
 ///
 /// No code set for wchar is chosen if the server has none, if the client has no native one, or if

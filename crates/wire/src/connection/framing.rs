@@ -86,8 +86,8 @@ impl Framer {
         self.partial_messages.first().map(|partial| (partial.number, partial.message.len()))
     }
 
-    /// Returns true if a part of the reply to request `request_id` has arrived. In GIOP 1.1 any
-    /// partial reply counts, because its fragments name no request.
+    /// Returns true if the reply to request `request_id` has arrived in part, without its last
+    /// fragment. In GIOP 1.1 any partial reply counts, because its fragments name no request.
     #[must_use]
     pub fn has_partial_reply(&self, request_id: u32) -> bool {
         let is_reply = |kind| matches!(kind, MessageKind::Reply | MessageKind::LocateReply);

@@ -15,7 +15,6 @@ pub struct FragmentPlan {
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included; 0 if the message is not cut.
     max_size: usize,
-    /// Offset in the message up to which the iterator has returned fragments.
     planned: usize,
 }
 
@@ -37,13 +36,13 @@ impl PlannedFragment {
 }
 
 impl FragmentPlan {
-    /// The smallest threshold in bytes. In fragments of this size, headers are a quarter of the
-    /// bytes.
+    /// The smallest threshold in bytes. Headers take at most a quarter of a fragment of this size.
     pub const MIN_THRESHOLD: usize = 64;
 
-    /// Plans the fragments of the message with this header and request id. No fragment exceeds
-    /// `threshold` bytes, which the plan raises to [`MIN_THRESHOLD`](Self::MIN_THRESHOLD) and
-    /// rounds down to a multiple of 8.
+    /// Plans the fragments of the message with this header and request id. `threshold` is the
+    /// maximum size of a fragment in bytes; the plan raises it to at least
+    /// [`MIN_THRESHOLD`](Self::MIN_THRESHOLD) and rounds it down to a multiple of 8. A message that
+    /// is not cut may be larger.
     #[must_use]
     pub fn new(header: &Header, request_id: u32, threshold: usize) -> Self {
         use MessageKind::{LocateReply, LocateRequest, Reply, Request};
@@ -78,7 +77,6 @@ impl Iterator for FragmentPlan {
         let size = end - start + usize::from(head_len) - Header::LEN;
         let mut header = self.header;
         header.more_fragments = end < total;
-        // A fragment is no larger than the message, whose size fits.
         header.size = u32::try_from(size).unwrap_or(u32::MAX);
         if !first {
             header.kind = MessageKind::Fragment;

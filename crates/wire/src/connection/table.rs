@@ -13,7 +13,8 @@ pub enum ConnectionSide {
 /// A table of the requests of this side that wait for their reply.
 ///
 /// A request id encodes the slot in the table and the number of times that the slot was used. The
-/// slot of an abandoned request stays in use until its reply arrives (CORBA 3.0.3 section 15.4.2).
+/// slot of an abandoned request stays in use until its reply arrives (CORBA 3.0.3 section 15.4.2)
+/// or the table is drained.
 ///
 /// ```text
 /// id = number of uses of the slot | index of the slot | 1 bit: the connection side

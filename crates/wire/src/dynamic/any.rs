@@ -25,7 +25,6 @@ pub struct AnyValue {
     /// The encoded value. The bytes of its message since the last multiple of 8 come first, so that
     /// the alignment is kept.
     octets: Octets,
-    /// Offset of the value in `octets`, in bytes, less than 8.
     start: u8,
     endian: Endian,
     version: Version,
@@ -207,8 +206,8 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // The octets are copied as they are unless alignment restarts in fragments, values refer to
-        // other values, or the octets span chunks.
+        // The octets are copied as they are unless alignment restarts in fragments, the value
+        // contains values (IDL `valuetype`), or the octets span chunks.
         if d.is_fragmented() || transfer(view, d, None, keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
@@ -279,7 +278,7 @@ impl AnyValue {
     /// The errors of [`encode_value`](AnyValue::encode_value).
     pub fn encode_value_with(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let octets = self.octets.get(usize::from(self.start)..).unwrap_or_default();
-        // No octets, as of null, are the same in each form.
+        // A value without octets, such as null, is the same in each form.
         if self.fits(e) || (octets.is_empty() && !self.values) {
             e.write_raw(octets);
             return Ok(());

@@ -95,7 +95,6 @@ impl<'v> TreeWriter<'v> {
     }
 }
 
-/// Returns the types of a value's state members, the bases' first.
 fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     match view.kind() {
         Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),

@@ -42,7 +42,6 @@ impl ArmTable {
             labels().find(|(_, arm)| arm.label == label).map(|(index, _)| index)
         } else {
             let table = self.0.entry(union.key()).or_insert_with(|| {
-                // If two arms have the same label, the first one applies.
                 let mut table = HashMap::with_capacity(union.member_count());
                 labels().for_each(|(index, arm)| {
                     table.entry(arm.label).or_insert(index);

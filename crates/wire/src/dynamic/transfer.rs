@@ -394,8 +394,9 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value. Without ids it is the expected type; otherwise a
-/// type of the decoder's environment or, if that has none, the expected type.
+/// Finds the most derived known type of a value. Without ids it is the expected type. Otherwise it
+/// is the type of the first id that the decoder knows or that is the id of the expected type. Only
+/// the first id counts if the value is not chunked.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
@@ -464,7 +465,6 @@ fn number_size(kind: Kind) -> Option<usize> {
     }
 }
 
-/// Maximum number of parts of a structure whose sequences are skipped as a whole.
 const MAX_BULK_PARTS: usize = 64;
 
 /// Returns the layout of a number, or of a structure or an array of numbers; `None` for other types
@@ -473,7 +473,6 @@ fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     *parts += 1;
     let view = view.unaliased();
     match view.kind() {
-        // A type that contains itself has more parts than the maximum.
         _ if *parts > MAX_BULK_PARTS => None,
         Kind::Struct if view.member_count() > 0 => view
             .members()

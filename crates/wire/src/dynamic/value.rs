@@ -253,7 +253,6 @@ fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, C
 pub(super) struct TreeWriter<'v> {
     arms: ArmTable,
     pub(super) started_instances: HashMap<u32, View<'v>>,
-    /// Distinguishes the values of this tree from others in the message.
     pub(super) identity: Option<Arc<u8>>,
     pub(super) findings: Findings,
 }

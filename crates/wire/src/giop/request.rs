@@ -499,7 +499,6 @@ mod tests {
         }
     }
 
-    /// The name's limit counts its NUL.
     #[test]
     fn both_parsers_keep_the_limits_of_key_and_name() {
         let octets = message(&head(b"12345", b"abc"), Endian::Big, &[], write_header_general);

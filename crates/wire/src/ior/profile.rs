@@ -229,8 +229,8 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a string in UTF-8 regardless of the negotiated code set: the kernel treats a path as
-/// bytes.
+/// Writes a string in UTF-8 regardless of the negotiated code set, because the kernel treats the
+/// path of a socket as bytes.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);

@@ -162,7 +162,6 @@ fn unix_profiles_round_trip_in_both_forms() {
     assert_eq!(TaggedProfile::encode(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }
 
-/// The test compares the profile with the octets in docs/wire-extensions.md.
 #[test]
 fn profile_of_another_transport_has_its_scheme_and_address() {
     let address = ProfileAddress::Other { scheme: "pipe", address: "a:ü" };
@@ -497,7 +496,6 @@ impl MemoryAccount for Unlimited {
     fn release(&self, _: usize) {}
 }
 
-/// A list of many small profiles takes more memory than its octets.
 #[test]
 fn profile_is_charged_with_its_structure_and_its_data() {
     let charged = |lengths: &[usize]| {

@@ -75,7 +75,6 @@ impl From<CdrError> for UrlError {
     }
 }
 
-/// Returns the text after the scheme, whose case does not matter.
 pub(super) fn after_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)

@@ -238,7 +238,6 @@ impl TypeCode {
             if !is_identifier(&arm.name) {
                 return Err(TypeCodeError::InvalidMemberName);
             }
-            // An arm with several labels has several members with one name and one type.
             let before = names.insert(arm.name.to_ascii_lowercase(), arm.ty.clone());
             if before.is_some_and(|before| before != arm.ty) {
                 return Err(TypeCodeError::InvalidMemberName);

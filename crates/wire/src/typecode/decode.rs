@@ -17,7 +17,6 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    // The vectors begin with capacity for one element, because most types have a single part.
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -261,5 +260,4 @@ fn members(node: &mut Node, least: usize, d: &mut Decoder<'_>) -> Result<usize, 
 /// Minimum size in bytes of a member of a structure, union or value: the length of a name, which
 /// may be empty without a NUL, and a kind.
 const MIN_MEMBER_SIZE: usize = 8;
-/// Minimum size in bytes of an enumerator: the length of a name.
 const MIN_ENUMERATOR_SIZE: usize = 4;

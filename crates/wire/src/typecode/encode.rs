@@ -41,7 +41,6 @@ struct TypeCodeWriter {
 #[derive(Clone, Copy)]
 struct WrittenType {
     start: usize,
-    /// The description's length in bytes; `None` while it is being written.
     len: Option<usize>,
 }
 

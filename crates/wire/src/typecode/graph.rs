@@ -6,11 +6,9 @@ use super::description::{self, StaticTypeCode};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
-/// An immutable set of types that refer to each other, possibly in cycles. Each type occurs once.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// True if a part is a [`TypeCode::recursive`] placeholder that is not replaced yet.
     pub(super) incomplete: bool,
 }
 
@@ -22,9 +20,7 @@ pub(crate) struct Node {
     /// The bound of a string or sequence, the length of an array, or the digits of a fixed.
     pub(super) length: u32,
     pub(super) scale: i16,
-    /// The modifier of a value type: 0 none, 1 custom, 2 abstract, 3 truncatable.
     pub(super) modifier: i16,
-    /// The index of the default arm of a union; -1 for none.
     pub(super) default: i32,
     /// The element, aliased or boxed type, the discriminator, or the concrete base.
     pub(super) content: Option<Child>,
@@ -63,7 +59,6 @@ impl Node {
     }
 }
 
-/// A view of one type, independent of its representation.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'t> {
     Static(&'static StaticTypeCode),
@@ -253,5 +248,4 @@ impl<'t> View<'t> {
 
 pub(crate) const ABSTRACT: i16 = 2;
 
-/// Maximum number of aliases, or of base types, that a traversal follows in a chain.
 pub(super) const MAX_ALIASES: usize = 128;

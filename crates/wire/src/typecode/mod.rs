@@ -29,7 +29,6 @@ use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
 pub use kind::Kind;
 
-/// The marker of an indirection, in place of a kind.
 pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 
 /// A type as a value.
@@ -220,7 +219,7 @@ impl TypeCode {
         own.is_substitutable_for(expected) || compare::equivalent(own, expected)
     }
 
-    /// Returns the type behind all aliases.
+    /// Returns the type behind all aliases; the type null for a chain of 128 or more aliases.
     #[must_use]
     pub fn unaliased(&self) -> TypeCode {
         match self.kind() {

@@ -281,7 +281,6 @@ fn impossible_types_are_refused() {
     assert_eq!(arms(TypeCode::STRING, &[None]), Some(TypeCodeError::IllegitimateDiscriminator));
 }
 
-/// Encodes a structure with one member, whose type is given as octets.
 fn with_member(member: &[u8]) -> Vec<u8> {
     #[rustfmt::skip]
     let mut octets = vec![

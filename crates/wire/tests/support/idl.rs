@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::{hex, reference};
 
-/// For each operation, the types of the arguments, and the types of the result and out arguments.
 const OPERATIONS: [(&str, &[&str], &[&str]); 27] = [
     ("noop", &[], &[]),
     ("note", &["long"], &[]),

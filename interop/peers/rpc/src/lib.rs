@@ -1,4 +1,4 @@
-//! What the programs share: the line protocol of interop/peers/omniorb/bench.cc, and the
+//! The shared code of the programs: the line protocol of interop/peers/omniorb/bench.cc, and the
 //! measurement of calls.
 
 use std::error::Error;

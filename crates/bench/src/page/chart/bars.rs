@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, range, readable, short};
 
-/// A bar whose length is `value`. A thin line extends from its end to `spread`.
+/// A bar whose length is `value`. A thin line extends from the end of the bar to `spread`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
@@ -16,7 +16,7 @@ pub(crate) struct Bar {
 const ROW: f64 = 34.0;
 const RIGHT: f64 = 64.0;
 
-/// Bars of very different lengths get charts with separate scales.
+/// Draws bars. Bars of very different lengths get charts with separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }

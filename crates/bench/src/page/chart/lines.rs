@@ -33,14 +33,14 @@ impl AxisScale {
     }
 }
 
-/// A line with more points has about [`LONG_LINE_MARKS`] marks.
+/// A line with more points than this has about [`LONG_LINE_MARKS`] marks.
 const MAX_POINTS_WITH_MARKS: usize = 16;
 const LONG_LINE_MARKS: usize = 5;
 
 const HEIGHT: f64 = 260.0;
 
-/// Lines whose values differ by more than a factor of [`SPAN`], with a gap between them, have
-/// separate charts.
+/// Draws lines. Lines whose values differ by more than a factor of [`SPAN`], with a gap between
+/// them, have separate charts.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
     let along_x = y_axis.title.starts_with('%');
     let time = |point: &(f64, f64)| if along_x { point.0 } else { point.1 };

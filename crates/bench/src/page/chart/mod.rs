@@ -1,6 +1,6 @@
 //! Charts as SVG: bars with their spread, lines along an axis, rows of marks.
 //!
-//! An ORB has one colour in all charts.
+//! Each of the ORBs in [`ORBS`] has one colour in all charts; all other products share one.
 
 mod bars;
 mod dots;
@@ -17,7 +17,7 @@ use scale::Scale;
 /// Maximum ratio of two numbers on one linear scale.
 const SPAN: f64 = 30.0;
 
-/// ORBs with a colour of their own, in the order of the colours in the style sheet.
+/// Products with a separate colour, in the order of the colours in the style sheet.
 const ORBS: [&str; 5] = ["Corelane", "omniORB", "JacORB", "Ice", "TAO"];
 const BASELINE: usize = 7;
 const OTHER: usize = 6;
@@ -70,8 +70,8 @@ fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns a readable unit for a time in microseconds, and the factor from microseconds to it.
-/// Other units remain, with the factor 1.
+/// Returns a readable unit for a time in microseconds, and the factor from microseconds to this
+/// unit. Returns other units unchanged, with the factor 1.
 fn readable(unit: &str, smallest: f64, largest: f64) -> (String, f64) {
     let Some(rest) = unit.strip_prefix("us").filter(|rest| !rest.starts_with(char::is_alphabetic)) else {
         return (unit.to_owned(), 1.0);

@@ -13,7 +13,7 @@ impl Scale {
     }
 
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> Option<Scale> {
-        // A logarithmic scale draws 0 at its low end, because 0 has no logarithm.
+        // 0 has no logarithm, so a logarithmic scale begins at the lowest positive value.
         let positive = values.clone().filter(|value| *value > 0.0);
         let low = if logarithmic { positive.fold(f64::INFINITY, f64::min) } else { 0.0 };
         let high = values.fold(f64::NEG_INFINITY, f64::max);

@@ -26,7 +26,7 @@ const BENCH: &str = "cores-acceptance";
 /// Total utilizations on two cores, in percent of a core.
 const UTILIZATIONS: [u64; 7] = [140, 150, 160, 170, 180, 190, 195];
 
-/// Balance factors in percent: number of tasks of the second group, relative to the first group.
+/// Balance factors in percent: number of tasks of the second group, relative to the first.
 const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
 const CORES: [u32; 7] = [2, 4, 8, 16, 32, 64, 128];
@@ -37,13 +37,14 @@ const TASKS_PER_CORE: usize = 5;
 
 const PERCENT_PER_CORE: u64 = 90;
 
-/// Maximum number of cores with the tests of global scheduling, which take long for many tasks.
+/// Maximum number of cores on which global scheduling is tested. The tests take long for many
+/// tasks.
 const MAX_GLOBAL_CORES: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allocator {
     Admission(Discipline),
-    /// Fixed priorities; tries every placement.
+    /// Fixed priorities. The search tries every placement.
     Exhaustive,
     FirstFit,
     WorstFit,
@@ -139,7 +140,7 @@ fn one_by_one(tasks: &[Task], passes: impl Fn(&[Timing]) -> bool) -> Vec<Task> {
     accepted
 }
 
-/// Each field is `[number, sum of the utilizations]` of tasks.
+/// Sums over tasks. Each field has the number of tasks and the sum of their utilizations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Acceptance {
     accepted: [u64; 2],
@@ -241,7 +242,8 @@ fn sets(options: &BenchOptions) -> u64 {
     options.requested.count.map_or(usual, |count| count as u64)
 }
 
-/// Large machines have fewer task sets, because each set has more tasks.
+/// Returns the number of task sets. More than 16 cores have fewer sets, because each set has more
+/// tasks.
 fn sets_of(sets: u64, cores: u32) -> u64 {
     (sets * 16 / u64::from(cores).max(16)).max(1)
 }

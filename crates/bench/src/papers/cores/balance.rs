@@ -1,8 +1,8 @@
 //! The benchmark `cores-balance`: the work of the kernel's load balancer while all tasks are bound
 //! to one core (table I of the MC-ORB paper).
 //!
-//! The kernel's function profiler (tracefs) has the number of attempts and their time. If it is not
-//! permitted, /proc/schedstat has the number.
+//! The kernel's function profiler (tracefs) reports the number of attempts and their time. If the
+//! profiler is not permitted, /proc/schedstat reports the number only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ use crate::value::SingleValue;
 
 const BENCH: &str = "cores-balance";
 
-/// Number of tasks, and utilization of the core in percent. The paper has 100 percent instead of
-/// 90, which would leave no time to other threads.
+/// Number of tasks, and utilization of the core in percent. The paper has 100 percent in place of
+/// 90, but this would leave no time to other threads.
 const SETS: [(usize, u64); 4] = [(10, 60), (30, 60), (10, 90), (30, 90)];
 
 /// Names of the function that balances the load of cores, by version of the kernel.
@@ -37,7 +37,6 @@ const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 const SCHEDSTAT: &str = "/proc/schedstat";
 
-/// Priority of the tasks.
 const PRIORITY: u8 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -88,7 +87,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         if let Source::Profiler(folder, _) = self {
-            // Ignores errors: the profiler was switched on through these files.
+            // Errors are ignored, because the profiler was switched on through the same files.
             let _ = fs::write(folder.join("function_profile_enabled"), "0");
             let _ = fs::write(folder.join("set_ftrace_filter"), "");
         }

@@ -50,8 +50,8 @@ impl Waking {
     }
 }
 
-/// Times in nanoseconds. The first thread noted one time more than the second: one before each time
-/// of the second thread, and one after the last.
+/// The noted times in nanoseconds. The first thread noted one time before each time of the second
+/// thread, and one after the last.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Exchange {
     first: Vec<u64>,
@@ -67,7 +67,7 @@ struct Sample {
 }
 
 /// Returns the samples of a thread that noted the times `own`, while the other thread noted one of
-/// the times `other` between each two of them.
+/// the times `other` between each two successive ones.
 fn samples(own: &[u64], other: &[u64]) -> Vec<Sample> {
     let between = own.windows(2).zip(other);
     let sample = |(own, &y): (&[u64], &u64)| {
@@ -97,8 +97,8 @@ fn best_offset_us(samples: &[Sample]) -> Option<(f64, f64)> {
     Some((best.twice_offset as f64 / 2e3, best.round_trip as f64 / 2e3))
 }
 
-/// Returns mean, standard deviation and largest magnitude of the offsets by the paper's formula, in
-/// microseconds.
+/// Returns the mean, the standard deviation and the largest magnitude of the offsets by the paper's
+/// formula, in microseconds.
 fn paper_offsets_us(samples: &[Sample]) -> [f64; 3] {
     let offsets = || samples.iter().map(|sample| sample.twice_offset as f64 / 1e3);
     let n = samples.len().max(1) as f64;
@@ -145,8 +145,8 @@ impl Wait {
         Ok((Wait::Flag { is_set, sleeps }, end))
     }
 
-    /// Waits until the other thread wakes this one. The wait for a flag returns false if `over` is
-    /// set. The wait for a signal fails after [`PATIENCE`].
+    /// Waits until the other thread wakes this one. The wait for a flag returns false after `over`
+    /// is set. The wait for a signal fails after [`PATIENCE`].
     fn wait(&self, over: &AtomicBool) -> Result<bool, Failure> {
         match self {
             Wait::Signal(receiver) => {
@@ -181,7 +181,7 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     let refused = |error: std::io::Error| Failure::new(format!("the threads cannot be placed: {error}"));
     let _placed = placement.enter(Side::Client).map_err(refused)?;
     let (wait, own_end) = Wait::create(waking)?;
-    // The second thread's end, or `None` if that thread has failed before.
+    // `None` if the second thread has failed before it has an end.
     let other_end = Arc::new(OnceLock::new());
     let second = {
         let (over, placement, ends) = (over.clone(), *placement, other_end.clone());
@@ -227,7 +227,6 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     Ok(Exchange { first: first?, second: second? })
 }
 
-/// Number of wake-ups that precede the measured ones.
 const WARM_UP: usize = 10;
 
 /// Returns the times in nanoseconds from the call that wakes a thread until this thread runs, for
@@ -328,8 +327,8 @@ fn offsets(label: &FigureLabel, samples: &[Sample], is_reversed: bool) -> Vec<Si
 mod tests {
     use super::*;
 
-    /// Returns an exchange in which the second clock is 30 ns ahead. The way there takes 100 ns and
-    /// the way back 60 ns.
+    /// Returns an exchange in which the second clock is 30 ns ahead, the way there takes 100 ns,
+    /// and the way back takes 60 ns.
     fn known() -> Exchange {
         Exchange { first: vec![1000, 1160, 1320], second: vec![1130, 1290] }
     }

@@ -1,8 +1,8 @@
 //! The benchmark `cores-decide`: the time of an admission decision about one task.
 //!
 //! The first part admits a task for which a core has room, from the stored analysis of the cores.
-//! Its baseline is the same decision without stored analysis. The second part has tasks for which
-//! other tasks must move, and tasks that are rejected.
+//! The baseline is this decision without stored analysis. The second part has tasks for which other
+//! tasks must move, and tasks that are rejected.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -44,7 +44,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns the same case without the stored analysis of the cores.
+    /// Returns the case without the stored analysis of the cores.
     fn cold(&self) -> Case {
         let mut set = TaskSet::default();
         self.set.iter().for_each(|(task, core)| set.insert(*task, core));
@@ -132,8 +132,8 @@ fn variant(peer: &'static str, config: String, cases: Vec<Case>, against: Vec<us
     Variant { label: label(BENCH, peer, "admit", config), subject, against }
 }
 
-/// Returns decisions with this outcome in random sets: at most `most`, and at most [`CASES`], or an
-/// eighth of [`CASES`] from [`MANY_TASKS`] tasks on. `counts` selects decisions by the number of
+/// Returns decisions with this outcome in random sets: at most `most` and at most [`CASES`], for
+/// [`MANY_TASKS`] tasks or more an eighth of [`CASES`]. `counts` selects decisions by the number of
 /// tasks decided before and the number of all tasks.
 fn cases(
     cores: u32,

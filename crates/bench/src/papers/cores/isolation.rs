@@ -65,8 +65,8 @@ impl Beside {
         }
     }
 
-    /// Returns the number of the object that the disturbing client calls. Object 4 belongs to no
-    /// task.
+    /// Returns the number of the object that the disturbing client calls; `None` if there is no
+    /// such client. Object 4 belongs to no task.
     fn object(self) -> Option<usize> {
         match self {
             Beside::Nothing => None,
@@ -155,7 +155,7 @@ pub(crate) fn isolation(
     let tasks = format!("set 1:{served}:{TASK_PRIORITY} 2:{served}:{OTHER_PRIORITY} 3:{served}:{OTHER_PRIORITY}");
     server.ask(&tasks, PATIENCE)?;
     let rounds = rounds_for(OVERRUN);
-    // Each client has an ORB of its own, and so connections of its own.
+    // Each client has a separate ORB, so that clients share no connection.
     let orbs = ALL.iter().map(|_| Ok([client_orb(0)?, client_orb(0)?])).collect::<Result<Vec<_>, Failure>>()?;
     let mut variants = Vec::new();
     for (beside, [for_task, for_other]) in ALL.into_iter().zip(&orbs) {

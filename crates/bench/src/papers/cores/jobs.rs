@@ -29,7 +29,7 @@ pub(super) struct PeriodicClient {
     pub(super) priority: Option<(RtOrb, i16)>,
 }
 
-/// In nanoseconds of the monotonic clock.
+/// A job. Its times are in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) due: u64,
@@ -69,8 +69,8 @@ struct Stolen {
     until: u64,
 }
 
-/// Returns the intervals between readings in which the stolen time has grown. A reading is a time
-/// in nanoseconds, and the stolen time in milliseconds up to it.
+/// Returns the intervals between successive readings in which the stolen time has grown. A reading
+/// is a time in nanoseconds, and the stolen time in milliseconds up to it.
 fn stolen(readings: &[(u64, f64)]) -> Vec<Stolen> {
     let grown = readings.windows(2).filter(|pair| pair[1].1 > pair[0].1);
     grown.map(|pair| Stolen { from: pair[0].0, until: pair[1].0 }).collect()
@@ -123,7 +123,6 @@ impl PeriodicClient {
         if let Some((orb, priority)) = &self.priority {
             orb.current()?.set_priority(*priority)?;
         }
-        // This call connects and binds the connection.
         self.target.work(1)?;
         let mut jobs = Vec::with_capacity((time.as_nanos() / self.period.as_nanos().max(1)) as usize + 1);
         let mut due = begin;
@@ -150,7 +149,6 @@ mod tests {
         assert_eq!(stolen, [Stolen { from: 190, until: 250 }]);
         let mut counts = JobCounts::default();
         counts.add(&jobs, period, &stolen);
-        // The second and the third job overlap the interval in which time was stolen.
         assert_eq!(counts, JobCounts { jobs: 4, missed: 1, stalled: 2 });
     }
 }

@@ -2,10 +2,9 @@
 //! MC-ORB paper).
 //!
 //! A *self* migration is half of the time in which a thread moves itself to the other core and
-//! back. The other two numbers are the time of the system call by which a manager moves another
-//! thread from its core to the manager's core: a running thread, and a sleeping thread. With fixed
-//! priorities the manager's priority is higher, so the moved thread waits until the manager has
-//! moved it back.
+//! back. The other two numbers are the times of the system call by which a manager moves a running
+//! or a sleeping thread from another core to the manager's core. With fixed priorities the
+//! manager's priority is higher, so the moved thread waits until the manager has moved it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,10 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// priority do not keep a core.
 const MOVES_WITHOUT_PAUSE: usize = 200;
 
-/// Number of moves that precede those of [`sleeping_moves`].
 const WARM_UP: usize = 10;
 
-/// Length of the pause.
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +65,8 @@ impl MeasuredSubject for SelfMigration {
     }
 }
 
-/// `once` returns the time of `parts` moves. The samples are the times of one move in the last
-/// `count` calls.
+/// Calls `once`, which returns the time of `parts` moves, `warm_up + count` times. Adds the time of
+/// one move to `into` for each of the last `count` calls.
 fn timed(
     warm_up: usize,
     count: usize,
@@ -157,7 +154,7 @@ impl Drop for Subject {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.sleep.post();
         if let Some(handle) = self.handle.take() {
-            // Ignores a panic of the thread: the manager has measured the times.
+            // A panic of the thread is ignored, because the manager has measured the times.
             let _ = handle.join();
         }
     }
@@ -167,7 +164,7 @@ impl MeasuredSubject for Managed {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let subject = Subject::start(self.cores, self.moved, self.priority)?;
         let (here, there) = (CpuSet::one(self.cores.manager), CpuSet::one(self.cores.other));
-        // The thread reaches its sleep in this time.
+        // Time for the thread to begin its sleep.
         std::thread::sleep(Duration::from_millis(1));
         let once = || {
             if self.moved == MovedThread::Running {
@@ -188,7 +185,8 @@ impl MeasuredSubject for Managed {
 }
 
 /// Returns the times in nanoseconds of `count` system calls that move a sleeping thread from core
-/// `cores.1` to core `cores.0`, where the calling thread runs. `priority` is that of the caller.
+/// `cores.1` to core `cores.0`, where the calling thread then runs with this fixed priority, if
+/// there is one.
 pub(crate) fn sleeping_moves(
     count: usize,
     (manager, other): (usize, usize),

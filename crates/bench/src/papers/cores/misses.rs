@@ -3,10 +3,10 @@
 //!
 //! The task sets are those of the paper: two groups of tasks, total utilizations of 1.4 to 1.6 on
 //! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a
-//! connection of its own.
+//! separate connection.
 //!
 //! A core pool serves the tasks that admission accepts. For comparison, lanes whose threads run on
-//! any core, as nORB in the paper, and omniORB serve all tasks. A simulation has more sets.
+//! any core, as nORB in the paper, and omniORB serve all tasks. A simulation adds more sets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ const BALANCES: [u64; 4] = [10, 20, 30, 50];
 
 const FEW_BALANCES: [u64; 1] = [10];
 
-/// Above the priorities of all tasks.
+/// Priority of the clients, above the priorities of all tasks.
 const CLIENT_PRIORITY: u8 = 99;
 
 const TOP_LEVEL: u8 = levels::LEVELS - 1;
@@ -64,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const LEASE: u64 = 3_600_000_000_000;
 
-/// Time that calibration computes.
+/// Time for which one calibration computes.
 const CALIBRATION: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Length {
-    /// Sets in each cell of [`Mode::Bound`], and of each of the other modes.
+    /// Number of sets in a cell of [`Mode::Bound`], and in a cell of another mode.
     sets: [u64; 2],
     time: Duration,
     has_all_cells: bool,
@@ -113,7 +113,6 @@ impl Length {
     }
 }
 
-/// Results of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cell {
     sets: u64,
@@ -233,7 +232,7 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
     values
 }
 
-/// Returns the fewest rounds of computing in a millisecond that a core reached while both computed.
+/// Returns the lowest number of rounds per millisecond that a core computed while both computed.
 fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     let deadline = clock::now() + 10 * CALIBRATION;
     let mut threads = Vec::new();
@@ -262,7 +261,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Returns the jobs of one set, and the number of accepted tasks.
+    /// Runs one set of tasks. Returns the counts of its jobs, and the number of accepted tasks.
     fn run(&self, mode: Mode, tasks: &[Task], options: &BenchOptions) -> Result<(JobCounts, usize), Failure> {
         match mode {
             Mode::Bound => self.bound(tasks),
@@ -356,7 +355,8 @@ impl Scene {
     }
 }
 
-/// Returns `None` if the task is rejected. Waits at most [`PATIENCE`] for a pending decision.
+/// Returns the promise of the task; `None` if the task is rejected. Waits at most [`PATIENCE`] for
+/// a pending decision.
 fn admitted(admission: &TasksRef, spec: &TaskSpec) -> Result<Option<Promise>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let mut pending = match admission.admit(spec) {

@@ -33,7 +33,7 @@ fn whole_cores(mut machine: Machine) -> Machine {
 }
 
 /// Returns two different cores: those of the option `--cores`, or the first two that the process
-/// may use. `None` if the process may use only one.
+/// may use; `None` if the process may use only one.
 pub(super) fn core_pair(options: &BenchOptions) -> Option<(usize, usize)> {
     if let CoreChoice::Separate(client, server) = options.placement.cores
         && client != server

@@ -3,8 +3,8 @@
 //!
 //! A bound task has a connection whose only reader is a thread on the task's core. The requests of
 //! a second task on this connection are handed over to a sleeping thread of their task's core, or
-//! to a thread that the pool borrows from another core. A thread per connection, and a lane with
-//! one thread, are measured for comparison.
+//! to a thread that the pool borrows from another core. For comparison, calls to a thread per
+//! connection and to a lane of one thread are measured.
 //!
 //! Two other numbers are the time of a change that moves bound threads to another core, and the
 //! time of a rejected admission.
@@ -49,7 +49,6 @@ const PRIORITY: u8 = 10;
 
 const MOVED_THREADS: usize = 15;
 
-/// Names of the variants.
 const PER_CONNECTION: &str = "thread per connection";
 const LANE: &str = "a lane of 1 thread";
 const BOUND: &str = "bound task";
@@ -106,7 +105,7 @@ fn calls(
         let label = FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", place, config.to_owned()) };
         variants.push(Variant { label, subject, against });
     };
-    // Each variant has an ORB of its own, so that variants share no connection.
+    // Each variant has a separate ORB, so that variants share no connection.
     let orbs = (0..5).map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
     let [for_plain, for_lane, for_bound, for_second, for_borrowed] = &orbs[..] else {
         return Err(Failure::new("there are not enough ORBs"));
@@ -145,8 +144,8 @@ impl SecondTaskCalls {
 
 impl MeasuredSubject for SecondTaskCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        // Sequential calls of threads with one priority share a connection, because both references
-        // have the same endpoint. So the thread that measures makes this call.
+        // Both references have the same endpoint, so successive calls at one priority share a
+        // connection. The first of them binds the connection to the first task.
         self.first.echo_octet(1)?;
         self.second.run(warm_up, count, into)
     }
@@ -296,8 +295,8 @@ fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
     (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned: None })
 }
 
-/// Measures rejected admissions in turn with calls to another object of the server, and the
-/// decision alone in this process.
+/// Measures rejected admissions in turn with calls to another object of the server. Also measures
+/// the decision alone, in this process.
 fn rejections(
     core: usize,
     options: &BenchOptions,

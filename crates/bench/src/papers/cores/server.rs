@@ -1,4 +1,4 @@
-//! Servers of tasks, each in a process of its own.
+//! Servers of tasks, each in a separate process.
 //!
 //! A server with an admission object prints the references of this object and of a target. A server
 //! with a core pool and without an admission object answers lines of its standard input:
@@ -31,13 +31,13 @@ use crate::service::{RunningProgram, serve_lines};
 /// Number of threads for each core of a pool, as in the MC-ORB paper.
 const THREADS_PER_CORE: u32 = 15;
 
-/// Nanoseconds that admission charges for a job beyond its computing: for the messages, the context
+/// Times in nanoseconds that admission adds to a job's execution time, for messages, context
 /// switches, and the client, which runs on the same cores.
 const OVERHEADS: Overheads = Overheads { context_switch: 20_000, hand_off: 60_000, release_jitter: 0, blocking: 0 };
 
 const TASK: &[u8] = b"task-";
 
-/// Finds the task of a request by the number at the end of the object key.
+/// A binder that finds the task of a request by the number at the end of the object key.
 struct ByName;
 
 impl TaskBinder for ByName {
@@ -55,8 +55,8 @@ fn builder() -> OrbBuilder {
     Orb::builder().limits(limits()).listen(LOOPBACK)
 }
 
-/// If `has_pool` is true, a core pool runs the requests of tasks. Returns the references of the
-/// admission object and of the target.
+/// Starts a server with an admission object. If `has_pool` is true, a core pool runs the requests
+/// of tasks. Returns the references of the admission object and of the target.
 pub(super) fn start_admission(
     cores: &[usize],
     has_pool: bool,
@@ -152,7 +152,7 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
                 let began = clock::now();
                 pool.set_tasks(bindings)?;
                 times.push(began.elapsed().as_nanos().to_string());
-                // In this time the moved threads begin to sleep again.
+                // Time for the moved threads to begin their sleep again.
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
             Ok(times.join(" "))

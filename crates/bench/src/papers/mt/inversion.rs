@@ -27,7 +27,7 @@ const MOST: f64 = 1.5;
 
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and true if they call the server of the high-priority client.
+    /// Operation of the floods, and true if the floods call the server of the high-priority client.
     floods: Option<(MeasuredOperation, bool)>,
     against: &'static [usize],
 }
@@ -49,7 +49,8 @@ const LOADS: [BackgroundLoad; 5] = [
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// For a pair with shared connections, the index of the pair with a connection for each call.
+    /// The index of the pair with a connection for each call, with which this pair is compared.
+    /// `None` if it is compared with no such pair.
     each: Option<usize>,
     most: Option<f64>,
     seen: [Observations; LOADS.len()],
@@ -99,7 +100,7 @@ pub(crate) fn inversion(
     report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// Starts the servers. In omniORB each call in progress has its own connection.
+/// Starts the servers. For omniORB, each call in progress has a separate connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -168,9 +169,9 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns how floods at the server of the high-priority client lengthen its response times,
-/// compared with floods at another server. Those need as much processor time, so the comparison
-/// excludes its effect. If connections are shared, also compares with a connection for each call.
+/// Compares the response times of the high-priority client beside floods at the same server with
+/// those beside floods at another server, which need as much processor time. If connections are
+/// shared, also compares with a connection for each call.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

@@ -22,7 +22,7 @@ pub(crate) enum CallPace {
     NineTenths,
     /// No pauses, in the ordinary scheduling class.
     Flood,
-    /// No pauses, at a fixed priority. The kernel stops such a thread for a part of each second.
+    /// No pauses, at a fixed priority. The kernel may stop such a thread for a part of each second.
     Whole,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct LoadMix {
     pub(crate) high: Box<dyn GroupClient>,
     pub(crate) scheduling: Scheduling,
     pub(crate) period: Duration,
-    /// Number of calls of the high-priority client. After them, all clients end.
+    /// Number of calls of the high-priority client. All clients end after its last call.
     pub(crate) calls: usize,
     pub(crate) placement: Placement,
     pub(crate) server: u32,
@@ -51,7 +51,7 @@ impl LoadMix {
         let mut low = Vec::with_capacity(others.len());
         for (number, other) in others.into_iter().enumerate() {
             let (barrier, over) = (barrier.clone(), over.clone());
-            // Floods of fixed priority would keep all other threads from the core.
+            // Floods of fixed priority would keep threads of lower priority from the core.
             let scheduling = if other.pace == CallPace::Flood { Scheduling::Other } else { other.scheduling };
             let room = room(other.pace, self.period * self.calls as u32);
             let member = other.member;
@@ -112,7 +112,8 @@ struct PacedClient {
 
 const FIRST: usize = 5;
 
-/// Calls while `more` returns true, and records the times of the first `room` calls.
+/// Calls at the pace while `more` returns true for the number of calls, and records the times of
+/// the first `room` calls.
 fn paced(
     mut member: impl GroupClient,
     pace: CallPace,
@@ -212,8 +213,8 @@ impl ResponseTimes {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure of these response times; `None` without calls. The cost covers all calls
-    /// in `seen`, because processor time is known for the whole process.
+    /// Returns the figure of these times; `None` without calls. The cost is that of all calls in
+    /// `seen`, because the processor time is known for the whole process only.
     pub(crate) fn figure(
         &self,
         label: FigureLabel,

@@ -51,7 +51,7 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// A fifth of MT_Cubit's period, so that the 99th percentile covers five times as many calls.
+/// A fifth of MT_Cubit's period, so that the 99th percentile has five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
 fn beside(
@@ -116,8 +116,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. With different ranks, the clients take the 97
-    /// priorities below the highest in turn.
+    /// Returns the native priority of a low-priority client. With different ranks, the clients take
+    /// the 97 priorities below the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -241,10 +241,10 @@ fn cubit(
     report.add_json_values(&title, &values)
 }
 
-/// Returns false, and reports the ORB as missing, if the turn of another ORB failed.
+/// Returns false, and reports the peer as missing, if the turn of a peer failed.
 ///
 /// # Errors
-/// The turn of Corelane or of the baseline failed.
+/// The turn of Corelane or of the baseline failed, or the report cannot be written.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -392,8 +392,8 @@ fn figures(
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Results without low-priority clients, measured just before `seen`, because the machine's
-    /// speed changes over minutes.
+    /// Results without low-priority clients, measured just before `seen`, because the speed of the
+    /// machine changes with time.
     alone: Observations,
 }
 
@@ -407,7 +407,8 @@ struct LatencyGrowth {
     jitter: f64,
 }
 
-/// Returns p99 - p50 in microseconds, which shows late calls that the standard deviation hides.
+/// Returns the 99th percentile minus the median, in microseconds. It shows late calls that the
+/// standard deviation hides.
 fn jitter(summary: &Summary) -> f64 {
     summary.p99_us - summary.p50_us
 }

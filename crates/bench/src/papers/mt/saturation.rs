@@ -22,8 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Time from the due time to the reply above which a call counts as stalled. The kernel's fair
-/// server takes up to 50 ms of each second from fixed priorities.
+/// A call counts as stalled if its reply comes later than this after the due time. The kernel's
+/// fair server takes up to 50 ms of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the bounds of the mean and of the 99th percentile, as ratios to the values without
+    /// Returns the maximum of the mean and of the 99th percentile, as ratios to the values without
     /// load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
@@ -69,7 +69,7 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // If the kernel chooses the cores, it takes two clients to saturate the server's core.
+    // If the kernel chooses the cores, only two clients saturate the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
@@ -128,8 +128,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// Measures at 100 % of the core, without bounds: the kernel's fair server then stops all threads
-/// of fixed priority, so that no ORB can meet a bound.
+/// Measures with a client that keeps the whole core busy. The values have no bounds, because the
+/// kernel's fair server then stops all threads of fixed priority.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),

@@ -40,7 +40,7 @@ pub(super) struct ServerUnderTest {
 
 enum ClientSource {
     Orb(Orb, Vec<String>, Connections),
-    /// For each client a reference, and the CORBA priority of its thread.
+    /// The references and the CORBA priorities of the threads of the clients.
     Banded(Orb, Vec<String>, Vec<i16>),
     Floor(String, MessageSizes),
 }
@@ -98,8 +98,8 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// Places a server without lanes at the top priority, so that no request waits until the server
-/// gets a core.
+/// Returns the placement of a server without lanes: the top priority, so that no request waits
+/// until the server gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
     all_at(TOP_PRIORITY, options)
 }
@@ -127,7 +127,7 @@ pub(super) fn pool(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connections {
-    /// Each call in progress has its own connection.
+    /// Each call in progress has a separate connection.
     Each,
     /// All priorities share one connection for concurrent calls.
     Shared,

@@ -20,7 +20,8 @@ use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::limits;
 use crate::orb::servant::Echo;
 
-/// The receiver attaches and detaches the steering program of this transport; ORBs do not.
+/// A transport that ORBs neither attach nor detach, because the receiver attaches and detaches the
+/// steering program.
 pub(super) struct HeldTransport(pub(super) Arc<RioTransport>);
 
 impl fmt::Debug for HeldTransport {

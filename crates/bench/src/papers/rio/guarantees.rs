@@ -21,12 +21,11 @@ const PERIOD_MS: usize = 10;
 /// Length in milliseconds of the part of a period in which few bytes arrive.
 const HALF: usize = PERIOD_MS / 2;
 const WINDOW_MS: usize = 100;
-/// Time in milliseconds after the start of a stream that is not judged.
+/// Time in milliseconds after the start of a stream for which the stream is not judged.
 const SETTLING_MS: usize = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GuaranteedStream {
-    /// Number among the streams.
     pub(super) number: usize,
     /// Bytes in each period.
     bytes: u32,
@@ -43,11 +42,10 @@ pub(super) const STREAMS: [GuaranteedStream; 3] = [
     GuaranteedStream { number: 2, bytes: 2 * BLOCK, priority: 66 },
 ];
 
-/// Native priority of the threads that send to guaranteed streams. TCP makes them wait in each
-/// period, so that they leave the core to others.
+/// Native priority of the threads that send to guaranteed streams. TCP makes these threads wait in
+/// each period, so that they leave the core to others.
 pub(super) const SENDER_PRIORITY: u8 = 20;
 
-/// The variants with guarantees.
 pub(super) const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::SocketOptions, ReceiveVariant::Steered];
 
 impl GuaranteedStream {
@@ -69,10 +67,10 @@ impl GuaranteedStream {
     }
 }
 
-/// The numbers of bytes that arrived in each millisecond.
+/// Numbers of bytes that arrived in each millisecond, and the judged ranges of milliseconds.
 pub(super) struct GuaranteeRun {
     pub(super) best_effort: Vec<u64>,
-    /// In the order of [`STREAMS`].
+    /// The bytes of each stream, in the order of [`STREAMS`].
     pub(super) streams: Vec<Vec<u64>>,
     /// Milliseconds in which only best effort was sent.
     pub(super) alone: Range<usize>,
@@ -186,8 +184,8 @@ fn rate(bytes: &[u64], range: &Range<usize>) -> f64 {
 }
 
 /// Returns the bytes of each whole window in the range. Windows begin in the middle of the part of
-/// a period in which the fewest bytes arrive, so that bytes that arrive late count for their own
-/// window.
+/// a period in which the fewest bytes arrive, so that bytes that arrive a little late or early
+/// still count in their window.
 fn windows(bytes: &[u64], range: &Range<usize>) -> Vec<u64> {
     let in_range = |at: usize| if range.contains(&at) { bytes.get(at).copied().unwrap_or(0) } else { 0 };
     let of_phase = |phase: usize| (range.start + phase..range.end).step_by(PERIOD_MS).map(in_range).sum::<u64>();
@@ -234,7 +232,8 @@ pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// A stream whose bytes arrive in the milliseconds 3 and 4 of each period.
+    /// Returns the bytes of each millisecond of a stream that receives `bytes` bytes per period, in
+    /// the milliseconds 3 and 4.
     fn arriving(bytes: u64, milliseconds: usize) -> Vec<u64> {
         (0..milliseconds).map(|at| if matches!(at % PERIOD_MS, 3 | 4) { bytes / 2 } else { 0 }).collect()
     }
@@ -249,7 +248,6 @@ mod tests {
     fn windows_begin_between_the_bytes_of_two_periods() {
         let bytes = arriving(100, 1000);
         assert_eq!(windows(&bytes, &(504..1000)), [1000; 4]);
-        // The bytes of one period arrive late, and the bytes of another period early.
         let mut moved = bytes.clone();
         moved[623..630].rotate_right(2);
         moved[720..725].rotate_left(1);

@@ -43,8 +43,8 @@ impl Condition {
         }
     }
 
-    /// Maximum rate of the bulk load in bytes per second; 0 for no maximum. `None` without bulk
-    /// load.
+    /// Returns the maximum rate of the bulk load in bytes per second, 0 for no maximum; `None`
+    /// without bulk load.
     fn bulk_rate(self) -> Option<u32> {
         match self {
             Condition::Idle => None,
@@ -125,7 +125,7 @@ pub(super) fn latency(
     idle.report(options, report)?;
     let loaded =
         Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::BulkLoad), length, progress)?;
-    // The load is that of the round trips, whose requests are timed.
+    // The echo round trips have the same load, and the times of their requests show the strain.
     match strain {
         Some(reason) => report.add_missing(BENCH, "Corelane, CORBA calls beside bulk load", &reason),
         None => loaded.report(options, report),
@@ -171,14 +171,14 @@ fn bulk_by_time(
 pub(super) struct Results {
     title: String,
     condition: Condition,
-    /// The baseline first.
+    /// The variants; the first is the baseline.
     variants: Vec<ReceiveVariant>,
     figures: Vec<Figure>,
     observed: Vec<Arc<Mutex<Observed>>>,
 }
 
 impl Results {
-    /// Measures the `wanted` variants that the testbed has. The first of them is the baseline.
+    /// Measures the `wanted` variants that the testbed has. The first one is the baseline.
     pub(super) fn measure(
         testbed: &RioTestbed,
         wanted: &[ReceiveVariant],
@@ -205,7 +205,7 @@ impl Results {
         });
         let variants_of_group = measured.collect();
         let mut group = Group { title: title.clone(), compare: ComparedQuantity::Median, variants: variants_of_group };
-        // The receiver and the sender have placements of their own.
+        // The receiver and the sender place themselves.
         let mut figures = harness::measure(&mut group, length, &Placement::default(), progress)?.figures;
         if condition != Condition::Idle {
             figures.iter_mut().for_each(|figure| figure.cost = None);
@@ -232,10 +232,8 @@ fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureL
 }
 
 /// Returns a reason if the load does not strain the receiver, so that figures under load have no
-/// meaning.
-///
-/// The round trip has no part in this: its reply also waits at the sender, for the thread that sends
-/// the bulk load on the sender's core.
+/// meaning. The times of requests decide, and not the round trips, because the replies also wait at
+/// the sender for the thread that sends the bulk load.
 fn lack_of_strain(idle: &Results, loaded: &Results) -> Option<String> {
     let growth = loaded.requests_of(0)?.p99_us / idle.requests_of(0)?.p99_us;
     (growth < goals::MIN_STRAIN).then(|| {
@@ -277,7 +275,7 @@ fn judged(variant: ReceiveVariant, condition: Condition, figure: &Figure, baseli
     ratios.into_iter().filter(|(_, value, _)| value.is_finite()).map(value).collect()
 }
 
-/// Variants whose times determine the columns of the distributions.
+/// Variants whose 99th percentiles determine the width of the columns of a distribution.
 const PICTURED: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
 
 /// Maximum number of columns of a distribution. Slower calls are in no column.
@@ -318,7 +316,8 @@ impl Results {
         values
     }
 
-    /// Returns the times from the calls of a variant until the server's thread had the requests.
+    /// Returns statistics of the times from the calls of a variant until the server's thread had
+    /// the requests.
     fn requests_of(&self, index: usize) -> Option<Summary> {
         Summary::of(&self.observed.get(index)?.lock().requests, Duration::ZERO)
     }
@@ -340,7 +339,8 @@ impl Results {
 
     fn distribution(&self) -> Vec<SingleValue> {
         let all: Vec<Vec<u64>> = self.observed.iter().map(|one| one.lock().nanoseconds.clone()).collect();
-        // The slowest hundredth of the calls would dominate the picture.
+        // The width is from the 99th percentiles, because the slowest calls would dominate the
+        // picture.
         let pictured = self.variants.iter().zip(&self.figures).filter(|(variant, _)| PICTURED.contains(variant));
         let width = column_width(pictured.map(|(_, figure)| figure.summary.p99_us).fold(0.0, f64::max));
         let shares = self.variants.iter().zip(&all).map(|(variant, times)| {
@@ -357,14 +357,15 @@ impl Results {
     }
 }
 
-/// Returns a width in microseconds: the smallest of 1, 2 or 5 times a power of ten with at most
-/// [`MAX_COLUMNS`] columns.
+/// Returns the width of a column in microseconds: the smallest of 1, 2 or 5 times a power of ten
+/// with which `slowest_us` needs at most [`MAX_COLUMNS`] columns.
 fn column_width(slowest_us: f64) -> u64 {
     let widths = (0..9).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     widths.into_iter().find(|&width| slowest_us / width as f64 <= MAX_COLUMNS as f64).unwrap_or(1_000_000)
 }
 
-/// Returns the middle of each column in microseconds, and the percentage of the times in it.
+/// Returns the middle of each column in microseconds, and the percentage of all times that are in
+/// the column.
 fn columns(nanoseconds: &[u64], width: u64) -> Vec<(u64, f64)> {
     let mut counts = vec![0_u64; 1 + MAX_COLUMNS as usize];
     for time in nanoseconds {
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn load_without_strain_is_refused() {
-        // The round trips do not decide: their replies wait at the sender.
+        // The round trips do not decide, because their replies wait at the sender.
         let baseline = |condition, request, whole| {
             let observed = Observed { requests: vec![request], ..Observed::default() };
             Results {

@@ -19,9 +19,9 @@ pub(super) const RECEIVER: &str = "10.99.0.1";
 pub(super) const SENDER: &str = "10.99.0.2";
 
 const INTERRUPT_PRIORITY: u8 = 90;
-/// Maximum number of segments that TCP sends at once. With single segments the sender's core is
-/// busy before the receiver's. With 44, about 0.1 % of the frames found the queue of the `veth`
-/// interface (256 frames) full. The kernel may run a burst without preemption.
+/// Maximum number of segments that TCP sends at once. With single segments, the sender's core is
+/// fully busy before the receiver's. With 44 segments, about 0.1 % of the frames found the queue of
+/// the `veth` interface (256 frames) full.
 pub(super) const MAX_SEGMENTS_AT_ONCE: u32 = 8;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,9 +44,8 @@ pub(super) fn interfaces(receiver: u32) -> (String, String) {
 
 pub(super) fn make(receiver: u32, sender: &str) -> Result<(), Failure> {
     let (own, peer) = interfaces(receiver);
-    // Without checksums of the driver, the kernel cuts what TCP sends into frames before the driver,
-    // so that each segment is a frame of its own, as on a wire. If TCP built single segments, the
-    // sender's core would be busy before the receiver's.
+    // Without checksums of the driver, the kernel cuts the data of TCP into frames before the
+    // driver, so that each segment is a separate frame, as on a wire.
     let segments = MAX_SEGMENTS_AT_ONCE;
     let (own_end, peer_end) = (format!("{own} gso_max_segs {segments}"), format!("{peer} gso_max_segs {segments}"));
     ip(&format!("link add {own_end} type veth peer name {peer_end} netns {sender}"))?;

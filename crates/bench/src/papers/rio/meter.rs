@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::clock;
 
-/// Maximum number of milliseconds.
+/// Number of milliseconds that a meter can count.
 const MAX_MILLISECONDS: usize = 30_000;
 
-/// Bytes that one stream has received in each millisecond since the meter started.
+/// Counts of the bytes that a port has received, in each millisecond since the meter started.
 #[derive(Clone, Debug)]
 pub(super) struct ByteMeter(Arc<Counts>);
 

@@ -1,9 +1,9 @@
 //! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance
 //! of a Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
 //!
-//! Receiver and sender are processes in network namespaces of their own, joined by a `veth` pair.
-//! The kernel removes namespaces and link when the processes end. All variants use the same
-//! interface, and the steering program is attached only during the turns of variants that need it.
+//! Receiver and sender are processes in two network namespaces, joined by a `veth` pair. The kernel
+//! removes namespaces and link when the processes end. All variants use the same interface, and the
+//! steering program is attached only during the turns of variants that need it.
 
 mod corba;
 mod guarantees;

@@ -2,7 +2,7 @@
 //! with the default subsystem, and the full load with RIO.
 //!
 //! The sender's pacing sets a part of the full load. A variant is not judged if the measured rate
-//! of a part differs from its planned rate.
+//! of a part differs from the planned rate by more than 5 %.
 
 use super::latency::{Condition, PacedLoad, Results};
 use super::shared::{BENCH, MIN_P999_CALLS, is_trial, judged_if_long, label};
@@ -20,7 +20,6 @@ const PARTS: [u32; 3] = [25, 50, 75];
 /// Maximum distance in percent of a part's measured rate from its planned rate.
 const MAX_OFF: f64 = 5.0;
 
-/// The compared variants.
 const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::KernelFifo, ReceiveVariant::Steered];
 
 pub(super) fn permitted_load(
@@ -94,8 +93,9 @@ fn rate_of_part(variant: ReceiveVariant, percent: u32, megabytes_per_second: f64
     }
 }
 
-/// `points` are parts of the load in percent, with 99.9th percentiles. Returns the largest part up
-/// to which all percentiles are within the bound.
+/// Returns the largest part of the load, in percent, up to which all percentiles are within the
+/// bound; 0 if there is none. `points` are parts in percent with 99.9th percentiles, in rising
+/// order.
 fn permitted(points: &[(u32, f64)], bound: f64) -> u32 {
     points.iter().take_while(|(_, p999)| *p999 <= bound).last().map_or(0, |&(percent, _)| percent)
 }

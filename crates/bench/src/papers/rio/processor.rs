@@ -14,11 +14,12 @@ use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
 /// A variant is judged if its turns have at least this mean processor time. The kernel reports
-/// steps of 10 ms, so the difference of two readings has an error of up to 10 ms: a twentieth.
+/// steps of 10 ms, so the difference of two readings has an error of up to 10 ms, a twentieth of
+/// this time.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
-/// Seconds in which a core was idle, or the hypervisor had taken it. In all other time it ran
-/// threads or processed packets.
+/// The time in seconds in which a core was idle or taken by the hypervisor. In all other time the
+/// core ran threads or processed packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct IdleTime(f64);
 

@@ -1,4 +1,4 @@
-//! The receiver, a process of its own. It answers lines of its standard input:
+//! The receiver, which is a separate process. It answers lines of its standard input:
 //!
 //! | line | answer |
 //! |---|---|
@@ -34,7 +34,7 @@ use crate::Failure;
 use crate::service::serve_lines;
 
 pub(super) const BULK: &str = "bulk";
-/// In the answer to `listen`, the name before the reason why streams cannot be steered.
+/// The name that precedes the reason why streams cannot be steered, in an answer to `listen`.
 pub(super) const REFUSED: &str = "refused";
 
 const CHUNK: usize = 64 * 1024;
@@ -99,7 +99,8 @@ impl Receiver {
         }
     }
 
-    /// Starts all servers. Their streams exist even while their frames are not steered.
+    /// Starts all servers, and returns the answer to the line `listen`. The streams of the servers
+    /// remain while their frames are not steered.
     fn listen(&mut self) -> Result<String, Failure> {
         let mut config = RioConfig::for_interface(&self.interface).best_effort_thread(true);
         config.default_core = u32::try_from(self.core).unwrap_or(0);
@@ -127,7 +128,7 @@ impl Receiver {
         let tcp = self.tcp.clone();
         let port = self.start_metered(&*tcp, BULK, &IoProperties::default(), Scheduling::Other)?;
         ports.insert(BULK.to_owned(), port.to_string());
-        // The transport has an ORB only while frames are steered.
+        // The steering program is on the interface only while an ORB is attached.
         steering.attach_orb();
         self.is_steering = true;
         if let Some(reason) = refusal {
@@ -138,8 +139,8 @@ impl Receiver {
         Ok(ports.join(" "))
     }
 
-    /// Starts an ORB for each variant with a lane. The lanes of steered streams need the steering
-    /// program on the interface.
+    /// Starts an ORB for each variant with a lane, and returns the answer to the line `objects`.
+    /// The lanes of steered streams need the steering program on the interface.
     fn activate_objects(&mut self) -> Result<String, Failure> {
         let mut references = Vec::new();
         for variant in ReceiveVariant::ALL.into_iter().filter(|variant| variant.lane_name().is_some()) {
@@ -255,7 +256,7 @@ fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
     while poll::wait_readable(listener.readiness(), None).is_ok() {
         match listener.accept() {
             Ok(stream) => {
-                // Polling would take the core from the threads that process packets.
+                // To poll would take the core from the threads that process packets.
                 stream.set_spin_policy(SpinPolicy::Never);
                 serve(&*stream);
             }
@@ -267,7 +268,7 @@ fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
     }
 }
 
-/// Sends each message back, with the time of its arrival in the first eight bytes.
+/// Sends each message back, with the time of arrival in nanoseconds in the first eight bytes.
 fn echo(stream: &dyn Stream) {
     let mut message = [0; ECHO_BYTES];
     loop {

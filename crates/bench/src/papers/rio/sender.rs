@@ -1,4 +1,4 @@
-//! The sender, a process of its own. It answers lines of its standard input:
+//! The sender, which is a separate process. It answers lines of its standard input:
 //!
 //! | line | answer |
 //! |---|---|
@@ -45,7 +45,7 @@ struct Sender {
     core: usize,
     interface: String,
     connections: BTreeMap<u16, TcpStream>,
-    /// Times of the requests of the last calls.
+    /// Times of the requests of the last calls in nanoseconds.
     requests: Vec<u64>,
     orb: Orb,
     objects: BTreeMap<String, CountedTargetRef>,
@@ -132,7 +132,8 @@ impl Sender {
         if rate > 0 {
             socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
         }
-        // The unread bytes of a connection that ends must not delay the server's next connection.
+        // Data that were not sent at the end of a connection must not delay the server's next
+        // connection.
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();
         let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
@@ -146,7 +147,7 @@ impl Sender {
     /// Ends the threads that send.
     ///
     /// # Errors
-    /// A thread ended before, so that the calls beside it had less load.
+    /// A thread ended before, so the calls beside it had less load.
     fn quiet(&mut self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::Relaxed);
         let ends: Vec<_> = self.sending.drain(..).map(JoinHandle::join).collect();
@@ -210,8 +211,9 @@ fn timed(
     called.map(|()| joined(samples.skip_first(0)))
 }
 
-/// Returns the time in nanoseconds from the call until the server's thread had the message. Both
-/// sides read the same clock, whose value the server's thread puts into the reply.
+/// Makes a call, and returns the time in nanoseconds from the call until the server's thread had
+/// the message. Both sides read the same clock, and the server's thread puts its reading into the
+/// reply.
 fn echo(stream: &mut TcpStream) -> io::Result<u64> {
     let (mut message, began) = ([7; ECHO_BYTES], clock::now().as_nanos());
     stream.write_all(&message)?;
@@ -219,7 +221,6 @@ fn echo(stream: &mut TcpStream) -> io::Result<u64> {
     Ok(message.first_chunk().map_or(0, |arrival| u64::from_ne_bytes(*arrival).saturating_sub(began)))
 }
 
-/// Parses a priority; 0 is the ordinary class.
 fn scheduling(word: &str) -> Result<Scheduling, Failure> {
     Ok(match parsed(word)? {
         0 => Scheduling::Other,

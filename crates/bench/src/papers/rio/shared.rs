@@ -13,12 +13,13 @@ pub(super) const CORELANE: &str = "Corelane";
 
 pub(super) const ECHO_BYTES: usize = 64;
 
-/// Returns true if `--count` is below 100: such a run only tests the benchmark.
+/// Returns true if `--count` is below 100. Such a run only tests the benchmark.
 pub(super) fn is_trial(options: &BenchOptions) -> bool {
     options.requested.count.is_some_and(|count| count < 100)
 }
 
-/// Minimum number of calls for a judgement of their 99.9th percentile: three calls above it.
+/// Minimum number of calls for a judgement of their 99.9th percentile. Three of these calls are
+/// above it.
 pub(super) const MIN_P999_CALLS: usize = 3_000;
 
 /// Removes the bounds of the values unless `is_long` is true and the run is no trial.

@@ -18,10 +18,11 @@ use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
 /// Numbers of streams, without best effort, for which tables have room. The measured connections
-/// belong to the last stream of a table. The kernel waits for a grace period for each stream of a
-/// table, so there are few tables.
+/// belong to the last stream of a table. To load a table takes a grace period of the kernel for
+/// each stream, so there are few tables.
 const STREAMS: [u16; 3] = [1, 32, 1_024];
-/// Numbers of connections in the tables of the most streams; other tables have the first number.
+/// Numbers of connections in the tables for 1,024 streams. Tables for fewer streams have the first
+/// number.
 const CONNECTIONS: [u32; 3] = [1_000, 10_000, 100_000];
 const ROUNDS: usize = 5;
 /// Limit of open descriptors, enough for the maps of 1,024 streams.
@@ -29,16 +30,15 @@ const DESCRIPTORS: u64 = 4_096;
 const PORT: u16 = 5_000;
 /// Number of connections whose frames are sorted, spread over the table.
 const MEASURED: u32 = 16;
-/// Length in frames of the queue of the measured stream's kernel thread. Frames of test runs do not
-/// reach the queue.
+/// Length, in frames, of the queue of the measured stream's kernel thread. The frames of test runs
+/// are not queued.
 const QUEUE_FRAMES: u32 = 64;
 
-/// Measures the sorting.
 pub(super) fn sorting(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     if let Some(reason) = bpf::unavailable_reason() {
         return report.add_missing(BENCH, "Corelane, sorting", &format!("not permitted: {reason}"));
     }
-    // If the limit is not raised, the maps cannot be created, which `load` reports.
+    // If the limit cannot be raised, `load` reports that the maps cannot be created.
     let _ = process::raise_descriptor_limit(DESCRIPTORS);
     let repeat = u32::try_from(options.run_length.count.saturating_mul(100)).unwrap_or(u32::MAX).clamp(160, 1_000_000);
     let (streams, connections) = match is_trial(options) {
@@ -128,8 +128,8 @@ fn median(numbers: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Loads a steering program whose last stream is `stream`. Frames to [`PORT`] can belong to this
-/// stream.
+/// Loads a steering program whose last stream is `stream`. Frames to [`PORT`] belong to this stream
+/// if their connections are in the table.
 fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
     let program = LoadedSteeringProgram::load(TableSizes { streams: stream.0 + 1, queues: 1, max_connections })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;
@@ -183,8 +183,8 @@ fn frame(remote: SocketAddr) -> Vec<u8> {
     frame
 }
 
-/// Returns the time of the slowest size of the tables, and its ratio to the time of the fastest
-/// size.
+/// Returns the sorting time with the slowest size of the tables, and the ratio of this time to the
+/// time with the fastest size.
 fn judged(times: &[SortingTime]) -> Vec<SingleValue> {
     let value = |quantity: &str, value, unit, bound| SingleValue {
         label: label(CORELANE, "sorting", "stream steering"),

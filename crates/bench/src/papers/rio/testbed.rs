@@ -38,13 +38,12 @@ impl BulkRate {
         self.time += other.time;
     }
 
-    /// Megabytes per second.
     pub(super) fn megabytes_per_second(self) -> f64 {
         self.bytes as f64 / 1e6 / self.time.as_secs_f64().max(1e-9)
     }
 }
 
-/// The measured calls.
+/// The kind of the measured calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
     /// Messages over a socket, which the receiver sends back.
@@ -53,24 +52,25 @@ pub(super) enum Calls {
     Object,
 }
 
-/// Times are in nanoseconds.
+/// The results of a turn of calls. Times are in nanoseconds.
 pub(super) struct MeasuredCalls {
     /// The times of the counted calls.
     pub(super) times: Vec<u64>,
-    /// The parts of these times until the server's thread had the request; empty for CORBA calls.
+    /// The times from the start of each counted call until the server's thread had the request;
+    /// empty for CORBA calls.
     pub(super) requests: Vec<u64>,
-    /// The bulk load that arrived during all calls.
+    /// The bulk load that arrived during the calls.
     pub(super) bulk: BulkRate,
 }
 
-/// Clones share the processes.
+/// Receiver and sender with their link. Clones share the processes.
 #[derive(Clone)]
 pub(super) struct RioTestbed {
     processes: Arc<Mutex<Processes>>,
     ports: BTreeMap<String, u16>,
     objects: BTreeMap<String, String>,
     refusal: Option<String>,
-    /// Names of streams that are not steered as they should be, and the reasons.
+    /// Streams that are not steered as they should be: the name of each, and the reason.
     lacks: BTreeMap<String, String>,
     pub(super) sender_pid: u32,
     pub(super) receiver_pid: u32,
@@ -211,8 +211,9 @@ impl RioTestbed {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of
-    /// them after they have run together for the time `hold`. Returns the bytes that arrived.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all after
+    /// they have run together for the time `hold`. Returns the bytes that arrived in each
+    /// millisecond.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,
@@ -247,7 +248,8 @@ impl RioTestbed {
         let best_effort = measured(receiver, BULK)?;
         let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<Vec<Vec<u64>>, _>>()?;
         for (steered, bytes) in steered.into_iter().zip(&streams) {
-            // The first bytes arrive before the stream has accepted the connection.
+            // Half of the frames suffice, because the first ones arrive before the stream has
+            // accepted the connection.
             let frames = bytes.iter().sum::<u64>() / MAX_FRAME / 2;
             steered.end(receiver, frames)?;
         }
@@ -327,7 +329,8 @@ fn start_linked(sender_core: usize, receiver_core: usize) -> Result<(RunningProg
     Ok((receiver, sender))
 }
 
-/// The frames of a steered stream at the begin of a turn. `None` if the variant does not steer.
+/// The numbers of frames of a steered stream at the begin of a turn; `None` if the variant does not
+/// steer.
 struct SteeredTurn(Option<(String, (u64, u64))>);
 
 impl SteeredTurn {
@@ -339,6 +342,8 @@ impl SteeredTurn {
         Ok(Self(Some((stream, before))))
     }
 
+    /// Checks the frames of the turn.
+    ///
     /// # Errors
     /// Frames of the turn missed the thread of their stream, or fewer than `least` frames were
     /// queued for it, so that the times are not those of steering.

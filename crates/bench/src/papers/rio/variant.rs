@@ -13,10 +13,10 @@ pub(super) enum ReceiveVariant {
     KernelFifo,
     /// Real-time I/O at the level "socket options".
     SocketOptions,
-    /// Real-time I/O at the level "stream steering": a kernel thread of the stream's priority.
+    /// Real-time I/O at the level "stream steering", with a kernel thread of the stream's priority.
     Steered,
-    /// Real-time I/O at the level "stream steering": a kernel thread of the ordinary class, as in
-    /// the paper's table.
+    /// Real-time I/O at the level "stream steering", with a kernel thread of the ordinary class, as
+    /// in the paper's table.
     SteeredOrdinary,
 }
 
@@ -39,7 +39,6 @@ impl ReceiveVariant {
         Self::ALL.into_iter().find(|variant| variant.word() == word)
     }
 
-    /// Name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kernel => "kernel, ordinary class",
@@ -62,8 +61,8 @@ impl ReceiveVariant {
         matches!(self, Steered | SteeredOrdinary)
     }
 
-    /// Name of a lane whose packets are treated in this way. `None` if no CORBA calls are measured
-    /// in this way.
+    /// Returns the name of a lane whose packets are treated in this way; `None` if no CORBA calls
+    /// are measured in this way.
     pub(super) fn lane_name(self) -> Option<&'static str> {
         match self {
             KernelFifo => Some("lane over TCP"),
@@ -73,7 +72,8 @@ impl ReceiveVariant {
         }
     }
 
-    /// Fixed priority of the threads that send and answer. `None` is the ordinary class.
+    /// Returns the fixed priority of the threads that send and answer; `None` for the ordinary
+    /// class.
     pub(super) fn priority(self) -> Option<u8> {
         (self != Kernel).then_some(PRIORITY)
     }
@@ -82,7 +82,6 @@ impl ReceiveVariant {
         self.priority().map_or(Scheduling::Other, Scheduling::Fifo)
     }
 
-    /// Properties of the stream.
     pub(super) fn io(self, core: usize) -> IoProperties {
         let class = if self.uses_rio() { IoClass::Priority } else { IoClass::BestEffort };
         let native_priority = matches!(self, SocketOptions | Steered).then_some(PRIORITY);

@@ -1,7 +1,8 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a core between threads.
+//! The benchmark `switch`: the time that the operating system needs to switch a core between
+//! threads.
 //!
-//! The tests are those of the papers. Each test has a variant with a second thread, and a variant in which one thread
-//! does equal work alone. The difference is the time of the switch:
+//! The tests are those of the papers. Each test has a variant with a second thread, and a variant
+//! in which one thread does equal work alone. The difference is the time of the switch:
 //!
 //! * *yield*: two threads of equal priority yield to each other.
 //! * *suspend-resume*: a thread wakes a thread of higher priority, which waits again. This takes two
@@ -30,10 +31,10 @@ const YIELD: &str = "yield";
 
 struct SwitchTest {
     name: &'static str,
-    /// Index of the variant with a second thread; the variant without one follows.
+    /// Index of the variant with a second thread. The next variant has no second thread.
     at: usize,
     switches: f64,
-    /// Number of times that the variant with a second thread does the work of the variant without
+    /// Number of times that the work of the variant without a second thread is in the variant with
     /// one.
     works: f64,
 }

@@ -197,10 +197,10 @@ pub(crate) struct LockHandover<L> {
 struct Locked<L> {
     lock: L,
     begin: Semaphore,
-    /// Posted after the second thread has held the lock.
+    /// Posted when the second thread has released the lock.
     done: Semaphore,
-    /// The second thread stores true with release before it takes the lock, and the first thread
-    /// loads it with acquire.
+    /// The second thread stores true, with release, just before it takes the lock. The first thread
+    /// loads with acquire.
     asks: AtomicBool,
     /// Time in nanoseconds at which the second thread got the lock; stored with release and loaded
     /// with acquire.

@@ -1,4 +1,4 @@
-//! Cores, priorities and wake-up mechanism of the two threads of a test.
+//! Cores, priorities and wake-up mechanisms of the two threads of a test.
 
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 

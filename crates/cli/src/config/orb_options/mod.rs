@@ -79,7 +79,7 @@ pub(crate) struct Imported {
     target: ImportTarget,
     program: ProgramSettings,
     name_server: Option<Sourced>,
-    /// Used if no initial reference `NameService` is set.
+    /// The default initial reference, which is used if no initial reference `NameService` is set.
     default_reference: Option<Sourced>,
     call_timeout_ms: Option<Sourced<u64>>,
     listen: Vec<ListeningAddress>,

@@ -13,7 +13,8 @@ type Converted = (&'static str, String);
 
 const BOOLEAN: Refusal = Malformed("the value is 0 or 1");
 const NUMBER: Refusal = Malformed("the value is a number");
-/// For an option whose setting the configuration lacks. The caller replaces the empty reason.
+/// The refusal of an option whose setting the configuration lacks. The caller replaces the empty
+/// reason.
 const NO_SETTING: Refusal = NoCounterpart("");
 
 /// Converts an option. `name` is the option without `-ORB`; upper and lower case are equal in it.

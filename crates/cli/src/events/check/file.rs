@@ -1,5 +1,6 @@
 //! Channel files: the types, sources, lanes, publications and subscriptions of an event channel in
-//! TOML. Publications and subscriptions with an `rt_info` are the entries of the channel's schedule.
+//! TOML. Publications and subscriptions with an `rt_info` are the entries of the channel's
+//! schedule.
 
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ impl ChannelFile {
         publications.chain(self.subscriptions.iter().filter_map(|subscription| subscription.rt_info))
     }
 
-    /// Returns true if the file has entries of a schedule. Its other publications and subscriptions
-    /// then have best effort.
+    /// Returns true if the file has entries of a schedule. The other publications and subscriptions
+    /// of the file then have best effort.
     pub(in crate::events) fn is_scheduled(&self) -> bool {
         self.entries().next().is_some()
     }

@@ -23,7 +23,7 @@ use super::options::EventsArguments;
 use crate::cores::output::{milliseconds, write_table};
 use crate::text::{excerpt, json_line, printable};
 
-/// Maximum number of named sources that a publication without a source is checked with.
+/// Maximum number of named sources with which a publication without a source is checked.
 const MAX_SOURCES: usize = 1_000;
 
 struct CheckedSubscription<'f> {

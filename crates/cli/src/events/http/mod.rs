@@ -50,8 +50,8 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
             let place = places.take();
             match listener.accept() {
                 Ok((stream, _)) => start(stream, bound, &monitor, place),
-                // For example, the process has too many open files. Connections that end release
-                // some.
+                // The process may have too many open files, for example. Connections that end
+                // release some.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
@@ -80,7 +80,6 @@ impl Places {
     }
 }
 
-/// A taken place.
 struct Place(Arc<Places>);
 
 impl Drop for Place {
@@ -154,8 +153,8 @@ fn write_within(stream: &mut TcpStream, mut octets: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a connection. Bytes that were not read would make the kernel reset the connection, and
-/// the client could lose the answer.
+/// Ends a connection, and first reads a bounded number of further bytes. Unread bytes would make
+/// the kernel reset the connection, and the client could lose the answer.
 fn finish(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(std::net::Shutdown::Write)?;
     let deadline = Monotonic::now() + MAX_TIME;

@@ -62,8 +62,8 @@ impl<'h> Request<'h> {
     }
 }
 
-/// Returns true if a host is an address or `localhost`. A server that does not listen at the
-/// loopback interface may have any name.
+/// Returns true if the host is an address or `localhost`, or if the server does not listen at the
+/// loopback interface.
 fn is_own(host: &str, bound: SocketAddr) -> bool {
     let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
     let name = match host.rsplit_once(':') {

@@ -16,7 +16,6 @@ const MAX_CHANNELS: usize = 4_096;
 /// Maximum number of gateways of a channel in an answer.
 const MAX_GATEWAYS: usize = 256;
 
-/// A resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     Page,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 impl Preprocessor<'_> {
     const PARAMETERS: usize = 256;
-    /// Number of bytes made by `#` and `##` that the limit counts as one token.
     const OCTETS_OF_A_TOKEN: usize = 16;
 
     pub(super) fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
@@ -138,7 +137,6 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// Handles `_Pragma("prefix \"omg.org\"")`, a directive that a macro can make.
     fn pragma_operator(&mut self, operator: &Token, arguments: &[Vec<Token>]) {
         let [Some([text])] = [arguments.first().map(Vec::as_slice)] else {
             return self.report(Diagnostic::error(operator.span, "`_Pragma` needs one string"));
@@ -269,8 +267,8 @@ impl Preprocessor<'_> {
         self.expand_all(tokens, false).unwrap_or_default()
     }
 
-    /// Expands the macros in the tokens. In a condition, also replaces `defined`, even if a macro made
-    /// it.
+    /// Expands the macros in the tokens. In a condition, also replaces `defined`, even if a macro
+    /// made it.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.max_argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);

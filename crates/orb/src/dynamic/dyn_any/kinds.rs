@@ -97,12 +97,12 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Sets the value of a `fixed` (`DynFixed::set_value`), and returns false if the type cannot represent all digits
-    /// after the point.
+    /// Sets the value of a `fixed` (`DynFixed::set_value`), and returns false if the type cannot
+    /// represent all digits after the point.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for more digits before
-    /// the point than the type has.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
+    /// more digits before the point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
         let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
@@ -188,7 +188,8 @@ impl DynAny {
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
-    /// a length above the bound of the sequence.
+    /// a length above the bound of the sequence; [`DynAnyError::System`] if the element type has no
+    /// initial value.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Sequence])?;
         let resolved = self.type_code().unaliased();
@@ -206,7 +207,8 @@ impl DynAny {
         }
         let part = table.get_mut(top)?;
         part.content = PartContent::Parts(places);
-        // The specification requires: if no element was current, the first new element becomes current.
+        // The specification requires: if no element was current, the first new element becomes
+        // current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
@@ -265,7 +267,8 @@ impl DynAny {
     /// becomes active with its initial value. If it selects no member, no member is active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a discriminator of another type.
+    /// [`DynAnyError::TypeMismatch`] for a discriminator of another type; [`DynAnyError::System`]
+    /// if the selected member has no initial value.
     pub fn set_discriminator(&mut self, discriminator: &DynAny) -> Result<(), DynAnyError> {
         let resolved = self.type_code().unaliased();
         let before = chosen(&resolved, self.label()?);
@@ -292,7 +295,8 @@ impl DynAny {
     /// Makes the default member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union without a default member.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, and for a union without a default
+    /// member.
     pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         self.type_code().unaliased().default_index().ok_or(DynAnyError::TypeMismatch)?;
@@ -302,8 +306,8 @@ impl DynAny {
     /// Makes no member of a union active.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] for a union with a default member, or with a label for every
-    /// value of the discriminator.
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, for a union with a default
+    /// member, and for a union with a label for every value of the discriminator.
     pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         if self.type_code().unaliased().default_index().is_some() {
@@ -324,6 +328,10 @@ impl DynAny {
     }
 
     /// Returns true if a union has no active member.
+    ///
+    /// # Errors
+    ///
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
         self.check_kind(&[Kind::Union])?;
         Ok(self.component_count() < 2)

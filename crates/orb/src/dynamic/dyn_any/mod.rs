@@ -19,8 +19,9 @@ use parts::{DynPart, PartContent, PartTable};
 
 /// A value of any type whose parts can be read and changed at run time.
 ///
-/// An operation that the value's type does not have fails with [`TypeMismatch`](DynAnyError::TypeMismatch). The
-/// operations `copy`, `equal` and `destroy` are `clone`, `==` and drop.
+/// An operation that the value's type does not have fails with
+/// [`TypeMismatch`](DynAnyError::TypeMismatch). The operations `copy`, `equal` and `destroy` are
+/// `clone`, `==` and drop.
 ///
 /// All occurrences of a value of an IDL `valuetype` in the whole value are one shared component.
 ///
@@ -112,7 +113,8 @@ impl fmt::Debug for DynAny {
     }
 }
 
-/// A component of a [`DynAny`], borrowed for reading and changing with operations such as [`assign`](DynAny::assign).
+/// A component of a [`DynAny`], borrowed for reading and changing with operations such as
+/// [`assign`](DynAny::assign).
 pub struct Component<'d> {
     whole: &'d mut DynAny,
     outer: u32,
@@ -325,8 +327,9 @@ impl DynAny {
     /// the same rule.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type; [`DynAnyError::InvalidValue`] if
-    /// there is no current component, or if `value` exceeds a bound.
+    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type;
+    /// [`DynAnyError::InvalidValue`] if there is no current component, or if `value` exceeds a
+    /// bound.
     pub fn insert<T: Typed>(&mut self, value: &T) -> Result<(), DynAnyError> {
         if T::matches_type(self.type_code()) {
             let any = Any::with_type(self.type_code(), value).map_err(|_| DynAnyError::InvalidValue)?;

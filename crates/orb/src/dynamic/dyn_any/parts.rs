@@ -106,7 +106,8 @@ impl PartTable {
         self.add(type_code.clone(), PartContent::Leaf(value))
     }
 
-    /// `met` maps the numbers of shared values to their slots.
+    /// Adds a value with its parts, and returns its slot. `met` maps the numbers of shared values
+    /// to their slots.
     pub(super) fn add_value(
         &mut self,
         type_code: &TypeCode,
@@ -208,7 +209,9 @@ impl PartTable {
         }
     }
 
-    /// `copied` maps the slots of shared values to the slots of their copies.
+    /// Copies the part `top` with its components, and returns the slot of the copy. `None` for
+    /// `from` means this table, whose shared values are not copied. `copied` maps the slots of
+    /// shared values to the slots of their copies.
     pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
         let first = self.reserve_copy(from, top, copied, &mut open);
@@ -285,7 +288,8 @@ impl PartTable {
     }
 }
 
-/// The name of a value box's content is empty.
+/// Returns the names and types of a value's state members. The name of a value box's content is
+/// empty.
 pub(super) fn state_of(type_code: &TypeCode) -> Vec<(String, TypeCode)> {
     let resolved = type_code.unaliased();
     match resolved.content_type() {

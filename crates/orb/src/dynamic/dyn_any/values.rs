@@ -1,4 +1,5 @@
-//! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`, `DynValue`, `DynValueBox`).
+//! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`,
+//! `DynValue`, `DynValueBox`).
 
 use std::collections::HashMap;
 

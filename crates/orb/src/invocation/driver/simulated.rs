@@ -1,5 +1,5 @@
-//! A call in the simulation, which makes the steps of the driver. Where the driver would block, it returns the event
-//! for which it waits.
+//! A call in the simulation, which makes the steps of the driver. Where the driver would block, it
+//! returns the event for which it waits.
 
 use corelane_wire::giop::ResponseExpected;
 

@@ -86,7 +86,7 @@ pub struct PeriodicTaskStatistics {
 pub(super) trait TaskClock {
     fn now(&self) -> u64;
 
-    /// Waits until a time. Returns false if the task must stop.
+    /// Waits until the time `at`, in nanoseconds. Returns false if the task must stop.
     fn wait_until(&self, at: u64) -> bool;
 }
 

@@ -124,21 +124,22 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets a function that the task's thread calls after each overrun. It returns the rule for this
-    /// overrun, and replaces [`overrun_rule`](Self::overrun_rule).
+    /// Sets a function that the task's thread calls after each overrun. It returns the rule for
+    /// this overrun, and replaces [`overrun_rule`](Self::overrun_rule).
     pub fn on_overrun(mut self, handler: impl FnMut(&PeriodicOverrun) -> OverrunRule + Send + 'static) -> Self {
         self.overrun_handler = Some(Box::new(handler));
         self
     }
 
-    /// Sets the scheduling class and the native priority of the task's thread. Default: the class and priority of the
-    /// thread that calls [`start`](Self::start).
+    /// Sets the scheduling class and the native priority of the task's thread. Default: the class
+    /// and priority of the thread that calls [`start`](Self::start).
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
         self.scheduling = Some(scheduling);
         self
     }
 
-    /// Sets the cores of the task's thread. Default: the cores of the thread that calls [`start`](Self::start).
+    /// Sets the cores of the task's thread. Default: the cores of the thread that calls
+    /// [`start`](Self::start).
     pub fn cores(mut self, cores: CpuSet) -> Self {
         self.cores = Some(cores);
         self
@@ -208,7 +209,8 @@ impl PeriodicTaskBuilder {
         }
         let mut handler = self.overrun_handler;
         let body = move || {
-            // Waits of threads in the ordinary class end at their time, instead of up to 50 us later.
+            // Waits of threads in the ordinary class end at their time, instead of up to 50 us
+            // later.
             poll::minimize_timer_slack();
             let _ = object.validate_connection();
             let first_release_at = own.now().saturating_add(delay);
@@ -290,8 +292,9 @@ impl PeriodicTask {
         self.shared.statistics.lock().clone()
     }
 
-    /// Returns true if the task's thread has ended: after the last job of [`max_jobs`](PeriodicTaskBuilder::max_jobs),
-    /// or after a panic of a job or of the overrun function.
+    /// Returns true if the task's thread has ended: after the last job of
+    /// [`max_jobs`](PeriodicTaskBuilder::max_jobs), or after a panic of a job or of the overrun
+    /// function.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -307,8 +310,8 @@ impl PeriodicTask {
         self.join()
     }
 
-    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns the statistics.
-    /// Without a maximum the task ends only by a panic.
+    /// Waits for the end of a task with [`max_jobs`](PeriodicTaskBuilder::max_jobs), and returns
+    /// the statistics. Without a maximum the task ends only by a panic.
     pub fn wait(mut self) -> PeriodicTaskStatistics {
         self.join()
     }
@@ -321,8 +324,8 @@ impl PeriodicTask {
 
     fn join(&mut self) -> PeriodicTaskStatistics {
         if let Some(thread) = self.thread.take() {
-            // An error means that a thread-local destructor of the program panicked. The panic hook has
-            // reported the panic.
+            // An error means that a thread-local destructor of the program panicked. The panic hook
+            // has reported the panic.
             let _ = thread.join();
         }
         self.statistics()

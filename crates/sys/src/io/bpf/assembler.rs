@@ -269,7 +269,7 @@ impl Program {
     }
 
     /// Returns the number of maps that [`load`](super::load) needs: the highest [`MapSymbol`] plus
-    /// one.
+    /// one, or 0 without maps.
     #[must_use]
     pub fn map_count(&self) -> usize {
         self.maps.iter().map(|(_, map)| map.0.saturating_add(1)).max().unwrap_or(0)

@@ -154,7 +154,8 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
-    /// [`create_outer`](Self::create_outer) in kind or sizes, or as an array in the number of entries.
+    /// [`create_outer`](Self::create_outer) in kind or sizes, or as an array in the number of
+    /// entries.
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }
@@ -195,7 +196,8 @@ impl Map {
     /// Removes an entry. Returns true if the entry existed.
     ///
     /// # Errors
-    /// `InvalidInput` if the key has a wrong size or the map's entries cannot be removed.
+    /// `InvalidInput` if the key has a wrong size or the map's entries cannot be removed; any other
+    /// error that the kernel returns.
     pub fn delete(&self, key: &[u8]) -> io::Result<bool> {
         if key.len() != self.key_size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -240,7 +242,7 @@ impl AsFd for Map {
 /// plugged in later.
 ///
 /// # Errors
-/// If `/sys/devices/system/cpu/possible` cannot be read.
+/// If `/sys/devices/system/cpu/possible` cannot be read, or is not a list of numbers.
 pub fn possible_processors() -> io::Result<usize> {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     highest_processor(&text).map(|highest| highest + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -251,7 +251,6 @@ mod tests {
         if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
-        // The program does not check the end of the frame.
         let program = assembled(|asm| {
             asm.load(Width::Word, R2, R1, 0).load(Width::Byte, R0, R2, 0).exit();
         });

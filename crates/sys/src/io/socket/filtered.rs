@@ -93,10 +93,9 @@ impl Drop for DescriptorFilterSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        // In a forked child the parent also has the socket, so a close of the child's copy closes no
-        // descriptor in the queue.
+        // In a forked child the parent also has the socket, so a close of the child's copy closes
+        // no descriptor in the queue.
         if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
-            // No byte arrives after the shutdown.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
             if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
                 deferred_close::close_with_queued_descriptors(fd);

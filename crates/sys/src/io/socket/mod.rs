@@ -158,8 +158,8 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
 /// Connects to a Unix socket if the listener's queue has room.
 ///
 /// # Errors
-/// `WouldBlock` if the queue is full; `InvalidInput` for an IP address, and for an unnamed, empty or
-/// too long Unix address; errors of the kernel; the limits of the process.
+/// `WouldBlock` if the queue is full; `InvalidInput` for an IP address, and for an unnamed, empty
+/// or too long Unix address; errors of the kernel; the limits of the process.
 pub fn connect_unix_now(address: &Address, options: &SocketOptions) -> io::Result<OwnedFd> {
     if matches!(address, Address::Inet(_)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -177,7 +177,7 @@ pub fn connect_unix_now(address: &Address, options: &SocketOptions) -> io::Resul
 /// Returns two connected Unix sockets.
 ///
 /// # Errors
-/// The limits of the process.
+/// Any error that the kernel returns, for example at the limit on open descriptors.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;

@@ -260,8 +260,8 @@ fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Resu
     }
 }
 
-/// Sets the size of the kernel's send buffer in bytes. The kernel doubles the number for its
-/// overhead, and limits it to `net.core.wmem_max` before.
+/// Sets the size of the kernel's send buffer in bytes. The kernel limits the number to
+/// `net.core.wmem_max` and then doubles it for its own overhead.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -277,8 +277,8 @@ pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
 }
 
-/// Sets the size of the kernel's receive buffer in bytes. The kernel doubles the number for its
-/// overhead, and limits it to `net.core.rmem_max` before.
+/// Sets the size of the kernel's receive buffer in bytes. The kernel limits the number to
+/// `net.core.rmem_max` and then doubles it for its own overhead.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -287,7 +287,7 @@ pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<
 }
 
 /// Sets the size of the kernel's receive buffer in bytes, beyond the system's limit
-/// (`net.core.rmem_max`). The kernel doubles it for its own overhead.
+/// (`net.core.rmem_max`). The kernel doubles the number for its own overhead.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN`.
@@ -356,7 +356,8 @@ pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
 }
 
 /// Sets the priority of sent packets in the queues of the interface (`SO_PRIORITY`): 0 to 6, or
-/// more with `CAP_NET_ADMIN`. The number of a transmit class chooses this class.
+/// more with `CAP_NET_ADMIN`. If a queue has classes (traffic control), the number of a class
+/// selects this class.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` for a priority above 6.

@@ -1,5 +1,5 @@
-//! Transfers of bytes through a connected socket. They bypass the C
-//! library's `recv` and `send`, which change the thread's cancellation state.
+//! Transfers of bytes through a connected socket. They bypass the C library's `recv` and `send`,
+//! which change the thread's cancellation state.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,8 +1,7 @@
 //! Address ranges for large messages, and a cache of these ranges.
 //!
 //! A dropped region returns to the [`RegionCache`] with which it was made, unless the cache is
-//! closed or full. A cache limits the number of its regions and the sum of their committed bytes,
-//! and its functions never wait.
+//! closed or full. A cache limits the number of its regions and the sum of their committed bytes.
 //!
 //! The first bytes of a cached region contain its description. The thread that takes the address
 //! out of a slot owns the mapping. Comments in the code refer to two rules of memory ordering:
@@ -165,8 +164,8 @@ impl CacheInner {
             // present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
-                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs with
-                // `close` (rule `closed`).
+                // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs
+                // with `close` (rule `closed`).
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
@@ -193,7 +192,6 @@ impl Drop for CacheInner {
 /// access.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
-    /// Size in bytes of the address range, a power of two.
     mapped: usize,
     /// Number of bytes from the start of the range to the last byte written since it was mapped.
     touched: usize,

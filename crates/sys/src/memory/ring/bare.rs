@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the message slots from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
 /// Size in bytes of the area with the control words of one direction: the count of messages, the
 /// flag of a sleeping receiver, and the flag of a closed sender.
@@ -65,11 +64,12 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. The server must open its end with the same sizes and an equal `wait`.
+    /// Creates the client's end, and the descriptor for the server's end. The server must open its
+    /// end with the same sizes and an equal `wait`.
     ///
     /// # Errors
-    /// `InvalidInput` if the sizes are too large. Another error if the process is out of descriptors, memory or
-    /// addresses.
+    /// `InvalidInput` if the sizes are too large. Another error if the process is out of
+    /// descriptors, memory or addresses.
     pub fn create_client_end(
         request_bytes: usize,
         reply_bytes: usize,
@@ -83,8 +83,9 @@ impl BareRing {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and `reply_bytes`. `InvalidInput` if the
-    /// sizes are too large. Another error if the process is out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `request_bytes` and
+    /// `reply_bytes`. `InvalidInput` if the sizes are too large. Another error if the process is
+    /// out of addresses.
     pub fn open(fd: BorrowedFd<'_>, request_bytes: usize, reply_bytes: usize, wait: BareRingWait) -> io::Result<Self> {
         let length = memory(request_bytes, reply_bytes)?;
         mapping::check(fd, length)?;

@@ -11,7 +11,6 @@ use super::bare::BareRingWait;
 use super::mapping::{self, SharedMapping};
 use crate::clock;
 
-/// Offset of the rings from the start of the mapping, in bytes.
 const OCTETS: usize = 4096;
 const WORDS: usize = 1024;
 const LINES: usize = 128;

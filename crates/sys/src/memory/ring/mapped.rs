@@ -10,8 +10,8 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 const OCTETS: usize = 4096;
 const CONTROL: usize = 1024;
-/// Distance in bytes between control words: two cache lines of 64 bytes, because a processor
-/// fetches lines in pairs.
+/// Distance in bytes between control words: two cache lines of 64 bytes, because some processors
+/// fetch lines in pairs.
 const LINES: usize = 128;
 
 /// The capacities of both rings, in bytes.

@@ -24,9 +24,7 @@ use std::sync::atomic::AtomicU32 as Private;
 use crate::shim::{AtomicU32, Ordering, fence};
 
 pub(super) const AWAKE: u32 = 0;
-/// Wake word of a side that sleeps on this word by a futex.
 pub(super) const PARKED: u32 = 1;
-/// Wake word of a side that waits for a byte on the socket.
 pub(super) const BELL: u32 = 2;
 
 /// Control words of one direction. The peer can write any value to any of them at any time.
@@ -70,7 +68,6 @@ pub(super) struct RingPosition {
     capacity: u32,
     /// This side's counter.
     own: Private,
-    /// The peer's counter, as last loaded.
     seen: Private,
     /// The reader's counter at its last check for a waiting writer. If the ring may have been full
     /// since that check, `seen` minus the capacity.

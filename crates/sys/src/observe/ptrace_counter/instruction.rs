@@ -7,7 +7,7 @@ pub(super) enum InstructionKind {
     /// An instruction with a LOCK prefix, a full fence, or an exchange with memory (which locks
     /// without a prefix).
     Atomic,
-    /// An instruction that enters the kernel.
+    /// The instruction `SYSCALL`.
     SystemCall,
 }
 

@@ -7,7 +7,6 @@ use crate::giop::Header;
 
 #[derive(Clone, Copy)]
 pub(super) struct FragmentMap<'m> {
-    /// The whole message if it has fragments, else empty.
     pub(super) message: &'m [u8],
     pub(super) starts: &'m [usize],
 }
@@ -105,8 +104,7 @@ impl<'m> Decoder<'m> {
             self.rest = rest;
             return Ok((*octets, self));
         }
-        // The unread bytes of this fragment can only be padding, because no sender cuts a
-        // primitive.
+        // No sender cuts a primitive, so bytes that end within the padding are skipped with it.
         while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.message_position() + self.rest.len();
             if end >= self.fragments.message.len() {

@@ -176,7 +176,6 @@ impl<'m> Decoder<'m> {
             else {
                 continue;
             };
-            // The target of an indirection must be in the new message.
             let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
             let back =
                 i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;
@@ -198,8 +197,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// An id that was text stays text even where an indirection is possible, so that the head keeps
-    /// its size.
+    /// Writes the id: as text if it was text, otherwise as an indirection if the id was written
+    /// before.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

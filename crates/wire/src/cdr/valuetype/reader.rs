@@ -10,11 +10,10 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Estimated bookkeeping memory in bytes for each value of a message.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
-/// Maximum number of bytes that [`Decoder::reread_value`] reads again, in multiples of the
-/// message's size.
+/// Maximum number of bytes that [`Decoder::reread_value`] reads again in total for a message, in
+/// multiples of the message's size.
 const MAX_REREADS: usize = 16;
 
 /// The state that the values (IDL `valuetype`) of one message share while they are read.
@@ -48,7 +47,6 @@ struct ReadValues {
     /// The number of chunked values around each value, indexed by the value's number in the
     /// message.
     chunk_levels: Vec<u32>,
-    /// The number of values that contain the current position.
     depth: u32,
     reread_bytes: usize,
     /// The closure is boxed, so that programs without values do not link the code that drops
@@ -219,8 +217,8 @@ impl Chunks<'_> {
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// An indirection to an earlier value, which may contain the indirection: the value's number
-    /// and the position of its tag.
+    /// An indirection to a value that began earlier in the message, possibly to a value that
+    /// contains the indirection: the value's number, and the position of its tag.
     Indirection(u32, usize),
     /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
@@ -278,7 +276,6 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // A value begins between chunks.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;

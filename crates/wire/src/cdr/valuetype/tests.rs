@@ -13,7 +13,6 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Converts hexadecimal digits, and text in quotes, to octets.
 fn octets(text: &str) -> Vec<u8> {
     let mut octets = Vec::new();
     for (at, part) in text.split('\'').enumerate() {
@@ -171,7 +170,7 @@ fn strings_and_sequences_end_within_their_chunk() {
 
 #[test]
 fn any_and_reference_continue_in_the_next_chunk() {
-    // Chunks end where the sender's buffer ended: the JDK begins a chunk with each fragment.
+    // Chunks end within values, as in messages of the JDK, which begins a chunk with each fragment.
     let pair = TypeCode::structure("IDL:Pair:1.0", "Pair", [("a", TypeCode::LONG), ("b", TypeCode::LONG)]).unwrap();
     let type_code = big(|e| pair.encode(e));
     let size = u32::try_from(type_code.len() + 4).unwrap().to_be_bytes();

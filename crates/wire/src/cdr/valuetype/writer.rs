@@ -15,7 +15,6 @@ const MAX_NESTING: u32 = 256;
 
 #[derive(Default)]
 pub(in crate::cdr) struct ValueWriter {
-    /// The positions of the tags of values, by identity.
     pub(super) positions: HashMap<(usize, u32), usize>,
     /// Keeps written values alive, so that no later value gets the identity of one of them.
     kept: Vec<Arc<dyn Any + Send + Sync>>,

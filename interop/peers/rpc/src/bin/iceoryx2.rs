@@ -25,8 +25,8 @@ struct Events {
 }
 
 impl Events {
-    /// Returns `None` without `CORELANE_ICEORYX2_EVENTS`. A side listens to `own` and notifies
-    /// `other`.
+    /// Opens the events of a side, which listens to `own` and notifies `other`. Returns `None` if
+    /// the environment variable `CORELANE_ICEORYX2_EVENTS` is unset.
     fn open(node: &Node<ipc::Service>, own: &str, other: &str) -> Result<Option<Events>, Failure> {
         if std::env::var_os("CORELANE_ICEORYX2_EVENTS").is_none() {
             return Ok(None);
