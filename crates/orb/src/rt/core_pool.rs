@@ -150,10 +150,9 @@ impl CorePool {
     /// The thread of such a task keeps the core and the priority that it had, for the request that it
     /// may be running. Further requests of the task are best effort until the task is in a new set.
     /// [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
-    /// ([`report_refused_tasks`](Self::report_refused_tasks)). Refusals of a
-    /// [lost core](Self::lose_core) are not returned: its tasks get other cores. The pool keeps the
-    /// last 10,000 refusals, by the numbers of their tasks. The list is empty after the end of the
-    /// pool.
+    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`lose_core`](Self::lose_core) forgets
+    /// the refusals of its core that are not returned yet, because the core's tasks get other cores.
+    /// The pool keeps at most 10,000 refusals. The list is empty after the end of the pool.
     #[must_use]
     pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()

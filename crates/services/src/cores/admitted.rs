@@ -84,8 +84,8 @@ struct Lease {
 
 impl Lease {
     /// Renews the lease after each third of its length, but not more often than every millisecond.
-    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST or
-    /// NO_PERMISSION.
+    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST, NO_PERMISSION or
+    /// `TASK_REFUSED`.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();

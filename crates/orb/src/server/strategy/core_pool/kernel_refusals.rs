@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rt::core_config::RefusedTask;
 
-/// The maximum number of kept refusals. It bounds the memory of a program that never takes them.
+/// The maximum number of kept refusals, which bounds the memory of programs that never take them.
 const MAX_KEPT: usize = 10_000;
 
 /// A request to the kernel for a thread.
