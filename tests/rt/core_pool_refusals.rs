@@ -52,7 +52,8 @@ fn set_refused(scene: &Scene, request: RefusedRequest, tasks: &[TaskBinding]) {
     });
 }
 
-/// Counts the threads whose names begin with `name`, and that have the priority of sleeping threads.
+/// Counts the threads whose names begin with `name`, and that have the priority of sleeping
+/// threads.
 fn sleeping_threads(name: &str) -> usize {
     let threads = list_threads().unwrap();
     threads.iter().filter(|thread| thread.name.starts_with(name) && thread.scheduling == Scheduling::Fifo(1)).count()

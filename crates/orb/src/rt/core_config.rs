@@ -337,8 +337,8 @@ pub struct CorePoolCounts {
 pub struct RefusedTask {
     /// The task's number.
     pub task: u64,
-    /// The number of the refused core; `None` if the kernel refused a priority or a thread. The core
-    /// may be lost, which the program may notice later.
+    /// The number of the refused core; `None` if the kernel refused a priority or a thread. The
+    /// core may be lost, which the program may notice later.
     pub core: Option<usize>,
     /// The request and the error of the kernel.
     pub reason: String,

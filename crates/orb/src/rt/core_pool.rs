@@ -147,12 +147,13 @@ impl CorePool {
     /// Returns the tasks that have left the set since the last call of this method, because the
     /// kernel refused a core, a priority or a thread that it had permitted to the pool before.
     ///
-    /// The thread of such a task keeps the core and the priority that it had, for the request that it
-    /// may be running. Further requests of the task are best effort until the task is in a new set.
-    /// [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
-    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`lose_core`](Self::lose_core) forgets
-    /// the refusals of its core that are not returned yet, because the core's tasks get other cores.
-    /// The pool keeps at most 10,000 refusals. The list is empty after the end of the pool.
+    /// The thread of such a task keeps the core and the priority that it had, for the request that
+    /// it may be running. Further requests of the task are best effort until the task is in a new
+    /// set. [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
+    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`lose_core`](Self::lose_core)
+    /// forgets the refusals of its core that are not returned yet, because the core's tasks get
+    /// other cores. The pool keeps at most 10,000 refusals. The list is empty after the end of the
+    /// pool.
     #[must_use]
     pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()

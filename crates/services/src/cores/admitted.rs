@@ -84,8 +84,8 @@ struct Lease {
 
 impl Lease {
     /// Renews the lease after each third of its length, but not more often than every millisecond.
-    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST, NO_PERMISSION or
-    /// `TASK_REFUSED`.
+    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST, NO_PERMISSION
+    /// or `TASK_REFUSED`.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();
@@ -168,9 +168,9 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// reference then fail, usually with TRANSIENT.
     ///
     /// Also returns true if the server has refused a renewal with NO_RESOURCES and the minor code
-    /// [`TASK_REFUSED`], because its kernel has refused the task's core, priority or thread. Requests
-    /// to the task reference are then best effort, and fail after the end of the lease, which is not
-    /// renewed any more.
+    /// [`TASK_REFUSED`], because its kernel has refused the task's core, priority or thread.
+    /// Requests to the task reference are then best effort, and fail after the end of the lease,
+    /// which is not renewed any more.
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.lease.has_lapsed.load(Ordering::Acquire)

@@ -191,8 +191,8 @@ pub enum BooksRefusal {
     WrongToken,
     /// The task has lost its core, and no other core has room for it.
     CoreLost,
-    /// The promise of the task is withdrawn, because the kernel has refused the task's core, priority
-    /// or thread.
+    /// The promise of the task is withdrawn, because the kernel has refused the task's core,
+    /// priority or thread.
     KernelRefused,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
@@ -237,8 +237,8 @@ pub enum TaskState {
     /// The task is promised until this time.
     Promised(Nanos),
     /// The task has lost its core, and no other core has room for it. Its requests are best effort
-    /// until a core has room. The lease ends at this time. A task whose core, priority or thread the
-    /// kernel has refused stays in this state.
+    /// until a core has room. The lease ends at this time. A task whose core, priority or thread
+    /// the kernel has refused stays in this state.
     Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),
@@ -384,8 +384,8 @@ pub trait Books: Send {
     ///
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
-    /// of another task, [`BooksRefusal::CoreLost`] while the task is demoted by the loss of its core,
-    /// and [`BooksRefusal::KernelRefused`] after [`demote`](Self::demote).
+    /// of another task, [`BooksRefusal::CoreLost`] while the task is demoted by the loss of its
+    /// core, and [`BooksRefusal::KernelRefused`] after [`demote`](Self::demote).
     fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
@@ -469,9 +469,9 @@ pub trait Books: Send {
 
     /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
     /// thread. The task is demoted until it ends, also if a core has room for it: its client
-    /// withdraws it, or its lease ends without a renewal. Its share of the
-    /// core is free after the deadline of a job that may run now. Returns false, and changes nothing,
-    /// if the task is not promised or has no core.
+    /// withdraws it, or its lease ends without a renewal. Its share of the core is free after the
+    /// deadline of a job that may run now. Returns false, and changes nothing, if the task is not
+    /// promised or has no core.
     fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer

@@ -56,8 +56,8 @@ impl KernelRefusals {
         }
     }
 
-    /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Forgets
-    /// the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    /// Forgets the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) {
         if self.tasks.len() >= MAX_KEPT && !self.tasks.contains_key(&task) {
             self.tasks.pop_first();

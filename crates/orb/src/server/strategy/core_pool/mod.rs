@@ -325,8 +325,8 @@ impl CorePoolThreads {
         self.0.state.lock().refusal.clone()
     }
 
-    /// Reports refusals of the kernel that have not been reported. The caller must hold no lock that
-    /// the ORB's observer may need.
+    /// Reports refusals of the kernel that have not been reported. The caller must hold no lock
+    /// that the ORB's observer may need.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }

@@ -184,8 +184,8 @@ impl Roster {
         own.or_else(most).map(|(number, _)| number)
     }
 
-    /// Takes back the binding of a thread that was woken, because the kernel refuses its core or its
-    /// priority.
+    /// Takes back the binding of a thread that was woken, because the kernel refuses its core or
+    /// its priority.
     pub(super) fn wake_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
@@ -205,8 +205,8 @@ impl Roster {
         self.threads.iter().any(|entry| entry.task() == Some(task))
     }
 
-    /// Removes a task from the set, because the kernel refuses a request for it. Returns the threads
-    /// whose duty this changes.
+    /// Removes a task from the set, because the kernel refuses a request for it. Returns the
+    /// threads whose duty this changes.
     pub(super) fn remove_task(&mut self, task: u64) -> Vec<ThreadNumber> {
         let before = self.tasks.len();
         self.tasks.retain(|binding| binding.task != task);

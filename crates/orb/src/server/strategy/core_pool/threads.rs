@@ -279,8 +279,8 @@ impl SharedPool {
         }
     }
 
-    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back and
-    /// returns false.
+    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back
+    /// and returns false.
     fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let is_placed = self.place(state, number);
         if !is_placed {
