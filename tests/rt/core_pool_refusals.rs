@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::mapping::Operation;
 use corelane::poa::ObjectId;
-use corelane::rt::{CorePoolConfig, TaskBinding, TaskRules};
+use corelane::rt::{CorePoolConfig, JobOverrunAction, TaskBinding, TaskRules};
 use corelane::{
     Dispatch, Event, ObjectRef, Orb, OrbBuilder, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
     SystemExceptionKind as Kind,
@@ -68,7 +68,11 @@ fn placement(thread: &str) -> (Vec<usize>, Scheduling) {
 /// Makes the kernel refuse a request of the thread that runs the operation.
 static REFUSE: Operation = Operation::new("refuse");
 
-/// Serves `refuse` and `step`.
+/// Makes the kernel refuse priorities to the thread that runs the operation, and returns once the
+/// thread is demoted.
+static OVERRUN: Operation = Operation::new("overrun");
+
+/// Serves `refuse`, `overrun` and `step`.
 struct Refuser;
 
 impl Skeleton for Refuser {
@@ -77,13 +81,17 @@ impl Skeleton for Refuser {
     }
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-        if !matches!(operation, b"refuse" | b"step") {
+        if !matches!(operation, b"refuse" | b"overrun" | b"step") {
             return Err(SystemException::bad_operation());
         }
         let argument = call.arguments().read_u32()?;
         let requests = [RefusedRequest::Scheduling, RefusedRequest::Thread, RefusedRequest::EventFd];
         if operation == b"refuse" {
             refuse(requests[argument as usize]).unwrap();
+        }
+        if operation == b"overrun" {
+            refuse(RefusedRequest::Scheduling).unwrap();
+            wait_until(|| corelane_sys::thread::scheduling(None).unwrap() == Scheduling::Other);
         }
         let by = corelane::rt::served_by();
         let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
@@ -176,23 +184,7 @@ fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
     assert_eq!(placement("raise/b0"), (vec![0], Scheduling::Fifo(1)));
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.bound_now, counts.not_bound, counts.refused_by_kernel), (1, 0, 1, 1));
-}
-
-#[test]
-fn task_without_a_thread_is_withdrawn_if_the_kernel_starts_none() {
-    let (scene, events, first) = refused_binding("start", 1);
-    // A second connection of a task that has a thread ends no promise.
-    let second = Orb::new().unwrap();
-    assert!(!step(&scene.object(&second, "task-1"), &STEP, 1).unwrap().is_bound());
-    assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
-    let client = Orb::new().unwrap();
-    let plain = step(&scene.object(&client, "task-2"), &STEP, 2).unwrap();
-    assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
-    let refused = scene.pool.take_refused_tasks();
-    assert!(refused.len() == 1 && refused[0].task == 2 && refused[0].reason.starts_with("a thread: "), "{refused:?}");
-    wait_until(|| events.lock().len() == 1);
-    assert!(step(&scene.object(&first, "task-1"), &STEP, 3).unwrap().is_bound());
+    assert_eq!((counts.bound, counts.bound_now, counts.not_bound, counts.refused_by_kernel), (1, 0, 0, 1));
 }
 
 #[test]
@@ -221,12 +213,20 @@ fn refusal_to_the_thread_of_a_parked_request_is_reported_at_once() {
 }
 
 #[test]
-fn lack_of_descriptors_for_a_thread_withdraws_no_promise() {
-    let (scene, events, _first) = refused_binding("descriptors", 2);
-    let client = Orb::new().unwrap();
-    assert!(!step(&scene.object(&client, "task-2"), &STEP, 1).unwrap().is_bound());
-    assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
-    assert_eq!((scene.pool.counts().not_bound, scene.pool.counts().refused_by_kernel), (1, 0));
+fn lack_of_descriptors_or_threads_withdraws_no_promise() {
+    for (name, request) in [("threads", 1), ("descriptors", 2)] {
+        let (scene, events, first) = refused_binding(name, request);
+        let client = Orb::new().unwrap();
+        let plain = step(&scene.object(&client, "task-2"), &STEP, 1).unwrap();
+        assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
+        assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
+        assert_eq!((scene.pool.counts().not_bound, scene.pool.counts().refused_by_kernel), (1, 0));
+        // The task gets the thread that the other client no longer needs.
+        drop(first);
+        wait_until(|| scene.pool.counts().bound_now == 0);
+        let bound = step(&scene.object(&client, "task-2"), &STEP, 2).unwrap();
+        assert!(bound.is_bound() && bound.native == 30, "{bound:?}");
+    }
 }
 
 #[test]
@@ -247,6 +247,25 @@ fn later_refusal_to_a_sleeping_thread_leaves_promises_true() {
             .any(|thread| { thread.name.starts_with("asleep/b") && thread.scheduling == Scheduling::Fifo(40) })
     );
     assert_eq!((scene.pool.advisory_reason(), scene.pool.take_refused_tasks()), (None, vec![]));
+}
+
+#[test]
+fn task_whose_priority_is_not_restored_after_a_demoted_job_is_withdrawn() {
+    let (orb, events) = observed_orb(|builder| builder);
+    let scene = Scene::new(orb, CorePoolConfig::default().name("demoted").cores([0]));
+    scene.poa.activate_object_with_id(&ObjectId::from(&b"task-3"[..]), &Servant::new(Refuser)).unwrap();
+    let rules = TaskRules::default().budget(Duration::from_millis(1), JobOverrunAction::Demote);
+    scene.set(&[task(3, 0, 40).rules(rules), task(2, 0, 30)]);
+    let (client, other) = (Orb::new().unwrap(), Orb::new().unwrap());
+    let object = scene.object(&client, "task-3");
+    assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
+    assert!(step(&object, &OVERRUN, 0).unwrap().is_bound());
+    wait_until(|| events.lock().len() == 1);
+    assert!(events.lock()[0].contains("task 3: the kernel refused Fifo(40): "), "{events:?}");
+    assert_eq!(scene.pool.take_refused_tasks().len(), 1);
+    wait_until(|| scene.pool.counts().bound_now == 1);
+    assert!(!step(&object, &STEP, 1).unwrap().is_bound());
+    assert!(step(&scene.object(&other, "task-2"), &STEP, 1).unwrap().is_bound());
 }
 
 #[test]
@@ -369,17 +388,19 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewals succeed.
-    let short = TaskSpec { lease: 3_000 * MS, ..spec("slow", 200 * MS, &target) };
+    // The first renewal follows after 4 s. `wait_until` waits for 10 s, less than a lease.
+    let short = TaskSpec { lease: 12_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
     assert!(!slow.has_lapsed() && !step(&target, &REFUSE, 0).unwrap().is_bound());
     tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| slow.has_lapsed());
     let task = slow.promise().task;
-    // The drop withdraws the task, unless it has ended with the lease that was not renewed.
+    let is_in_books = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
+    assert!(is_in_books());
+    // The drop withdraws the task before its lease ends.
     drop(slow);
-    assert!(tasks.snapshot().unwrap().0.iter().all(|record| record.task != task));
+    assert!(!is_in_books());
 }
 
 #[test]

@@ -206,7 +206,7 @@ pub enum Event {
         /// The reason.
         error: String,
     },
-    /// The kernel refused a core, a priority or a thread to a task of a core pool, and had
+    /// The kernel refused a core or a priority to a task of a core pool, and had
     /// permitted this to the pool before. The task has left the pool's set, and its requests are
     /// best effort. The other tasks keep their cores and priorities. The kernel also refuses a core
     /// that is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task

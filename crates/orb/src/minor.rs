@@ -46,6 +46,6 @@ codes! {
     /// NO_RESOURCES: the connection does not fit the schedule of the event channel.
     NoResources NOT_ADMITTED = 0x88;
     /// NO_RESOURCES: the promise of the task is withdrawn, because the kernel has refused the
-    /// task's core, priority or thread.
+    /// task's core or priority.
     NoResources TASK_REFUSED = 0x89;
 }

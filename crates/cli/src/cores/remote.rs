@@ -150,7 +150,7 @@ pub(super) fn explain(exception: &SystemException) -> String {
             "the server cannot save the promise, because its store is full or fails"
         }
         Kind::NoResources if exception.minor() == minor::TASK_REFUSED => {
-            "the kernel of the server has refused the task's core, priority or thread: withdraw the task"
+            "the kernel of the server has refused the task's core or priority: withdraw the task"
         }
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
         Kind::BadInvOrder => "the server has no core pool",

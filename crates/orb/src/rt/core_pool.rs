@@ -145,7 +145,7 @@ impl CorePool {
     }
 
     /// Returns the tasks that have left the set since the last call of this method, because the
-    /// kernel refused a core, a priority or a thread that it had permitted to the pool before.
+    /// kernel refused a core or a priority that it had permitted to the pool before.
     ///
     /// The thread of such a task keeps the core and the priority that it had, for the request that
     /// it may be running. Further requests of the task are best effort until the task is in a new

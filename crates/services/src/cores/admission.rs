@@ -192,7 +192,10 @@ impl SharedAdmission {
                     state = self.state.lock();
                     continue;
                 }
-                let due = held.take_due(now);
+                let due = held.take_due(now, |task| {
+                    let snapshot = state.books.snapshot(now);
+                    snapshot.tasks.iter().find(|record| record.task.id == task).and_then(|record| record.core)
+                });
                 if !due.is_empty() {
                     for task in due {
                         state.books.demote(task, now);

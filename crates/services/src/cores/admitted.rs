@@ -168,7 +168,7 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// reference then fail, usually with TRANSIENT.
     ///
     /// Also returns true if the server has refused a renewal with NO_RESOURCES and the minor code
-    /// [`TASK_REFUSED`], because its kernel has refused the task's core, priority or thread.
+    /// [`TASK_REFUSED`], because its kernel has refused the task's core or priority.
     /// Requests to the task reference are then best effort, and fail after the end of the lease,
     /// which is not renewed any more.
     #[must_use]

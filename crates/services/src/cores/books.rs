@@ -15,7 +15,7 @@
 //!                  +--------> gone                    cancel, or no commit in time
 //!
 //! promised <---> demoted                              its core is lost, and no other has room
-//! promised ----> demoted                              the kernel refuses its core, priority or thread
+//! promised ----> demoted                              the kernel refuses its core or priority
 //! ```
 //!
 //! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
@@ -237,8 +237,8 @@ pub enum TaskState {
     /// The task is promised until this time.
     Promised(Nanos),
     /// The task has lost its core, and no other core has room for it. Its requests are best effort
-    /// until a core has room. The lease ends at this time. A task whose core, priority or thread
-    /// the kernel has refused stays in this state.
+    /// until a core has room. The lease ends at this time. A task whose core or priority the kernel
+    /// has refused stays in this state.
     Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),

@@ -9,7 +9,7 @@ const CORE_REFUSAL_DELAY: Nanos = 100_000_000;
 #[derive(Debug)]
 struct HeldRefusal {
     task: TaskId,
-    /// The refused core; `None` for a priority or a thread.
+    /// The refused core; `None` for a priority.
     core: Option<CoreId>,
     /// The time of the books at which the promise is withdrawn.
     due: Nanos,
@@ -22,8 +22,8 @@ struct HeldRefusal {
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 
 impl HeldRefusals {
-    /// Adds a refusal of a core, or of a priority or a thread if `core` is `None`. The caller takes
-    /// the refusals of the pool before it looks for lost cores.
+    /// Adds a refusal of a core, or of a priority if `core` is `None`. The caller takes the refusals
+    /// of the pool before it looks for lost cores.
     pub(super) fn add(&mut self, task: TaskId, core: Option<usize>, now: Nanos) {
         let core = core.and_then(|core| u32::try_from(core).ok());
         let core = core.map(|core| CoreId { core, ..CoreId::default() });
@@ -36,9 +36,12 @@ impl HeldRefusals {
         self.0.retain(|refusal| !refusal.core.is_some_and(|core| lost.contains(&core)));
     }
 
-    /// Takes the tasks whose promises must be withdrawn now.
-    pub(super) fn take_due(&mut self, now: Nanos) -> Vec<TaskId> {
-        self.0.extract_if(.., |refusal| refusal.due <= now).map(|refusal| refusal.task).collect()
+    /// Takes the tasks whose promises must be withdrawn now. `core_of` returns the present core of a
+    /// task: the refusal of a core that the task has left ends no promise.
+    pub(super) fn take_due(&mut self, now: Nanos, mut core_of: impl FnMut(TaskId) -> Option<CoreId>) -> Vec<TaskId> {
+        let due = self.0.extract_if(.., |refusal| refusal.due <= now);
+        let holds = |refusal: &HeldRefusal| refusal.core.is_none_or(|core| core_of(refusal.task) == Some(core));
+        due.filter(holds).map(|refusal| refusal.task).collect()
     }
 }
 
@@ -48,16 +51,28 @@ mod tests {
 
     #[test]
     fn refusals_of_cores_are_due_later_unless_the_core_is_lost() {
+        let core = |core| CoreId { core, ..CoreId::default() };
+        // Task 4 has moved to another core after the refusal.
+        let core_of = |task| {
+            Some(core(if task == TaskId(1) {
+                1
+            } else if task == TaskId(4) {
+                3
+            } else {
+                2
+            }))
+        };
         let mut held = HeldRefusals::default();
         held.add(TaskId(1), Some(1), 10);
         held.add(TaskId(2), None, 10);
         held.add(TaskId(3), Some(2), 10);
+        held.add(TaskId(4), Some(2), 10);
         held.forget_cores(&[]);
-        assert_eq!(held.take_due(10), [TaskId(2)]);
-        assert_eq!(held.take_due(9 + CORE_REFUSAL_DELAY), []);
+        assert_eq!(held.take_due(10, core_of), [TaskId(2)]);
+        assert_eq!(held.take_due(9 + CORE_REFUSAL_DELAY, core_of), []);
         // The loss of core 1 is noticed after its refusal.
-        held.forget_cores(&[CoreId { core: 1, ..CoreId::default() }]);
-        assert_eq!(held.take_due(10 + CORE_REFUSAL_DELAY), [TaskId(3)]);
-        assert_eq!(held.take_due(Nanos::MAX), []);
+        held.forget_cores(&[core(1)]);
+        assert_eq!(held.take_due(10 + CORE_REFUSAL_DELAY, core_of), [TaskId(3)]);
+        assert_eq!(held.take_due(Nanos::MAX, core_of), []);
     }
 }

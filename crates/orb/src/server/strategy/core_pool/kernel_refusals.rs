@@ -17,7 +17,6 @@ const MAX_KEPT: usize = 10_000;
 pub(super) enum Request {
     Core(usize),
     FixedPriority(u8),
-    Thread,
 }
 
 struct Refusal {
@@ -42,7 +41,6 @@ impl KernelRefusals {
                 self.cores.insert(core);
             }
             Request::FixedPriority(priority) => self.highest_priority = self.highest_priority.max(Some(priority)),
-            Request::Thread => {}
         }
     }
 
@@ -52,17 +50,28 @@ impl KernelRefusals {
         match request {
             Request::Core(core) => self.cores.contains(&core),
             Request::FixedPriority(priority) => self.highest_priority.is_some_and(|highest| priority <= highest),
-            Request::Thread => true,
         }
     }
 
-    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Returns
+    /// false if the earlier refusal is of the same request, and so is not reported again.
     /// Forgets the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
-    pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) {
+    pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
+        let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request);
+        let (is_new, is_reported) = (earlier.is_none(), earlier.is_some_and(|earlier| earlier.is_reported));
         if self.tasks.len() >= MAX_KEPT && !self.tasks.contains_key(&task) {
             self.tasks.pop_first();
         }
-        self.tasks.insert(task, Refusal { request, reason, is_reported: false, is_taken: false });
+        self.tasks.insert(task, Refusal { request, reason, is_reported, is_taken: false });
+        is_new
+    }
+
+    /// Forgets the refusal of a task for which the kernel now permits all requests, once it is
+    /// reported and taken.
+    pub(super) fn forget(&mut self, task: u64) {
+        if self.tasks.get(&task).is_some_and(|refusal| refusal.is_reported && refusal.is_taken) {
+            self.tasks.remove(&task);
+        }
     }
 
     /// Forgets the refusals of a core, which is lost: its tasks get other cores.
@@ -82,6 +91,10 @@ impl KernelRefusals {
 
     pub(super) fn take_unreported(&mut self) -> Vec<RefusedTask> {
         self.new_refusals(|refusal| &mut refusal.is_reported)
+    }
+
+    pub(super) fn has_unreported(&self) -> bool {
+        self.tasks.values().any(|refusal| !refusal.is_reported)
     }
 
     /// Returns the refusals whose mark is false, and sets their marks.
@@ -119,8 +132,8 @@ mod tests {
     fn refusals_are_taken_and_reported_once_and_those_of_a_lost_core_not_at_all() {
         let mut refusals = KernelRefusals::default();
         refusals.refuse(1, Request::Core(1), "one".to_owned());
-        refusals.refuse(2, Request::FixedPriority(2), "earlier".to_owned());
-        refusals.refuse(2, Request::FixedPriority(2), "two".to_owned());
+        assert!(refusals.refuse(2, Request::FixedPriority(2), "earlier".to_owned()));
+        assert!(!refusals.refuse(2, Request::FixedPriority(2), "two".to_owned()));
         refusals.lose_core(1);
         let two = [RefusedTask { task: 2, core: None, reason: "two".to_owned() }];
         assert_eq!(refusals.take(), two);
@@ -141,11 +154,28 @@ mod tests {
     }
 
     #[test]
+    fn refusal_of_the_same_request_is_reported_again_only_after_a_success() {
+        let mut refusals = KernelRefusals::default();
+        let refuse = |refusals: &mut KernelRefusals, core| refusals.refuse(1, Request::Core(core), String::new());
+        assert!(refuse(&mut refusals, 1));
+        assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 1));
+        // A program takes each refusal, because it has tried again.
+        assert!(!refuse(&mut refusals, 1));
+        assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 0));
+        assert!(refuse(&mut refusals, 2));
+        refusals.forget(1);
+        assert_eq!((refusals.take_unreported().len(), refusals.take().len()), (1, 1));
+        refusals.forget(1);
+        assert!(refuse(&mut refusals, 2));
+        assert_eq!(refusals.take_unreported().len(), 1);
+    }
+
+    #[test]
     fn refusals_that_no_program_takes_are_bounded() {
         let mut refusals = KernelRefusals::default();
         let most = u64::try_from(MAX_KEPT).unwrap();
         for task in (0..=most).chain([most]) {
-            refusals.refuse(task, Request::Thread, String::new());
+            refusals.refuse(task, Request::FixedPriority(1), String::new());
         }
         assert_eq!((refusals.tasks.len(), refusals.take()[0].task), (MAX_KEPT, 1));
     }

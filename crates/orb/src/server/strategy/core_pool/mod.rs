@@ -56,6 +56,7 @@ use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask};
 use crate::server::lane_loop;
 use crate::server::message::{Message, object_key, target_of};
+use crate::server::parked_request::ParkedRequest;
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
@@ -101,7 +102,7 @@ struct SharedPool {
     /// Set when the threads start, if requests without a task have a guaranteed share.
     shares: OnceLock<Arc<BestEffortShares>>,
     /// Reports refusals of the kernel that have not been reported. Set when the threads start.
-    reporter: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    reporter: OnceLock<Arc<dyn Fn() + Send + Sync>>,
 }
 
 struct PoolState {
@@ -343,7 +344,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             }
         };
         // A lane starts its threads once.
-        let _ = self.0.reporter.set(Box::new(report));
+        let _ = self.0.reporter.set(Arc::new(report));
         {
             let mut state = self.0.state.lock();
             for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
@@ -441,10 +442,12 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         let target = target.filter(|_| header.kind == MessageKind::Request);
         let task = target.and_then(|target| self.0.task_of(target));
         let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
+        // The observer must not run on the calling thread, which may hold locks of the program.
         if task.is_some()
-            && let Some(report) = self.0.reporter.get()
+            && self.0.state.lock().refusals.has_unreported()
+            && let Some(report) = self.0.reporter.get().cloned()
         {
-            report();
+            lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(move |_| report()) }));
         }
         match sleeper {
             Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),

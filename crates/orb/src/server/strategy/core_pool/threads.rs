@@ -45,7 +45,8 @@ impl SharedPool {
     /// changes of a thread.
     ///
     /// If the kernel refuses what it has permitted before, the thread keeps its core and its
-    /// scheduling, and its task leaves the set. Returns false in this case.
+    /// scheduling, and its task leaves the set. Returns false in this case. A thread that has ended
+    /// ends no promise.
     pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let (core, scheduling, task) = match state.roster.duty(number) {
             Duty::Serve(binding) => {
@@ -66,6 +67,7 @@ impl SharedPool {
                     seat.core = Some(core);
                     state.refusals.permit(Request::Core(core));
                 }
+                Err(error) if thread::has_ended(&error) => return true,
                 Err(error) => refusal = Some((Request::Core(core), format!("core {core}: {error}"))),
             }
         }
@@ -94,15 +96,21 @@ impl SharedPool {
                         state.refusals.permit(Request::FixedPriority(priority));
                     }
                 }
+                Err(error) if thread::has_ended(&error) => return true,
                 Err(error) => {
                     let request = Request::FixedPriority(fixed.unwrap_or(u8::MAX));
                     refusal = Some((request, format!("{scheduling:?}: {error}")));
                 }
             }
         }
-        let task = withdrawn(state, &refusal);
-        let Some((request, reason)) = refusal else { return true };
-        let Some(task) = task else {
+        let withdrawn = withdrawn(state, &refusal);
+        let Some((request, reason)) = refusal else {
+            if let Some(task) = task {
+                state.refusals.forget(task);
+            }
+            return true;
+        };
+        let Some(task) = withdrawn else {
             // A refusal to a sleeping thread ends no promise, if as much was permitted before.
             if !state.refusals.was_permitted(request) {
                 state.refusal.get_or_insert(reason);
@@ -124,7 +132,9 @@ impl SharedPool {
     /// Removes a task from the set, because the kernel refuses a request for it. Its threads return
     /// their connections to the lane.
     fn withdraw(&self, state: &mut PoolState, task: u64, request: Request, reason: String) {
-        state.refusals.refuse(task, request, reason);
+        if state.refusals.refuse(task, request, reason) {
+            state.roster.count_refused_by_kernel();
+        }
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
         }
@@ -167,6 +177,23 @@ impl SharedPool {
         let native = state.seats.get(number).map(|seat| seat.scheduling);
         drop(state);
         thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
+    }
+
+    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the job
+    /// has not restored it. If the kernel refuses this, the task leaves the set.
+    #[cold]
+    pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
+        let Ok(real) = thread::scheduling(None) else { return };
+        let mut state = self.state.lock();
+        let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.scheduling != real) else { return };
+        seat.scheduling = real;
+        self.place(&mut state, number);
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        drop(state);
+        thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
+        if let Some(report) = self.reporter.get() {
+            report();
+        }
     }
 
     pub(super) fn report_refusal(&self, context: &OrbContext, pool: &str) {
@@ -246,21 +273,14 @@ impl SharedPool {
                 self.place_woken(&mut state, number).then_some(number)
             }
             BindDecision::Start(number) => {
-                let wake = EventFd::new().ok();
-                match wake.map(|wake| self.start_thread(&mut state, &lane, handler, number, wake)) {
-                    Some(Ok(())) => Some(number),
-                    failed => {
-                        state.roster.start_failed(number);
-                        // A lack of descriptors ends no promise, because any client can cause it by
-                        // connections; nor do further connections of a task that has a thread.
-                        if let Some(Err(error)) = failed
-                            && !state.roster.is_served(task)
-                        {
-                            self.withdraw(&mut state, task, Request::Thread, format!("a thread: {error}"));
-                        }
-                        None
-                    }
+                let started =
+                    EventFd::new().and_then(|wake| self.start_thread(&mut state, &lane, handler, number, wake));
+                // A lack of descriptors or threads ends no promise, because any client can cause it
+                // by connections.
+                if started.is_err() {
+                    state.roster.start_failed(number);
                 }
+                started.is_ok().then_some(number)
             }
             BindDecision::Exhausted => None,
             BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
@@ -270,12 +290,15 @@ impl SharedPool {
             seat.connection = Arc::downgrade(connection);
             Arc::clone(&seat.mailbox)
         });
+        let is_in_set = state.roster.contains(task);
         drop(state);
         self.report_refusal(handler.context(), &lane.config.name);
         match mailbox {
             Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
             Some(mailbox) => TaskThread::Message(mailbox),
-            None => TaskThread::Exhausted,
+            None if is_in_set => TaskThread::Exhausted,
+            // The kernel has refused the thread's core or priority.
+            None => TaskThread::None,
         }
     }
 
@@ -299,7 +322,7 @@ impl SharedPool {
 
     /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
     /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
-    /// task is not in the set.
+    /// task is not in the set, or leaves it because the kernel refuses the thread's core or priority.
     pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -309,6 +332,8 @@ impl SharedPool {
                     seat.connection = Arc::downgrade(connection);
                     return Some(Arc::clone(&seat.mailbox));
                 }
+                // The task has left the set.
+                return None;
             }
             // Only a thread that has a handler can start further threads.
             BindDecision::Start(number) => state.roster.start_failed(number),
