@@ -206,6 +206,20 @@ pub enum Event {
         /// The reason.
         error: String,
     },
+    /// The kernel refused a core or a priority to a task of a core pool, and had
+    /// permitted this to the pool before. The task has left the pool's set, and its requests are
+    /// best effort. The other tasks keep their cores and priorities. The kernel also refuses a core
+    /// that is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task
+    /// may get another core.
+    #[cfg(feature = "core-pool")]
+    TaskRefused {
+        /// The pool's name.
+        pool: String,
+        /// The task's number.
+        task: u64,
+        /// The request and the error of the kernel.
+        error: String,
+    },
     /// A core pool had no free thread for a request of a task. A thread without a task ran the
     /// request, without the task's core and priority.
     #[cfg(feature = "core-pool")]
@@ -366,6 +380,11 @@ impl fmt::Display for Event {
                 write!(f, "the promises of the core pool {pool} are advisory: {}", text::message(error))
             }
             #[cfg(feature = "core-pool")]
+            Event::TaskRefused { pool, task, error } => {
+                let why = text::message(error);
+                write!(f, "the core pool {pool} has withdrawn the promise of task {task}: the kernel refused {why}")
+            }
+            #[cfg(feature = "core-pool")]
             Event::TaskNotBound { peer, task } => {
                 write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
             }
@@ -421,6 +440,7 @@ impl Event {
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
             Event::TasksAdvisory { .. }
+            | Event::TaskRefused { .. }
             | Event::JobOverBudget { .. }
             | Event::CoreLost { .. }
             | Event::CoreReturned { .. } => None,
@@ -659,6 +679,7 @@ impl Events {
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
             Event::TasksAdvisory { .. }
+            | Event::TaskRefused { .. }
             | Event::TaskNotBound { .. }
             | Event::JobOverBudget { .. }
             | Event::TaskRateExceeded { .. }

@@ -45,4 +45,7 @@ codes! {
     Transient STORE_BUSY = 0x87;
     /// NO_RESOURCES: the connection does not fit the schedule of the event channel.
     NoResources NOT_ADMITTED = 0x88;
+    /// NO_RESOURCES: the promise of the task is withdrawn, because the kernel has refused the
+    /// task's core or priority.
+    NoResources TASK_REFUSED = 0x89;
 }

@@ -149,6 +149,9 @@ pub(super) fn explain(exception: &SystemException) -> String {
         Kind::NoResources if exception.minor() == minor::NOT_SAVED => {
             "the server cannot save the promise, because its store is full or fails"
         }
+        Kind::NoResources if exception.minor() == minor::TASK_REFUSED => {
+            "the kernel of the server has refused the task's core or priority: withdraw the task"
+        }
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
         Kind::BadInvOrder => "the server has no core pool",
         Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",

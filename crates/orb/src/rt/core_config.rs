@@ -335,8 +335,26 @@ pub struct CorePoolCounts {
     pub refused: u64,
     /// Oneways above the rate of their task, which were dropped.
     pub dropped: u64,
+    /// Tasks that left the set, because the kernel refused a core or a priority to them
+    /// ([`Event::TaskRefused`](crate::Event::TaskRefused)). A task that is set again, and for which
+    /// the kernel refuses the same again, is counted and reported once.
+    pub refused_by_kernel: u64,
     /// Number of connections that are bound now.
     pub bound_now: u64,
+}
+
+/// A task that left the set of a core pool, because the kernel refused a core or a
+/// priority to it ([`CorePool::take_refused_tasks`](super::CorePool::take_refused_tasks)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedTask {
+    /// The task's number.
+    pub task: u64,
+    /// The number of the refused core; `None` if the kernel refused a priority. The core may be
+    /// lost, which the program may notice later.
+    pub core: Option<usize>,
+    /// The request and the error of the kernel.
+    pub reason: String,
 }
 
 /// The times of a task's jobs at the server since the task was admitted. A job is a request that

@@ -13,7 +13,8 @@ use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::{SchedulingClass, UnmatchedPriority};
 use super::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding,
+    TaskMeasurement,
 };
 use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
@@ -141,6 +142,33 @@ impl CorePool {
     #[must_use]
     pub fn task_addresses(&self) -> &[Vec<Endpoint>] {
         self.endpoints.addresses()
+    }
+
+    /// Returns the tasks that have left the set since the last call of this method, because the
+    /// kernel refused a core or a priority that it had permitted to the pool before.
+    ///
+    /// The thread of such a task keeps the core and the priority that it had, for the request that
+    /// it may be running. Further requests of the task are best effort until the task is in a new
+    /// set. [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
+    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`lose_core`](Self::lose_core)
+    /// forgets the refusals of its core that are not returned yet, because the core's tasks get
+    /// other cores. The pool keeps at most 10,000 refusals. The list is empty after the end of the
+    /// pool.
+    #[must_use]
+    pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
+        self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()
+    }
+
+    /// Reports [`Event::TaskRefused`](crate::Event::TaskRefused) for each refused task that the
+    /// pool's threads have not reported yet. The threads report it with the next request of a task
+    /// at the latest. [`set_tasks`](Self::set_tasks) reports nothing, because its caller may hold
+    /// locks. The caller of this method must hold no lock that the ORB's observer may need.
+    pub fn report_refused_tasks(&self) {
+        if let (Some(orb), Some(lane)) = (self.orb.upgrade(), self.lane.upgrade())
+            && let Some(threads) = lane.core_pool()
+        {
+            threads.report_refusal(&orb, &lane.config.name);
+        }
     }
 
     /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets

@@ -19,6 +19,7 @@ use corelane_sys::thread;
 use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, TaskToken};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
+use super::kernel_refusals::HeldRefusals;
 use super::records::BadRecord;
 use super::restart::{ReferenceAddress, RestoredTasks, TaskAttachment, texts};
 use super::saving::{CompletedSave, SaveOutcome};
@@ -154,8 +155,9 @@ impl SharedAdmission {
     }
 
     /// Makes pending decisions, ends expired promises and, if there is a core pool, watches the
-    /// cores, until the service ends. Sets `watch` in the first pass with a core pool.
-    fn decide_pending(&self, watch: &mut Option<CoreWatch>) {
+    /// cores, until the service ends. Sets `watch` in the first pass with a core pool. `held` are
+    /// refusals of the kernel that are not in the books yet.
+    fn decide_pending(&self, watch: &mut Option<CoreWatch>, held: &mut HeldRefusals) {
         let mut state = self.state.lock();
         while !state.is_ending {
             let now = self.now();
@@ -163,7 +165,12 @@ impl SharedAdmission {
                 let watch = watch.get_or_insert_with(|| {
                     CoreWatch::start(state.books.snapshot(now).cores.iter().map(|core| core.core))
                 });
-                let change = state.books.set_lost_cores(&watch.lost(), now);
+                for refused in pool.take_refused_tasks() {
+                    held.add(TaskId(refused.task), refused.core, now);
+                }
+                let lost = watch.lost();
+                held.forget_cores(&lost);
+                let change = state.books.set_lost_cores(&lost, now);
                 if change != CoreChange::default() {
                     let numbers = |cores: &[CoreId]| -> Vec<usize> {
                         cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
@@ -182,6 +189,22 @@ impl SharedAdmission {
                     for core in returned {
                         pool.report_returned_core(core, change.restored.len());
                     }
+                    state = self.state.lock();
+                    continue;
+                }
+                let due = held.take_due(now, |task| {
+                    let snapshot = state.books.snapshot(now);
+                    snapshot.tasks.iter().find(|record| record.task.id == task).and_then(|record| record.core)
+                });
+                if !due.is_empty() {
+                    for task in due {
+                        state.books.demote(task, now);
+                    }
+                    state.update_dispatch(now);
+                    self.unsaved.notify_one();
+                    // The observer of the events may call the admission object.
+                    drop(state);
+                    pool.report_refused_tasks();
                     state = self.state.lock();
                     continue;
                 }
@@ -344,9 +367,9 @@ impl SharedBooks {
         let body = move || {
             // A watch that a panic ends would forget the lost cores, and they would count as
             // returned.
-            let mut watch = None;
+            let (mut watch, mut held) = (None, HeldRefusals::default());
             // After a panic and a pause, the thread goes on with the books as they are.
-            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch))).is_err() {
+            while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
         };
@@ -690,6 +713,10 @@ mod tests {
                 self.panics = usable.iter().count() == 1;
             }
             self.books.set_lost_cores(lost, now)
+        }
+
+        fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
+            self.books.demote(task, now)
         }
 
         fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
+use corelane::minor::TASK_REFUSED;
 use corelane::rt::{PeriodicJob, PeriodicTask, PeriodicTaskBuilder, PeriodicTaskStatistics};
 use corelane::{Canceller, Completion, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::clock::Monotonic;
@@ -76,14 +77,15 @@ struct Lease {
     requested: u64,
     must_stop: AtomicBool,
     stop: EventCount,
-    /// True after the server has answered a renewal with OBJECT_NOT_EXIST or NO_PERMISSION.
+    /// True after the server has answered a renewal with OBJECT_NOT_EXIST, NO_PERMISSION or
+    /// `TASK_REFUSED`.
     has_lapsed: AtomicBool,
 }
 
 impl Lease {
     /// Renews the lease after each third of its length, but not more often than every millisecond.
-    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST or
-    /// NO_PERMISSION.
+    /// Returns when the task ends or the server has answered with OBJECT_NOT_EXIST, NO_PERMISSION
+    /// or `TASK_REFUSED`.
     fn keep(&self, mut length: Duration) {
         let must_stop = || self.must_stop.load(Ordering::Acquire).then_some(());
         let mut begun = Monotonic::now();
@@ -97,7 +99,10 @@ impl Lease {
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
-                Err(exception) if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission) => {
+                Err(exception)
+                    if matches!(exception.kind(), Kind::ObjectNotExist | Kind::NoPermission)
+                        || (exception.kind(), exception.minor()) == (Kind::NoResources, TASK_REFUSED) =>
+                {
                     self.has_lapsed.store(true, Ordering::Release);
                     return;
                 }
@@ -161,6 +166,11 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// Returns true if the server has refused a renewal with OBJECT_NOT_EXIST or NO_PERMISSION, for
     /// example because the lease ended while the server could not be reached. Requests to the task
     /// reference then fail, usually with TRANSIENT.
+    ///
+    /// Also returns true if the server has refused a renewal with NO_RESOURCES and the minor code
+    /// [`TASK_REFUSED`], because its kernel has refused the task's core or priority.
+    /// Requests to the task reference are then best effort, and fail after the end of the lease,
+    /// which is not renewed any more.
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.lease.has_lapsed.load(Ordering::Acquire)

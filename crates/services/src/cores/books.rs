@@ -15,6 +15,7 @@
 //!                  +--------> gone                    cancel, or no commit in time
 //!
 //! promised <---> demoted                              its core is lost, and no other has room
+//! promised ----> demoted                              the kernel refuses its core or priority
 //! ```
 //!
 //! Invariant: while no core is lost, at every instant each core meets the deadlines of all jobs
@@ -190,6 +191,9 @@ pub enum BooksRefusal {
     WrongToken,
     /// The task has lost its core, and no other core has room for it.
     CoreLost,
+    /// The promise of the task is withdrawn, because the kernel has refused the task's core,
+    /// priority or thread.
+    KernelRefused,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
     /// An earlier save has to end first: of a change of the task's timing, or of reserved task
@@ -213,6 +217,10 @@ impl fmt::Display for BooksRefusal {
             Self::NotFound => f.write_str("the task has ended or never existed"),
             Self::WrongToken => f.write_str("the token belongs to another task"),
             Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
+            Self::KernelRefused => f.write_str(
+                "the promise of the task is withdrawn, because the kernel has refused the core, the priority or a \
+                 thread: withdraw the task, and ask for a new admission",
+            ),
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
             Self::NotSavedYet => f.write_str("the store of the books does not have an earlier change yet"),
         }
@@ -229,7 +237,8 @@ pub enum TaskState {
     /// The task is promised until this time.
     Promised(Nanos),
     /// The task has lost its core, and no other core has room for it. Its requests are best effort
-    /// until a core has room. The lease ends at this time.
+    /// until a core has room. The lease ends at this time. A task whose core or priority the kernel
+    /// has refused stays in this state.
     Demoted(Nanos),
     /// The task ends. Its last job may run until this time.
     Ending(Nanos),
@@ -375,7 +384,8 @@ pub trait Books: Send {
     ///
     /// # Errors
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
-    /// of another task, and [`BooksRefusal::CoreLost`] while the task is demoted.
+    /// of another task, [`BooksRefusal::CoreLost`] while the task is demoted by the loss of its
+    /// core, and [`BooksRefusal::KernelRefused`] after [`demote`](Self::demote).
     fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
@@ -421,8 +431,9 @@ pub trait Books: Send {
     /// default lease; a `lease` above the maximum means the maximum.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`], and
-    /// [`BooksRefusal::NotAdmittedYet`].
+    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`],
+    /// [`BooksRefusal::NotAdmittedYet`], and [`BooksRefusal::KernelRefused`] after
+    /// [`demote`](Self::demote): the task then ends with its present lease.
     fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
 
     /// Ends a task, cancels its pending decision, or drops its retained rejection. The share of a
@@ -455,6 +466,13 @@ pub trait Books: Send {
     ///
     /// A job that runs at the time of the loss may miss its deadline.
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
+
+    /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
+    /// thread. The task is demoted until it ends, also if a core has room for it: its client
+    /// withdraws it, or its lease ends without a renewal. Its share of the core is free after the
+    /// deadline of a job that may run now. Returns false, and changes nothing, if the task is not
+    /// promised or has no core.
+    fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
     /// promised, demoted, reserved or pending.

@@ -179,6 +179,37 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     promised(books.outcome(low.task, OWN, now));
 }
 
+fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+    let core = |core| CoreId { core, ..CoreId::default() };
+    let lease = 3_600_000 * MS;
+    let task = promised(books.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
+    let other = promised(books.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
+    assert!(books.demote(task.task, 10 * MS));
+    assert!(!books.demote(task.task, 10 * MS), "the task has no core any more");
+    assert!(!books.demote(TaskId(1_000), 10 * MS));
+    let record = |books: &mut dyn Books, now, of| {
+        let tasks = books.snapshot(now).tasks;
+        tasks.into_iter().find(|record| record.task.id == of).map(|record| (record.core, record.state))
+    };
+    assert_eq!(record(&mut *books, 10 * MS, task.task), Some((None, TaskState::Demoted(lease))));
+    assert_eq!(record(&mut *books, 10 * MS, other.task), Some((Some(other.core), TaskState::Promised(lease))));
+    assert_eq!(books.outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::KernelRefused));
+    assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
+    let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
+    assert_eq!(changed, Err(BooksRefusal::KernelRefused));
+    // The last job may run until its deadline.
+    let pinned = TaskRequest { pinned: Some(task.core), ..request(60 * MS, 100 * MS) };
+    assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
+    promised(books.admit(&pinned, &client(), OWN, 110 * MS));
+    // Room and returned cores do not restore the task.
+    books.set_lost_cores(&[core(0)], 120 * MS);
+    books.set_lost_cores(&[], 130 * MS);
+    assert_eq!(record(&mut *books, 130 * MS, task.task), Some((None, TaskState::Demoted(lease))));
+    assert_eq!(books.withdraw(task.task, OWN, 140 * MS), Ok(()));
+    assert_eq!(record(&mut *books, 140 * MS, task.task), None);
+}
+
 fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let mut refusal = |request: TaskRequest| books.admit(&request, &client(), OWN, 0).unwrap_err();
@@ -309,6 +340,7 @@ pub(super) fn check(make: &MakeBooks) {
     a_chain_is_reserved_whole_or_not_at_all(make);
     a_change_begins_after_the_last_job_of_the_old_timing(make);
     tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make);
+    a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make);
     a_request_out_of_range_names_its_field(make);
     timings_of_every_size_are_decided_or_refused_by_a_field(make);
     rates_and_quotas_are_kept(make);
@@ -353,6 +385,7 @@ impl Books for SavingBooks {
         next_pending_decision(now: Nanos) -> Option<PendingDecision>;
         apply_decision(decided: CompletedDecision, now: Nanos);
         set_lost_cores(lost: &[CoreId], now: Nanos) -> CoreChange;
+        demote(task: TaskId, now: Nanos) -> bool;
         take_ended_tasks(now: Nanos) -> Vec<TaskId>;
         attach(task: TaskId, attachment: &[u8]);
         set_server_data(data: &[u8]);

@@ -1,7 +1,7 @@
 //! The dispatch of admitted tasks: the targets of task references serve their requests, and the
 //! core pool runs the requests on the cores of their tasks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -91,7 +91,8 @@ impl TaskDispatch {
             }
             Some(TaskBinding::new(record.task.id.0, core, u8::try_from(priority).ok()?).rules(rules))
         };
-        let bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        let mut bindings: Vec<TaskBinding> = promised().filter_map(binding).collect();
+        keep_priorities(&mut bindings, &self.bindings);
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let demoted: Vec<u64> = promised().filter(is_demoted).map(|record| record.task.id.0).collect();
         let is_changed = bindings != self.bindings || demoted != self.demoted;
@@ -105,6 +106,38 @@ impl TaskDispatch {
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
+    }
+}
+
+/// Gives the tasks of a core their priorities of `before` again if the core has no other tasks than
+/// before, and these priorities have the order of the new ones. Lowers all new priorities of other
+/// cores so that no task is raised, if the lowest one permits this. A raise without need could be
+/// refused by the kernel, which would end the promise of a task that only moves up.
+fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
+    let before: HashMap<(usize, u64), u8> =
+        before.iter().map(|binding| ((binding.core, binding.task), binding.priority)).collect();
+    let earlier = |binding: &TaskBinding| before.get(&(binding.core, binding.task)).copied();
+    // By core, the new and the earlier priority of each task.
+    let mut cores: BTreeMap<usize, Vec<(u8, Option<u8>)>> = BTreeMap::new();
+    for binding in bindings.iter() {
+        cores.entry(binding.core).or_default().push((binding.priority, earlier(binding)));
+    }
+    let mut rises: BTreeMap<usize, u8> = BTreeMap::new();
+    for (core, mut tasks) in cores {
+        tasks.sort_unstable();
+        let has_order = tasks.windows(2).all(|pair| pair[0].0.cmp(&pair[1].0) == pair[0].1.cmp(&pair[1].1));
+        if has_order && tasks.iter().all(|(_, earlier)| earlier.is_some()) {
+            continue;
+        }
+        let rise = tasks.iter().filter_map(|(new, earlier)| Some(new.saturating_sub((*earlier)?))).max();
+        let rise = rise.filter(|rise| tasks.iter().all(|(new, _)| new > rise));
+        rises.insert(core, rise.unwrap_or(0));
+    }
+    for binding in bindings {
+        binding.priority = match rises.get(&binding.core) {
+            Some(rise) => binding.priority - rise,
+            None => earlier(binding).unwrap_or(binding.priority),
+        };
     }
 }
 
@@ -155,6 +188,31 @@ impl TaskBinder for TaskKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn priorities_change_only_on_cores_with_new_tasks_or_another_order() {
+        let kept = |before: &[(u64, usize, u8)], now: &[(u64, usize, u8)]| {
+            let binding = |(task, core, priority): &(u64, usize, u8)| TaskBinding::new(*task, *core, *priority);
+            let mut bindings: Vec<TaskBinding> = now.iter().map(binding).collect();
+            keep_priorities(&mut bindings, &before.iter().map(binding).collect::<Vec<_>>());
+            bindings.iter().map(|binding| binding.priority).collect::<Vec<_>>()
+        };
+        let before = [(1, 0, 98), (2, 0, 97), (3, 0, 96), (4, 1, 97), (5, 1, 97)];
+        // Tasks below a task that ends stay, and each core is judged alone.
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 97, 96]);
+        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 98)]), [97, 97]);
+        // A task that comes from another core is new, and another order needs other priorities.
+        assert_eq!(kept(&before, &[(1, 1, 98), (5, 1, 97)]), [98, 97]);
+        // Such a core gets priorities that raise no task, while there are lower ones.
+        assert_eq!(kept(&before, &[(2, 0, 97), (3, 0, 98)]), [95, 96]);
+        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 97)]), [97, 96]);
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 98)]), [96, 96]);
+        assert_eq!(kept(&before, &[(2, 0, 98), (7, 0, 97)]), [97, 96]);
+        assert_eq!(kept(&before, &[(7, 0, 98), (2, 0, 97)]), [98, 97]);
+        let lowest = [(1, 0, 3), (2, 0, 2)];
+        assert_eq!(kept(&lowest, &[(2, 0, 3), (7, 0, 2)]), [2, 1]);
+        assert_eq!(kept(&lowest, &[(2, 0, 4), (7, 0, 2)]), [4, 2]);
+    }
 
     #[test]
     fn laxer_rules_permit_the_jobs_of_both_timings() {

@@ -65,6 +65,12 @@ impl Entry {
         }
     }
 
+    /// Returns true if the kernel has refused a request for the promised task
+    /// ([`Books::demote`]). A task that has lost its core remembers its home.
+    fn is_refused(&self) -> bool {
+        matches!(self.state, EntryState::Promised { .. }) && self.core.is_none() && self.home.is_none()
+    }
+
     fn is_counted(&self) -> bool {
         !matches!(self.state, EntryState::Rejected { .. })
     }
@@ -418,7 +424,9 @@ impl Books for MemoryBooks {
 
     fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
-        match &self.owned(task, token)?.state {
+        let entry = self.owned(task, token)?;
+        match &entry.state {
+            EntryState::Promised { .. } if entry.is_refused() => Err(BooksRefusal::KernelRefused),
             EntryState::Rejected { rejection, .. } => Ok(TaskAdmission::Rejected(*rejection)),
             EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
@@ -505,7 +513,9 @@ impl Books for MemoryBooks {
 
     fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
         self.advance(now);
-        match self.owned(task, token)?.state {
+        let entry = self.owned(task, token)?;
+        match entry.state {
+            EntryState::Promised { .. } if entry.is_refused() => Err(BooksRefusal::KernelRefused),
             EntryState::Promised { .. } => {
                 let (until, length) = (self.lease_end(lease), self.lease_length(lease));
                 self.set_state(task, EntryState::Promised { until });
@@ -614,6 +624,11 @@ impl Books for MemoryBooks {
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
         self.advance(now);
         self.change_lost_cores(lost)
+    }
+
+    fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
+        self.advance(now);
+        self.leave_refused_core(task)
     }
 
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {

@@ -30,6 +30,7 @@ mod dispatch;
 #[doc(hidden)]
 pub mod fuzz;
 mod idl;
+mod kernel_refusals;
 mod memory;
 mod monitoring;
 mod records;

@@ -39,6 +39,10 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
 impl From<BooksRefusal> for SystemException {
     fn from(refusal: BooksRefusal) -> Self {
         let kind = match refusal {
+            BooksRefusal::KernelRefused => {
+                return SystemException::new(Kind::NoResources, corelane::minor::TASK_REFUSED, Completion::No)
+                    .because(refusal.to_string());
+            }
             BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
             BooksRefusal::RateExceeded(_)
             | BooksRefusal::TaskQuotaExceeded(_)

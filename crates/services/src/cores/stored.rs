@@ -163,6 +163,10 @@ impl Books for StoredBooks {
         self.memory.set_lost_cores(lost, now)
     }
 
+    fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
+        self.memory.demote(task, now)
+    }
+
     fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
         self.memory.take_ended_tasks(now)
     }

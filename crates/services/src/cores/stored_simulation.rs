@@ -411,8 +411,12 @@ fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
 }
 
 fn saved_books() -> (StoredBooks, TaskRequest) {
+    saved_books_in(MemoryStore::new(KIND))
+}
+
+fn saved_books_in(store: MemoryStore) -> (StoredBooks, TaskRequest) {
     let (machine, limits) = (Machine::with_cores(1), BooksLimits::default());
-    let mut books = StoredBooks::open(MemoryStore::new(KIND), machine, limits).unwrap();
+    let mut books = StoredBooks::open(store, machine, limits).unwrap();
     save(&mut books, 0);
     let request = TaskRequest {
         name: "t".to_owned(),
@@ -447,6 +451,42 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
     assert_eq!(kept.starts_at, 500 * MS);
     let mut used = |at| books.snapshot(at).cores[0].used.0;
     assert_eq!([used(500 * MS - 1), used(500 * MS)], [700_000_000, 200_000_000]);
+}
+
+#[test]
+fn task_that_the_kernel_refuses_stays_demoted_if_its_change_cannot_be_saved() {
+    let (mut books, request) = saved_books();
+    let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
+    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut books, 0);
+    books.change_timing(promise.task, token, Timing::new(20 * MS, 100 * MS), 200 * MS).unwrap();
+    assert!(books.demote(promise.task, 200 * MS));
+    let step = books.next_save(200 * MS);
+    assert!(step.is_some());
+    assert!(matches!(books.apply_save(CompletedSave(Err(full())), 200 * MS), SaveOutcome::Failed(_)));
+    let records = books.snapshot(200 * MS).tasks;
+    assert!(records.iter().any(|record| record.task.id == promise.task && record.core.is_none()), "{records:?}");
+    // The share of the last job with the old timing ends at its deadline.
+    let mut used = |at| books.snapshot(at).cores[0].used.0;
+    assert_eq!([used(300 * MS - 1), used(300 * MS)], [500_000_000, 0]);
+}
+
+#[test]
+fn task_that_the_kernel_refuses_stays_demoted_after_a_restart() {
+    let store = MemoryStore::new(KIND);
+    let (mut books, request) = saved_books_in(store.clone());
+    let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
+    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut books, 0);
+    assert!(books.demote(promise.task, MS));
+    save(&mut books, MS);
+    drop(books);
+    let mut books = StoredBooks::open(store, Machine::with_cores(1), BooksLimits::default()).unwrap();
+    assert_eq!(books.outcome(promise.task, token, 0), Err(BooksRefusal::KernelRefused));
+    books.set_lost_cores(&[CoreId::default()], MS);
+    books.set_lost_cores(&[], 2 * MS);
+    assert_eq!(books.renew(promise.task, token, 0, 2 * MS), Err(BooksRefusal::KernelRefused));
+    books.withdraw(promise.task, token, 2 * MS).unwrap();
 }
 
 #[test]

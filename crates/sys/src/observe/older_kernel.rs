@@ -1,5 +1,5 @@
 //! The kernel features that this crate uses, and an emulation of older kernels for tests of
-//! fall-backs. [`emulate`] installs a seccomp filter for the calling thread.
+//! fall-backs. [`emulate`] and [`refuse`] install a seccomp filter for the calling thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -109,8 +109,7 @@ pub const USED_FEATURES: [KernelFeature; 8] = [
 /// If the kernel has no seccomp filters, or this module does not know the architecture.
 pub fn emulate(release: KernelRelease) -> io::Result<()> {
     let unknown = USED_FEATURES.iter().filter(|newer| newer.since > release);
-    let mut program =
-        vec![load(ARCHITECTURE_AT), jump(libc::BPF_JEQ, architecture()?, 1, 0), answer(libc::SECCOMP_RET_ALLOW)];
+    let mut program = program_start()?;
     for newer in unknown {
         let number = u32::try_from(newer.call).map_err(|_| io::ErrorKind::InvalidInput)?;
         let error = answer(libc::SECCOMP_RET_ERRNO | u32::try_from(newer.error).unwrap_or_default());
@@ -126,6 +125,54 @@ pub fn emulate(release: KernelRelease) -> io::Result<()> {
             ]),
         }
     }
+    install(program)
+}
+
+/// A request to the kernel that [`refuse`] makes fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedRequest {
+    /// To change the cores of a thread. The error is `EINVAL`, as for a core that is offline.
+    Affinity,
+    /// To change the scheduling class or the priority of a thread. The error is `EPERM`, as without
+    /// the privilege.
+    Scheduling,
+    /// To make an eventfd. The error is `EMFILE`, as without a free descriptor.
+    EventFd,
+    /// To start a thread or a process. The error is `EAGAIN`, as at the maximum number of threads.
+    Thread,
+}
+
+/// Makes the kernel refuse a request of the calling thread, and of threads and programs that it
+/// starts after the call. It cannot be undone.
+///
+/// # Errors
+/// The errors of [`emulate`].
+pub fn refuse(request: RefusedRequest) -> io::Result<()> {
+    let (calls, error): (&[libc::c_long], _) = match request {
+        RefusedRequest::Affinity => (&[libc::SYS_sched_setaffinity], libc::EINVAL),
+        RefusedRequest::Scheduling => {
+            (&[libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr], libc::EPERM)
+        }
+        RefusedRequest::EventFd => (&[libc::SYS_eventfd2], libc::EMFILE),
+        RefusedRequest::Thread => (&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN),
+    };
+    let error = answer(libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap_or_default());
+    let mut program = program_start()?;
+    program.push(load(NUMBER_AT));
+    for call in calls {
+        let number = u32::try_from(*call).map_err(|_| io::ErrorKind::InvalidInput)?;
+        program.extend([jump(libc::BPF_JEQ, number, 0, 1), error]);
+    }
+    install(program)
+}
+
+/// Returns the instructions that permit all calls of other architectures.
+fn program_start() -> io::Result<Vec<libc::sock_filter>> {
+    Ok(vec![load(ARCHITECTURE_AT), jump(libc::BPF_JEQ, architecture()?, 1, 0), answer(libc::SECCOMP_RET_ALLOW)])
+}
+
+/// Installs a filter that permits what `program` does not answer.
+fn install(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };

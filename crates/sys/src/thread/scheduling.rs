@@ -338,6 +338,12 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     Ok(cores)
 }
 
+/// Returns true if the error of a call for a thread means that the thread has ended.
+#[must_use]
+pub fn has_ended(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
 /// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
 /// inherit the class, except the deadline class.
 ///

@@ -1,4 +1,4 @@
-//! The loss and the return of cores.
+//! The loss and the return of cores, and cores that the kernel refuses to a task.
 //!
 //! A task that loses its core remembers it as its home. The task moves to a core with room, the
 //! most critical task first, or is demoted: it has no core until one has room. When its home
@@ -109,6 +109,28 @@ impl MemoryBooks {
                 (false, _) => {}
             }
         }
+    }
+
+    /// Demotes a promised task for good: without a home, it gets no core again.
+    pub(super) fn leave_refused_core(&mut self, task: TaskId) -> bool {
+        let is_promised = |entry: &&super::Entry| matches!(entry.state, EntryState::Promised { .. });
+        if self.entries.get(&task).filter(is_promised).and_then(|entry| entry.core).is_none() {
+            return false;
+        }
+        // A failed save must not give the task its earlier core again.
+        self.keep_change(task);
+        let Some(entry) = self.entries.get(&task) else { return false };
+        let Some(core) = entry.core else { return false };
+        let (timing, has_started) = (entry.request.timing, entry.starts_at < self.now);
+        self.set.withdraw(task);
+        self.revision += 1;
+        if has_started {
+            self.leave_share(timing, core);
+        }
+        if let Some(entry) = self.entries.get_mut(&task) {
+            (entry.core, entry.home) = (None, None);
+        }
+        true
     }
 
     /// Places `task` on a core that has room for it without moves of other tasks. `asked` is the

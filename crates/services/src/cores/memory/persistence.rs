@@ -143,7 +143,9 @@ impl MemoryBooks {
                 BooksRefusal::NotFound
             });
         };
-        let Some(core) = entry.core else { return Err(BooksRefusal::CoreLost) };
+        let Some(core) = entry.core else {
+            return Err(if entry.is_refused() { BooksRefusal::KernelRefused } else { BooksRefusal::CoreLost });
+        };
         if self.revocable.contains_key(&task) {
             return Err(BooksRefusal::NotSavedYet);
         }

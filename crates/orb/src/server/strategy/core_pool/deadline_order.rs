@@ -94,6 +94,14 @@ impl DeadlineOrder {
         }
     }
 
+    /// Takes back all changes since the copy `before`. Appends the threads whose levels have
+    /// changed to `changed`.
+    pub(super) fn restore(&mut self, before: Self, changed: &mut Vec<ThreadNumber>) {
+        let differs = |job: &&OrderedJob| self.level_of(job.thread) != Some(job.level);
+        changed.extend(before.jobs.iter().filter(differs).map(|job| job.thread));
+        *self = before;
+    }
+
     pub(super) fn level_of(&self, thread: ThreadNumber) -> Option<u8> {
         self.jobs.iter().find(|job| job.thread == thread).map(|job| job.level)
     }

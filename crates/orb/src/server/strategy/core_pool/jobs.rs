@@ -156,9 +156,9 @@ impl SharedPool {
             }
             result
         };
-        let run = || match task.map(|task| task.binding) {
-            Some(TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. }) => {
-                self.run_with_budget(context, (task, budget, overrun), run)
+        let run = || match task.map(|task| (task.number, task.binding)) {
+            Some((number, TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. })) => {
+                self.run_with_budget(context, number, (task, budget, overrun), run)
             }
             _ => run(),
         };
@@ -195,6 +195,7 @@ impl SharedPool {
     pub(super) fn run_with_budget<R>(
         &self,
         context: &OrbContext,
+        number: ThreadNumber,
         (task, budget, action): (u64, Duration, JobOverrunAction),
         job: impl FnOnce() -> R,
     ) -> R {
@@ -204,6 +205,9 @@ impl SharedPool {
         let result = job();
         if let Some(overrun) = running.end() {
             self.state.lock().roster.count_overrun(overrun);
+            if overrun.is_demoted {
+                self.restore_demoted(context, number);
+            }
             context.events().report(&Event::JobOverBudget { task, budget, used: overrun.used, action });
         }
         result

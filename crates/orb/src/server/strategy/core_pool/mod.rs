@@ -17,6 +17,7 @@ mod deadline_order;
 mod deferrable_server;
 mod job_log;
 mod jobs;
+mod kernel_refusals;
 mod rate;
 mod roster;
 mod share;
@@ -39,6 +40,7 @@ use corelane_wire::giop::MessageKind;
 
 use self::deadline_order::DeadlineOrder;
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
+use self::kernel_refusals::KernelRefusals;
 use self::rate::{RateAdmission, RateWait, TaskRate};
 use self::roster::{Duty, Roster, ThreadNumber};
 use self::share::BestEffortShares;
@@ -46,7 +48,7 @@ pub(crate) use self::share::SHARE_PRIORITY;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
 use crate::rt::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, TaskBinder, TaskBinding, TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding, TaskMeasurement,
 };
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
@@ -54,6 +56,7 @@ use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask};
 use crate::server::lane_loop;
 use crate::server::message::{Message, object_key, target_of};
+use crate::server::parked_request::ParkedRequest;
 use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 
@@ -101,6 +104,8 @@ struct SharedPool {
     jobs: JobLog,
     /// Set when the threads start, if requests without a task have a guaranteed share.
     shares: OnceLock<Arc<BestEffortShares>>,
+    /// Reports refusals of the kernel that have not been reported. Set when the threads start.
+    reporter: OnceLock<Arc<dyn Fn() + Send + Sync>>,
 }
 
 struct PoolState {
@@ -118,6 +123,17 @@ struct PoolState {
     /// The reason why promises are advisory; `None` if there is no reason.
     refusal: Option<String>,
     is_refusal_reported: bool,
+    refusals: KernelRefusals,
+}
+
+impl PoolState {
+    /// Tells a thread that its duty has changed.
+    fn tell_duty(&self, number: ThreadNumber) {
+        if let Some(seat) = self.seats.get(number) {
+            seat.mailbox.changes.fetch_add(1, Ordering::Release);
+            seat.mailbox.wake.notify();
+        }
+    }
 }
 
 struct Seat {
@@ -192,6 +208,7 @@ impl CorePoolThreads {
             refusal: (settings.class == SchedulingClass::Fair)
                 .then(|| "the ORB's threads are in the ordinary class".to_owned()),
             is_refusal_reported: false,
+            refusals: KernelRefusals::default(),
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
         let jobs = JobLog::new(settings.max_recorded_jobs);
@@ -204,6 +221,7 @@ impl CorePoolThreads {
             state,
             jobs,
             shares: OnceLock::new(),
+            reporter: OnceLock::new(),
         }))
     }
 
@@ -214,18 +232,27 @@ impl CorePoolThreads {
         let pool = &*self.0;
         let mut state = pool.state.lock();
         state.meters.set_tasks(tasks.iter().map(|binding| binding.task).chain(demoted.iter().copied()));
+        state.refusals.keep_tasks(|task| tasks.iter().any(|binding| binding.task == task));
         for number in state.roster.set_tasks(tasks) {
             if let Duty::Serve(binding) = state.roster.duty(number) {
+                let before = state.order.clone();
                 pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
+                if state.roster.duty(number) == Duty::GiveUp {
+                    // The kernel has refused the move, so the job runs on its core from before.
+                    pool.change_order(&mut state, |order, changed| order.restore(before, changed));
+                }
             }
+            // A refused task leaves the set.
             pool.place(&mut state, number);
-            if let Some(seat) = state.seats.get(number) {
-                seat.mailbox.changes.fetch_add(1, Ordering::Release);
-                seat.mailbox.wake.notify();
-            }
+            state.tell_duty(number);
         }
-        // A thread whose wait for a rate ends must find its new duty, so the rates change last.
-        rate::update(&mut state.rates, tasks, demoted);
+        // A thread whose wait for a rate ends must find its new duty, so the rates change last. A
+        // task that the kernel refuses has no rate, as a demoted task has none.
+        let state = &mut *state;
+        let (kept, refused): (Vec<TaskBinding>, Vec<TaskBinding>) =
+            tasks.iter().partition(|binding| state.roster.contains(binding.task));
+        let without_rate: Vec<u64> = demoted.iter().copied().chain(refused.iter().map(|one| one.task)).collect();
+        rate::update(&mut state.rates, &kept, &without_rate);
     }
 
     /// Limits tasks to one operation each: requests for other operations are no jobs.
@@ -242,6 +269,7 @@ impl CorePoolThreads {
         }
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
+        state.refusals.lose_core(core);
         // A thread may have been refused the core before the caller noticed its loss.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
@@ -294,10 +322,16 @@ impl CorePoolThreads {
         self.0.jobs.recorded(from, most)
     }
 
+    pub(crate) fn take_refused_tasks(&self) -> Vec<RefusedTask> {
+        self.0.state.lock().refusals.take()
+    }
+
     pub(crate) fn refusal(&self) -> Option<String> {
         self.0.state.lock().refusal.clone()
     }
 
+    /// Reports refusals of the kernel that have not been reported. The caller must hold no lock
+    /// that the ORB's observer may need.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }
@@ -306,11 +340,20 @@ impl CorePoolThreads {
 impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
         let settings = &self.0.settings;
+        let (pool, handler) = (Arc::downgrade(&self.0), Arc::downgrade(threads.handler));
+        let name = threads.lane.config.name.clone();
+        let report = move || {
+            if let (Some(pool), Some(handler)) = (pool.upgrade(), handler.upgrade()) {
+                pool.report_refusal(handler.context(), &name);
+            }
+        };
+        // A lane starts its threads once.
+        let _ = self.0.reporter.set(Arc::new(report));
         {
             let mut state = self.0.state.lock();
             for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
                 let Some(number) = state.roster.add(core) else { break };
-                self.0.start_thread(&mut state, threads.lane, threads.handler, number)?;
+                self.0.start_thread(&mut state, threads.lane, threads.handler, number, EventFd::new()?)?;
             }
         }
         let count = settings.best_effort_threads.max(1);
@@ -402,7 +445,15 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         let target = target_of(header, octets, &self.0.settings.limits);
         let target = target.filter(|_| header.kind == MessageKind::Request);
         let task = target.and_then(|target| self.0.task_of(target));
-        match task.and_then(|task| self.0.wake_sleeper(&waiting, task)) {
+        let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
+        // The observer must not run on the calling thread, which may hold locks of the program.
+        if task.is_some()
+            && self.0.state.lock().refusals.has_unreported()
+            && let Some(report) = self.0.reporter.get().cloned()
+        {
+            lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(move |_| report()) }));
+        }
+        match sleeper {
             Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
             None => lane.push(LaneTask::Dispatch(waiting, message)),
         }

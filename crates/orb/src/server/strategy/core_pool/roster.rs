@@ -184,6 +184,38 @@ impl Roster {
         own.or_else(most).map(|(number, _)| number)
     }
 
+    /// Takes back the binding of a thread that was woken, because the kernel refuses its core or
+    /// its priority.
+    pub(super) fn wake_failed(&mut self, number: ThreadNumber) {
+        let Some(entry) = self.threads.get_mut(number) else { return };
+        if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
+            let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
+            *counted -= 1;
+            self.counts.borrowed -= u64::from(entry.home != binding.core);
+        }
+    }
+
+    /// Returns true if the task is in the set.
+    pub(super) fn contains(&self, task: u64) -> bool {
+        self.tasks.binary_search_by_key(&task, |binding| binding.task).is_ok()
+    }
+
+    /// Removes a task from the set, because the kernel refuses a request for it. Returns the
+    /// threads whose duty this changes.
+    pub(super) fn remove_task(&mut self, task: u64) -> Vec<ThreadNumber> {
+        self.tasks.retain(|binding| binding.task != task);
+        let mut changed = Vec::new();
+        for (number, entry) in self.threads.iter_mut().enumerate() {
+            if let Place::Bound { binding, ends, .. } = &mut entry.place
+                && binding.task == task
+                && !std::mem::replace(ends, true)
+            {
+                changed.push(number);
+            }
+        }
+        changed
+    }
+
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
@@ -242,6 +274,10 @@ impl Roster {
 
     pub(super) fn count_not_bound(&mut self) {
         self.counts.not_bound += 1;
+    }
+
+    pub(super) fn count_refused_by_kernel(&mut self) {
+        self.counts.refused_by_kernel += 1;
     }
 
     pub(super) fn count_foreign(&mut self) {
@@ -423,5 +459,34 @@ mod tests {
         assert_eq!((counts.bound, counts.handed_over, counts.bound_now), (3, 1, 2));
         roster.close();
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
+    }
+
+    #[test]
+    fn binding_that_the_kernel_refuses_leaves_no_trace_and_its_task_leaves_the_set() {
+        let mut roster = Roster::new(3);
+        roster.add(0).unwrap();
+        roster.add(0).unwrap();
+        roster.set_tasks(&[binding(1, 1), binding(2, 0)]);
+        assert_eq!(roster.bind(2, 9), BindDecision::Wake(0));
+        let before = roster.counts();
+        for woken in [roster.clone().bind(1, 10), roster.clone().lend(1)] {
+            assert_eq!(woken, BindDecision::Wake(1));
+        }
+        for connection in [Some(10), None] {
+            match connection {
+                Some(connection) => roster.bind(1, connection),
+                None => roster.lend(1),
+            };
+            assert_eq!(roster.duty(1), Duty::Serve(binding(1, 1)));
+            roster.wake_failed(1);
+            assert_eq!((roster.counts(), roster.duty(1)), (before, Duty::Sleep));
+        }
+        assert_eq!(roster.bind(1, 10), BindDecision::Wake(1));
+        assert_eq!(roster.remove_task(1), [1]);
+        assert!(roster.remove_task(1).is_empty());
+        assert_eq!((roster.duty(0), roster.duty(1)), (Duty::Serve(binding(2, 0)), Duty::GiveUp));
+        assert_eq!(roster.bind(1, 11), BindDecision::NoTask);
+        assert_eq!(roster.set_tasks(&[binding(1, 1), binding(2, 0)]), [1]);
+        assert_eq!(roster.duty(1), Duty::Serve(binding(1, 1)));
     }
 }

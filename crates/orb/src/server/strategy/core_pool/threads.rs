@@ -17,12 +17,14 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use super::bound::{BoundConnection, serve};
 use super::deadline_order::DeadlineOrder;
+use super::kernel_refusals::Request;
 use super::roster::{BindDecision, Duty, ThreadNumber};
 use super::{Assignment, Mailbox, PoolState, RESTING_PRIORITY, Seat, ServedTask, SharedPool, TaskThread};
 use crate::event::Event;
 use crate::nested_wait;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
+use crate::rt::core_config::RefusedTask;
 use crate::server::architecture::Architecture;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
@@ -41,39 +43,104 @@ impl SharedPool {
 
     /// Gives a thread the core and the scheduling of its duty. The lock of the state orders all
     /// changes of a thread.
-    pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) {
-        let (core, scheduling) = match state.roster.duty(number) {
+    ///
+    /// If the kernel refuses what it has permitted before, the thread keeps its core and its
+    /// scheduling, and its task leaves the set. Returns false in this case. A thread that has ended
+    /// ends no promise.
+    pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
+        let (core, scheduling, task) = match state.roster.duty(number) {
             Duty::Serve(binding) => {
                 let level = state.order.level_of(number);
-                (binding.core, self.scheduling(level.unwrap_or(binding.priority)))
+                (binding.core, self.scheduling(level.unwrap_or(binding.priority)), Some(binding.task))
             }
-            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY)),
+            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY), None),
             // The thread keeps its core for the job that it may be running.
-            Duty::GiveUp => return,
+            Duty::GiveUp => return true,
         };
-        let Some(seat) = state.seats.get_mut(number) else { return };
-        let Some(tid) = seat.tid else { return };
-        let mut refused = None;
-        if seat.core != Some(core) && !state.lost_cores.contains(&core) {
+        let Some(seat) = state.seats.get_mut(number) else { return true };
+        let Some(tid) = seat.tid else { return true };
+        let mut refusal = None;
+        let before = seat.core;
+        if before != Some(core) && !state.lost_cores.contains(&core) {
             match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
-                Ok(()) => seat.core = Some(core),
-                Err(error) => refused = Some(format!("core {core}: {error}")),
+                Ok(()) => {
+                    seat.core = Some(core);
+                    state.refusals.permit(Request::Core(core));
+                }
+                Err(error) if thread::has_ended(&error) => return true,
+                Err(error) => refusal = Some((Request::Core(core), format!("core {core}: {error}"))),
             }
         }
-        if seat.scheduling != scheduling {
+        let withdrawn = |state: &PoolState, refusal: &Option<(Request, String)>| {
+            let refused = refusal.as_ref().filter(|(request, _)| state.refusals.was_permitted(*request));
+            task.filter(|_| refused.is_some())
+        };
+        if withdrawn(state, &refusal).is_none()
+            && let Some(seat) = state.seats.get_mut(number)
+            && seat.scheduling != scheduling
+        {
             // A demoted job keeps its low priority until its end, when its thread takes its duty
             // again.
             let set = match &self.budgets {
                 Some(budgets) => budgets.set_scheduling(tid, scheduling),
                 None => thread::set_scheduling(Some(tid), scheduling),
             };
+            let fixed = match scheduling {
+                Scheduling::Fifo(priority) | Scheduling::RoundRobin(priority) => Some(priority),
+                _ => None,
+            };
             match set {
-                Ok(()) => seat.scheduling = scheduling,
-                Err(error) => refused = Some(format!("{scheduling:?}: {error}")),
+                Ok(()) => {
+                    seat.scheduling = scheduling;
+                    if let Some(priority) = fixed {
+                        state.refusals.permit(Request::FixedPriority(priority));
+                    }
+                }
+                Err(error) if thread::has_ended(&error) => return true,
+                Err(error) => {
+                    let request = Request::FixedPriority(fixed.unwrap_or(u8::MAX));
+                    refusal = Some((request, format!("{scheduling:?}: {error}")));
+                }
             }
         }
-        if state.refusal.is_none() {
-            state.refusal = refused;
+        let withdrawn = withdrawn(state, &refusal);
+        let Some((request, reason)) = refusal else {
+            if let Some(task) = task {
+                state.refusals.forget(task);
+            }
+            return true;
+        };
+        let Some(task) = withdrawn else {
+            // A refusal to a sleeping thread ends no promise, if as much was permitted before.
+            if !state.refusals.was_permitted(request) {
+                state.refusal.get_or_insert(reason);
+            }
+            return true;
+        };
+        if let Some(seat) = state.seats.get_mut(number)
+            && seat.core != before
+            && let Some(before) = before
+        {
+            // A core that is refused again is set when the thread next sleeps.
+            let is_back = thread::set_affinity(Some(tid), &CpuSet::one(before)).is_ok();
+            seat.core = is_back.then_some(before);
+        }
+        self.withdraw(state, task, request, reason);
+        false
+    }
+
+    /// Removes a task from the set, because the kernel refuses a request for it. Its threads return
+    /// their connections to the lane.
+    fn withdraw(&self, state: &mut PoolState, task: u64, request: Request, reason: String) {
+        if state.refusals.refuse(task, request, reason) {
+            state.roster.count_refused_by_kernel();
+        }
+        for number in state.roster.remove_task(task) {
+            state.tell_duty(number);
+        }
+        // A thread whose wait for the rate ends must find its new duty.
+        if let Some(rate) = state.rates.get(&task) {
+            rate.change(None);
         }
     }
 
@@ -112,14 +179,37 @@ impl SharedPool {
         thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
     }
 
+    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the job
+    /// has not restored it. If the kernel refuses this, the task leaves the set.
+    #[cold]
+    pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
+        let Ok(real) = thread::scheduling(None) else { return };
+        let mut state = self.state.lock();
+        let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.scheduling != real) else { return };
+        seat.scheduling = real;
+        self.place(&mut state, number);
+        let native = state.seats.get(number).map(|seat| seat.scheduling);
+        drop(state);
+        thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
+        if let Some(report) = self.reporter.get() {
+            report();
+        }
+    }
+
     pub(super) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         let mut state = self.state.lock();
+        let tasks = state.refusals.take_unreported();
         if !state.is_refusal_reported
             && let Some(error) = state.refusal.clone()
         {
             state.is_refusal_reported = true;
             drop(state);
             context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+        } else {
+            drop(state);
+        }
+        for RefusedTask { task, reason, .. } in tasks {
+            context.events().report(&Event::TaskRefused { pool: pool.to_owned(), task, error: reason });
         }
     }
 
@@ -129,9 +219,10 @@ impl SharedPool {
         lane: &Arc<Lane<S>>,
         handler: &Arc<H>,
         number: ThreadNumber,
+        wake: EventFd,
     ) -> io::Result<()> {
         let mailbox = Arc::new(Mailbox {
-            wake: EventFd::new()?,
+            wake,
             assignment: PiMutex::new("assignment", LockScope::Lane, None),
             changes: AtomicU32::new(0),
         });
@@ -180,16 +271,18 @@ impl SharedPool {
             BindDecision::Wake(number) => {
                 // The priority is raised before the thread is woken, because at its own priority it
                 // might have to wait for the core.
-                self.place(&mut state, number);
-                Some(number)
+                self.place_woken(&mut state, number).then_some(number)
             }
-            BindDecision::Start(number) => match self.start_thread(&mut state, &lane, handler, number) {
-                Ok(()) => Some(number),
-                Err(_) => {
+            BindDecision::Start(number) => {
+                let started =
+                    EventFd::new().and_then(|wake| self.start_thread(&mut state, &lane, handler, number, wake));
+                // A lack of descriptors or threads ends no promise, because any client can cause it
+                // by connections.
+                if started.is_err() {
                     state.roster.start_failed(number);
-                    None
                 }
-            },
+                started.is_ok().then_some(number)
+            }
             BindDecision::Exhausted => None,
             BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
         };
@@ -198,13 +291,27 @@ impl SharedPool {
             seat.connection = Arc::downgrade(connection);
             Arc::clone(&seat.mailbox)
         });
+        let is_in_set = state.roster.contains(task);
         drop(state);
         self.report_refusal(handler.context(), &lane.config.name);
         match mailbox {
             Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
             Some(mailbox) => TaskThread::Message(mailbox),
-            None => TaskThread::Exhausted,
+            None if is_in_set => TaskThread::Exhausted,
+            // The kernel has refused the thread's core or priority.
+            None => TaskThread::None,
         }
+    }
+
+    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back
+    /// and returns false.
+    fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
+        let is_placed = self.place(state, number);
+        if !is_placed {
+            state.roster.wake_failed(number);
+            self.place(state, number);
+        }
+        is_placed
     }
 
     #[cold]
@@ -216,15 +323,18 @@ impl SharedPool {
 
     /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
     /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
-    /// task is not in the set.
+    /// task is not in the set, or leaves it because the kernel refuses the thread's core or priority.
     pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
             BindDecision::Wake(number) => {
-                self.place(&mut state, number);
-                let seat = state.seats.get_mut(number)?;
-                seat.connection = Arc::downgrade(connection);
-                return Some(Arc::clone(&seat.mailbox));
+                if self.place_woken(&mut state, number) {
+                    let seat = state.seats.get_mut(number)?;
+                    seat.connection = Arc::downgrade(connection);
+                    return Some(Arc::clone(&seat.mailbox));
+                }
+                // The task has left the set.
+                return None;
             }
             // Only a thread that has a handler can start further threads.
             BindDecision::Start(number) => state.roster.start_failed(number),
