@@ -38,7 +38,7 @@ use super::message::Message;
 use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;
 use super::ready_list::ReadyList;
-use super::ring_polling::RecentRings;
+use super::recent_rings::RecentRings;
 use super::spinning::may_spin;
 use super::worker::{ReadResult, Worker};
 use crate::clock;

@@ -28,6 +28,7 @@ pub(crate) mod message;
 pub(crate) mod nested_wait;
 pub(crate) mod parked_request;
 mod ready_list;
+mod recent_rings;
 mod ring_polling;
 mod spinning;
 pub(crate) mod strategy;
