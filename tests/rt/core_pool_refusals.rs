@@ -388,8 +388,9 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewal follows after 4 s. `wait_until` waits for 10 s, less than a lease.
-    let short = TaskSpec { lease: 12_000 * MS, ..spec("slow", 200 * MS, &target) };
+    // The first renewal follows after 10 s. The lease ends only after 30 s, so a task that is still in the books has not
+    // lapsed by its end.
+    let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
     assert!(!slow.has_lapsed() && !step(&target, &REFUSE, 0).unwrap().is_bound());
@@ -398,8 +399,7 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let task = slow.promise().task;
     let is_in_books = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
     assert!(is_in_books());
-    // The drop withdraws the task before its lease ends.
-    drop(slow);
+    slow.withdraw().unwrap();
     assert!(!is_in_books());
 }
 

@@ -101,7 +101,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
 
     /// Returns true if all threads that read connections of the lane read them with `Wait::Now`.
     fn may_poll_rings(&self) -> bool {
-        true
+        false
     }
 
     #[cfg(feature = "replies-first")]

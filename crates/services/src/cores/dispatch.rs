@@ -110,8 +110,7 @@ impl TaskDispatch {
 }
 
 /// Gives the tasks of a core their priorities of `before` again if the core has no other tasks than
-/// before, and these priorities have the order of the new ones. Lowers all new priorities of other
-/// cores so that no task is raised, if the lowest one permits this. A raise without need could be
+/// before, and these priorities have the order of the new ones. A raise without need could be
 /// refused by the kernel, which would end the promise of a task that only moves up.
 fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
     let before: HashMap<(usize, u64), u8> =
@@ -122,22 +121,13 @@ fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
     for binding in bindings.iter() {
         cores.entry(binding.core).or_default().push((binding.priority, earlier(binding)));
     }
-    let mut rises: BTreeMap<usize, u8> = BTreeMap::new();
-    for (core, mut tasks) in cores {
+    cores.retain(|_, tasks| {
         tasks.sort_unstable();
         let has_order = tasks.windows(2).all(|pair| pair[0].0.cmp(&pair[1].0) == pair[0].1.cmp(&pair[1].1));
-        if has_order && tasks.iter().all(|(_, earlier)| earlier.is_some()) {
-            continue;
-        }
-        let rise = tasks.iter().filter_map(|(new, earlier)| Some(new.saturating_sub((*earlier)?))).max();
-        let rise = rise.filter(|rise| tasks.iter().all(|(new, _)| new > rise));
-        rises.insert(core, rise.unwrap_or(0));
-    }
-    for binding in bindings {
-        binding.priority = match rises.get(&binding.core) {
-            Some(rise) => binding.priority - rise,
-            None => earlier(binding).unwrap_or(binding.priority),
-        };
+        has_order && tasks.iter().all(|(_, earlier)| earlier.is_some())
+    });
+    for binding in bindings.iter_mut().filter(|binding| cores.contains_key(&binding.core)) {
+        binding.priority = earlier(binding).unwrap_or(binding.priority);
     }
 }
 
@@ -199,19 +189,13 @@ mod tests {
         };
         let before = [(1, 0, 98), (2, 0, 97), (3, 0, 96), (4, 1, 97), (5, 1, 97)];
         // Tasks below a task that ends stay, and each core is judged alone.
-        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 97, 96]);
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 98, 97]);
         assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 98)]), [97, 97]);
         // A task that comes from another core is new, and another order needs other priorities.
         assert_eq!(kept(&before, &[(1, 1, 98), (5, 1, 97)]), [98, 97]);
-        // Such a core gets priorities that raise no task, while there are lower ones.
-        assert_eq!(kept(&before, &[(2, 0, 97), (3, 0, 98)]), [95, 96]);
-        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 97)]), [97, 96]);
-        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 98)]), [96, 96]);
-        assert_eq!(kept(&before, &[(2, 0, 98), (7, 0, 97)]), [97, 96]);
-        assert_eq!(kept(&before, &[(7, 0, 98), (2, 0, 97)]), [98, 97]);
-        let lowest = [(1, 0, 3), (2, 0, 2)];
-        assert_eq!(kept(&lowest, &[(2, 0, 3), (7, 0, 2)]), [2, 1]);
-        assert_eq!(kept(&lowest, &[(2, 0, 4), (7, 0, 2)]), [4, 2]);
+        assert_eq!(kept(&before, &[(2, 0, 97), (3, 0, 98)]), [97, 98]);
+        assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 97)]), [98, 97]);
+        assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 98)]), [98, 98]);
     }
 
     #[test]

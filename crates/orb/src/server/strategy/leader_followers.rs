@@ -82,6 +82,10 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         true
     }
 
+    fn may_poll_rings(&self) -> bool {
+        true
+    }
+
     fn stop(&self) -> Vec<JoinHandle<()>> {
         if let Some(burst_mode) = &self.burst_mode {
             burst_mode.end();

@@ -26,6 +26,10 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
         true
     }
 
+    fn may_poll_rings(&self) -> bool {
+        true
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         // A blocked thread could run no other request.
         SERVE_WHILE_WAITING

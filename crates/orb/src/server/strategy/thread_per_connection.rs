@@ -90,11 +90,6 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
         true
     }
 
-    fn may_poll_rings(&self) -> bool {
-        // The thread of a connection sleeps on the wake word of its ring, which polling changes.
-        false
-    }
-
     fn default_nested_wait(&self) -> NestedWait {
         // If the shared threads blocked, a few waiting servants would leave no thread for other requests.
         SERVE_WHILE_WAITING

@@ -25,6 +25,8 @@ struct Refusal {
     is_reported: bool,
     /// True if [`KernelRefusals::take`] has returned the refusal.
     is_taken: bool,
+    /// True if the kernel has permitted all requests of the task since.
+    is_over: bool,
 }
 
 #[derive(Default)]
@@ -54,22 +56,24 @@ impl KernelRefusals {
     }
 
     /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Returns
-    /// false if the earlier refusal is of the same request, and so is not reported again.
+    /// false if the earlier refusal is of the same request and is not over, and so is not reported again.
     /// Forgets the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
-        let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request);
+        let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request && !earlier.is_over);
         let (is_new, is_reported) = (earlier.is_none(), earlier.is_some_and(|earlier| earlier.is_reported));
         if self.tasks.len() >= MAX_KEPT && !self.tasks.contains_key(&task) {
             self.tasks.pop_first();
         }
-        self.tasks.insert(task, Refusal { request, reason, is_reported, is_taken: false });
+        self.tasks.insert(task, Refusal { request, reason, is_reported, is_taken: false, is_over: false });
         is_new
     }
 
-    /// Forgets the refusal of a task for which the kernel now permits all requests, once it is
-    /// reported and taken.
+    /// Ends the refusal of a task for which the kernel now permits all requests, and forgets it if it
+    /// is reported and taken.
     pub(super) fn forget(&mut self, task: u64) {
-        if self.tasks.get(&task).is_some_and(|refusal| refusal.is_reported && refusal.is_taken) {
+        let Some(refusal) = self.tasks.get_mut(&task) else { return };
+        refusal.is_over = true;
+        if refusal.is_reported && refusal.is_taken {
             self.tasks.remove(&task);
         }
     }
@@ -165,6 +169,10 @@ mod tests {
         assert!(refuse(&mut refusals, 2));
         refusals.forget(1);
         assert_eq!((refusals.take_unreported().len(), refusals.take().len()), (1, 1));
+        refusals.forget(1);
+        assert!(refuse(&mut refusals, 2));
+        assert_eq!(refusals.take_unreported().len(), 1);
+        // This program takes no refusal.
         refusals.forget(1);
         assert!(refuse(&mut refusals, 2));
         assert_eq!(refusals.take_unreported().len(), 1);

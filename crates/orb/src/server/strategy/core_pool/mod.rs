@@ -127,6 +127,10 @@ struct PoolState {
 }
 
 impl PoolState {
+    fn has_unreported_refusal(&self) -> bool {
+        self.refusals.has_unreported() || (self.refusal.is_some() && !self.is_refusal_reported)
+    }
+
     /// Tells a thread that its duty has changed.
     fn tell_duty(&self, number: ThreadNumber) {
         if let Some(seat) = self.seats.get(number) {
@@ -448,7 +452,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
         // The observer must not run on the calling thread, which may hold locks of the program.
         if task.is_some()
-            && self.0.state.lock().refusals.has_unreported()
+            && self.0.state.lock().has_unreported_refusal()
             && let Some(report) = self.0.reporter.get().cloned()
         {
             lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(move |_| report()) }));

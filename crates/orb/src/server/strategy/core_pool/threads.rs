@@ -183,8 +183,8 @@ impl SharedPool {
     /// has not restored it. If the kernel refuses this, the task leaves the set.
     #[cold]
     pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
-        let Ok(real) = thread::scheduling(None) else { return };
         let mut state = self.state.lock();
+        let Ok(real) = thread::scheduling(None) else { return };
         let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.scheduling != real) else { return };
         seat.scheduling = real;
         self.place(&mut state, number);
