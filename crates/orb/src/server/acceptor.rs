@@ -107,8 +107,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts up to [`MAX_ACCEPTS`] connections. Returns true if it stopped at this maximum, so
-    /// that more connections may wait.
+    /// Accepts connections at the listener `index`, in at most [`MAX_ACCEPTS`] attempts. Returns
+    /// true if it stopped at this maximum, so that more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         let mut may_make_room = true;

@@ -124,8 +124,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Ends the waits of threads that do not wait in the lane's epoll instance, because the lane
-    /// stops. Returns the threads that the caller must join.
+    /// When the lane stops, ends the waits of threads that do not wait in the lane's epoll
+    /// instance. Returns the threads that the caller must join.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

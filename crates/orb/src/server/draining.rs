@@ -294,8 +294,8 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Closes the draining connections after the lane has stopped. Returns the peers that have not
-    /// read all their replies.
+    /// Closes the draining connections that no thread uses, after the lane has stopped. Returns the
+    /// peers of the connections that this call closed before all their replies were sent.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());

@@ -238,8 +238,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any_or_begun()
     }
 
-    /// Handles at most one event or task. If there is none, waits for an event for at most
-    /// `timeout`; `None` means no limit.
+    /// Handles an event or a task. If there is none, waits for an event for at most `timeout`;
+    /// `None` means no limit. Without a limit, may first poll connections, and then runs the
+    /// messages that arrive on them.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -637,7 +638,8 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // A connection with a thread of its own is added when a reply must wait for room to write.
+                // A connection with a thread of its own is in epoll already if a reply has had to
+                // wait for room to write.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
@@ -664,7 +666,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Begins the close of the lane. A connection whose requests run closes when they have finished.
+    /// Begins the close of the lane. A connection whose requests run ends at the earliest when they
+    /// have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
         // Connections in the backlogs must get CloseConnection, and not a reset by the kernel.
         for index in 0..self.endpoints.len() {

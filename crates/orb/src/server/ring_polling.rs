@@ -1,8 +1,8 @@
 //! Polling of connections in shared memory by a thread that runs the lane's loop.
 //!
 //! The thread polls the connection that it served last and a few connections that the lane served
-//! recently. Their peers then write without a system call, and an arrival wakes no other thread. One
-//! thread polls a connection at a time.
+//! recently. Their peers then write without a system call, and an arrival wakes no other thread. At
+//! most one thread at a time polls a given connection.
 //!
 //! Invariant: before the thread reads a message, runs it, or handles an event or a task, the other
 //! connections request wake-ups again, and the thread has returned its permit to poll. So a long
@@ -26,11 +26,12 @@ use super::worker::Worker;
 
 /// Number of connections in shared memory that a thread polls besides the one that it served last.
 const MAX_OTHERS: usize = 7;
-/// Number of waits without a message of a connection after which threads no longer poll it.
+/// If threads have polled a connection in this number of waits without a message, they no longer
+/// poll it.
 const MAX_IDLE_WAITS: u32 = 256;
 const ROUNDS_PER_LOOK: u32 = 64;
-/// Number of rounds without the processor's pause instruction, which would delay a request that
-/// arrives soon.
+/// Number of rounds at the start of a wait without the processor's pause instruction, which would
+/// delay a request that arrives soon.
 const ROUNDS_WITHOUT_PAUSE: u32 = 64;
 /// Time after which a thread whose polling finds message after message looks at other work of the
 /// lane.
@@ -79,7 +80,7 @@ impl RecentRings {
     }
 
     /// Returns the connections besides `served` that a thread polls in its next wait. Forgets those
-    /// that have been idle.
+    /// that have reached [`MAX_IDLE_WAITS`].
     fn others(&self, served: u64) -> impl Iterator<Item = u64> {
         self.rings.iter().filter_map(move |ring| {
             let token = ring.token.load(Ordering::Relaxed);
@@ -170,8 +171,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Claims the connection that the thread served last. Returns `None` if the connection has ended
-    /// or is paused, or if another thread polls it.
+    /// Claims the connection that the thread served last. Returns `None` if the connection has
+    /// ended, if its reading is paused, or if another thread polls or reads it.
     fn claim_served(&self, served: (u32, u32)) -> Option<Guard<'_>> {
         let connection = self.connections.get(served.0, served.1);
         match connection {
@@ -199,7 +200,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Polls until bytes arrive, other work of the lane is found, or the time of `spin` is over.
-    /// Returns the permit to poll.
+    /// The thread has given back its permit to poll when the function returns.
     fn poll_rings_once(
         &self,
         (first, others): (&Guard<'_>, &Others<'_>),
@@ -244,7 +245,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Reads the bytes that have arrived on a connection that the thread has polled, and runs the
-    /// message if it is complete. Returns false if no bytes could be read.
+    /// message if it is complete. Returns true if a message was complete, or if bytes were read and
+    /// reading may go on.
     fn read_polled<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, connection: Guard<'_>) -> bool {
         let handle = connection.handle;
         let Some(polled) = connection.stream.polled_input() else { return false };

@@ -105,7 +105,8 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it.
+    /// Reads until a message is complete, no input is left, or the input has ended or is faulty.
+    /// Waits for input if `wait` permits it.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -561,7 +562,6 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// A complete message between fragments must not end the accounting of the fragments.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));

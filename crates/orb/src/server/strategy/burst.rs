@@ -146,8 +146,8 @@ impl BurstMode {
         self.roles.is_active()
     }
 
-    /// Runs the burst if the calling thread is its runner and the burst has begun. All other
-    /// threads supervise a burst, or sleep until its end.
+    /// Runs the burst if the calling thread is its runner and the burst has begun. A thread that is
+    /// not the runner supervises a burst, or sleeps until its end.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,

@@ -482,7 +482,8 @@ impl<S: HasOverloadThread> Lane<S> {
         // `None` means that a thread of this lane has taken the request.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // The priority is raised before the wake-up, so that the thread gets a core at once.
+            // The priority is raised before the wake-up, because at its own priority the thread
+            // might have to wait for a core.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

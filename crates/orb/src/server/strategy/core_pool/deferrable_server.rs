@@ -44,10 +44,10 @@ pub(super) struct DeferrableServer {
     check_interval: Nanos,
     /// `None` if no period runs.
     begun_at: Option<Nanos>,
-    /// The processor time of the threads at the begin of the period.
+    /// The processor time of the threads at the start of the period.
     used_before: Nanos,
     is_exhausted: bool,
-    /// The processor time above all tasks in earlier periods.
+    /// The processor time above all tasks in the periods that have ended or are exhausted.
     guaranteed: Nanos,
     exhaustions: u64,
 }

@@ -80,7 +80,8 @@ impl SharedPool {
         wait.end();
     }
 
-    /// Lets a thread without a task refuse a request above the rate of its task.
+    /// Puts a request above the rate of its task on the ready list, so that a thread without a task
+    /// refuses it.
     #[cold]
     pub(super) fn refuse_elsewhere<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,

@@ -1,5 +1,5 @@
-//! What the kernel has permitted to the threads of a core pool, and the tasks for which it later
-//! refuses as much.
+//! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
+//! which it later refuses as much.
 //!
 //! A request that the kernel refuses from the start makes the promises of the pool advisory. A
 //! request of a kind that the kernel has permitted before ends the promise of the one task that
@@ -74,7 +74,7 @@ impl KernelRefusals {
         }
     }
 
-    /// Forgets the refusals of a core, which is lost: its tasks get other cores.
+    /// Forgets the refusals of a lost core, because its tasks get other cores.
     pub(super) fn lose_core(&mut self, core: usize) {
         self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
     }

@@ -99,7 +99,8 @@ pub(super) enum RateAdmission {
     Refused,
 }
 
-/// The right of a request to wait for its turn. A drop gives the turn to the next request.
+/// The right of a request to wait for its turn. A drop without [`end`](Self::end) gives the turn to
+/// the next request.
 pub(super) struct RateWait {
     rate: Arc<TaskRate>,
     has_ended: bool,

@@ -92,7 +92,8 @@ impl ShareState {
 }
 
 impl BestEffortShares {
-    /// Creates a share of each of `cores`, which may be listed twice. `scheduling` is the scheduling of threads within the share.
+    /// Creates one share for each core in `cores`, which may contain a core twice. Threads within
+    /// the share run with `scheduling`.
     pub(super) fn new(share: BestEffortShare, cores: &[usize], scheduling: Scheduling) -> io::Result<Self> {
         let of_core = |core: usize| {
             let state = ShareState {

@@ -101,7 +101,8 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Queues a message that was taken from the queue before. The maximums do not apply to it.
+    /// Queues a message that has waited elsewhere since it was read. The maximums do not apply to
+    /// it.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
