@@ -94,7 +94,8 @@ impl RingStream {
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // If the write to the socket fails, the peer has ended and does not wait for room.
+            // An error needs no report here: the peer has ended and does not wait for room, or
+            // `ring_bell` has aborted the connection.
             let _ = self.ring_bell();
         }
         Ok(count)
@@ -159,8 +160,8 @@ impl RingStream {
 
     /// Uncounts a request for which the peer will not ring.
     pub(super) fn uncount_bell_request(&self) {
-        // A concurrent request may overwrite this decrement, but the decrement overwrites no
-        // request: the count may only be too high.
+        // A concurrent request may overwrite this decrement, which leaves the count too high. The
+        // decrement itself overwrites no request.
         let less = |asked: u32| asked.checked_sub(1);
         let _ = self.bell_requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
