@@ -232,7 +232,7 @@ pub(super) fn cos_supplier(
     Ok(Deliveries::new(Box::new(push), arrivals, server, programs))
 }
 
-/// The sizes of the messages that carry a measured event.
+/// The sizes in bytes of the messages that carry a measured event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventSizes {
     to_channel: usize,

@@ -31,9 +31,10 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Serves a channel until the input ends. `lanes` is [`NONE`] or a list of `RT_INFO:PRIORITY`
-/// separated by commas, in which calls to the channel arrive, too. `patience` is [`USUAL`], or [`PATIENT`] for a channel that never gives up
-/// on a consumer. `destination` is [`NONE`], or the reference of a channel to which a gateway leads. The answer to any
-/// input line is the number of queued sets.
+/// separated by commas; the channel also receives calls in these lanes. `patience` is [`USUAL`], or
+/// [`PATIENT`] for a channel that never gives up on a consumer. `destination` is [`NONE`], or the
+/// reference of a channel to which a gateway leads. The answer to any input line is the number of
+/// queued sets.
 ///
 /// # Errors
 /// The channel cannot start.

@@ -21,7 +21,7 @@ pub(super) struct Crowd {
 }
 
 struct Gate {
-    /// For clients between two calls, without a lock.
+    /// True while the clients must bind. They read the flag between two calls, without the lock.
     is_open: AtomicBool,
     phase: Mutex<CrowdPhase>,
     changed: Condvar,
@@ -58,7 +58,7 @@ impl Crowd {
 }
 
 impl Gate {
-    /// Returns false if the clients end.
+    /// Waits until the clients must bind or end. Returns false if they must end.
     fn wait_until_open(&self) -> bool {
         let mut phase = self.phase.lock();
         while *phase == CrowdPhase::Waiting {
