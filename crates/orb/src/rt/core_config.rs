@@ -45,11 +45,12 @@ pub struct TaskRules {
     pub budget: Option<Duration>,
     /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
-    /// The shortest time between two requests of the task; `None` for no bound. One request that
-    /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
-    /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
-    /// dropped. An early request for which the pool has no free thread is refused in the same way.
-    /// The pool counts refused requests and reports
+    /// The shortest time between two requests of the task; `None` for no bound. A request may
+    /// arrive earlier by up to [`jitter`](field@Self::jitter). One request that arrives still
+    /// earlier waits until it may run. While it waits, clients of further two-way calls get
+    /// TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are dropped.
+    /// An early request for which the pool has no free thread is refused in the same way. The pool
+    /// counts refused requests and reports
     /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
     ///
     /// A change of this time changes the end of a wait at once. The end of the task ends the wait.
@@ -126,12 +127,12 @@ pub enum JobOverrunAction {
 ///
 /// The share is a deferrable server: the threads of a core keep an unused budget until the end of
 /// the period, and may use two budgets back to back. Threads that have used the budget run in the
-/// ordinary class until the period ends. A period begins with the first work after the period
-/// before it.
+/// ordinary class until the period ends. A period begins with the first work after the end of the
+/// previous period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BestEffortShare {
-    /// The processor time in each period, at least 100 us, and 100 us less than the period. The
-    /// threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
+    /// The processor time in each period: at least 100 us, and less than the period minus 100 us.
+    /// The threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
@@ -167,8 +168,7 @@ pub struct BestEffortUse {
     /// The core.
     pub core: usize,
     /// The processor time that the core's threads without a task have used above all tasks, with
-    /// the [cost of each piece of work](field@BestEffortShare::request_cost), up to the last check
-    /// of the budget.
+    /// the [cost of each piece of work](field@BestEffortShare::request_cost).
     pub used: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted: u64,
@@ -196,7 +196,7 @@ pub struct CorePoolConfig {
     /// The cores that run tasks, as the kernel counts cores. Empty for all cores on which the
     /// process may run. Default: empty.
     pub cores: Vec<usize>,
-    /// Number of threads for each core that are created with the pool. Default: 4.
+    /// Number of threads that the pool creates for each core at its creation. Default: 4.
     pub threads_per_core: u32,
     /// Maximum number of threads for tasks, and so of connections that are bound at the same time.
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
