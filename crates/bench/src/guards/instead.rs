@@ -63,7 +63,6 @@ pub(crate) fn instead(options: &BenchOptions, report: &mut Report<'_>, progress:
     Ok(())
 }
 
-/// The variants of a group, and the servers that they call.
 struct Scene {
     variants: Vec<Variant>,
     _floors: Vec<Baseline>,

@@ -99,7 +99,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
-    /// Returns true if all threads that read connections of the lane read them with `Wait::Now`.
+    /// Returns true if threads of the lane may poll rings in shared memory. Not asked if
+    /// [`may_spin`](Self::may_spin) returns false.
     fn may_poll_rings(&self) -> bool {
         true
     }

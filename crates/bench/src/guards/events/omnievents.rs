@@ -135,7 +135,6 @@ impl Drop for OmniEvents {
     }
 }
 
-/// A supplier of a channel of omniEvents.
 struct Theirs {
     deliveries: Deliveries,
     _server: OmniEvents,

@@ -42,7 +42,6 @@ fn serving_orb() -> Result<Orb, Failure> {
     Ok(orb)
 }
 
-/// A consumer that counts the events it gets.
 #[derive(Default)]
 struct Counter(AtomicU64);
 

@@ -40,7 +40,6 @@ const TOP: u8 = levels::LEVELS;
 const LOWEST: u8 = 1;
 const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
-/// The CORBA priority of a thread.
 struct ThreadPriority {
     orb: RtOrb,
     /// `None` once the thread has it.

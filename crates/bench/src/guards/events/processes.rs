@@ -82,7 +82,6 @@ impl Channel {
     }
 }
 
-/// A process with consumers.
 pub(super) struct Consumers {
     program: RunningProgram,
     pub(super) references: Vec<String>,
@@ -126,9 +125,9 @@ impl Consumers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeasuredTime {
-    /// The supplier's call.
+    /// The duration of the supplier's call.
     Push,
-    /// From the supplier's call to the consumer's servant.
+    /// The time from the start of the supplier's call until the consumer's servant runs.
     Delivery,
 }
 

@@ -123,7 +123,6 @@ impl Service {
     }
 }
 
-/// A process with consumers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConsumerProgram<'a> {
     pub(crate) address: &'a str,

@@ -83,7 +83,6 @@ impl Drop for Crowd {
     }
 }
 
-/// Calls during which the clients of a crowd bind.
 pub(super) struct Beside<S> {
     pub(super) calls: S,
     pub(super) crowd: Arc<Crowd>,
