@@ -129,8 +129,9 @@ fn calls(
     Ok((Variant { label, subject, against: vec![floor] }, server))
 }
 
-/// Returns the gain of each variant over one core, and the gain of as many bare pairs relative to
-/// each gain of Corelane. The goal excludes the variants that never poll.
+/// Returns the gain of each variant over one core, and for each variant of Corelane the gain of
+/// bare pairs on the same cores divided by this gain. The goal excludes the variants that never
+/// poll.
 fn gains(figures: &[Figure]) -> Vec<SingleValue> {
     let at = |figure: &Figure| figure.label.axis_point.as_ref().map(|point| (point.series.clone(), point.x));
     let mut all = Vec::new();

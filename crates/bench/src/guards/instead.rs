@@ -102,7 +102,8 @@ impl Echo {
                 variants.push(variant);
             }
         }
-        // Every variant is compared with the first baseline, and Corelane's also with the alternatives.
+        // Every variant is compared with the first baseline, and Corelane's also with the
+        // alternatives.
         let mut against = vec![0];
         for (kind, built) in alternatives.iter().filter(|(kind, _)| kind.transport() == transport) {
             let calls = built.calls(operation, &options.placement);

@@ -366,7 +366,8 @@ impl Scene<'_> {
         OmniNames::start(&self.folder.0.join(name), &self.orb, &self.options.placement)
     }
 
-    /// Returns the number of octets of a sequence that makes a reply as long as the reply with `root`.
+    /// Returns the number of octets of a sequence that makes a reply as long as the reply with
+    /// `root`.
     fn octets_of_reply(&self, root: &NamingContextExtRef) -> usize {
         // Besides the reference, the text has one octet for the byte order and three for alignment.
         // A sequence has four octets for its length.

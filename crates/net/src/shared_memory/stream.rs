@@ -51,8 +51,8 @@ pub(super) struct RingStream {
     /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
     /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after a
-    /// write. `limit_bell_bytes` withdraws a forgotten request without the lock.
+    /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after
+    /// a write. `limit_bell_bytes` withdraws a forgotten request without the lock.
     bell: PiMutex<()>,
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
@@ -169,7 +169,8 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waited for an edge would have continued long before so many reads.
+            // A writer that waits for an edge gets it long before so many requests for the bell, so
+            // this request for room was forgotten.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();

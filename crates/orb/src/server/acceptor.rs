@@ -133,7 +133,8 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // ConnectionAborted means that the peer has closed its connection before it was accepted.
+                // ConnectionAborted means that the peer has closed its connection before it was
+                // accepted.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });

@@ -1,4 +1,5 @@
-//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request that is too large.
+//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request
+//! that is too large.
 
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus, Request};

@@ -60,7 +60,8 @@ pub(super) fn interest(congested: bool) -> Interest {
     if congested { always | Interest::WRITABLE } else { always }
 }
 
-/// A lane of a thread pool; a pool without lanes has one `Lane`. `S` is the type of the dispatch architecture.
+/// A lane of a thread pool; a pool without lanes has one `Lane`. `S` is the type of the dispatch
+/// architecture.
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
@@ -83,7 +84,8 @@ pub(crate) struct Lane<S> {
     #[cfg(feature = "replies-first")]
     pub(super) memory_waits: MemoryWaits,
     pub(super) closing_time: Duration,
-    /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
+    /// True after accepting has stopped because of an error, until the next call of `accept_again`:
+    /// after the end of a connection or at the next maintenance, for example.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
     /// Number of connections whose retirement has begun and is not finished.
@@ -254,8 +256,8 @@ impl<S: Architecture<S>> Lane<S> {
             if self.ready.has_begun() {
                 return self.step_beside_begun(handler, worker, timeout);
             }
-            // Tasks and events take turns: connections on the ready list with endless input must not delay the events
-            // of other connections.
+            // Tasks and events take turns: connections on the ready list with endless input must
+            // not delay the events of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -414,7 +416,8 @@ impl<S: Architecture<S>> Lane<S> {
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // Sequential consistency: the closing thread sees the late request, or this thread sees that the lane closes.
+        // Sequential consistency: the closing thread sees the late request, or this thread sees
+        // that the lane closes.
         let closing = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, closing).then_some(StartedRequest { guard, connection, message, waited })
     }
@@ -543,7 +546,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // Reading is paused, but the pause may have ended before the read lock was released.
+                // Reading is paused, but the pause may have ended before the read lock was
+                // released.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -776,7 +780,8 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The connection may end later, and this loop must not close further connections for its memory.
+            // The connection may end later, and this loop must not close further connections for
+            // its memory.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()

@@ -1,4 +1,5 @@
-//! A parked request, which waits for an event before it can run, and the choice of the thread that continues it.
+//! A parked request, which waits for an event before it can run, and the choice of the thread that
+//! continues it.
 
 use std::fmt;
 

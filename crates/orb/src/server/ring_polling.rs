@@ -297,8 +297,8 @@ fn has_arrived(connection: &Connection) -> bool {
     connection.stream.polled_input().is_some_and(PolledInput::poll)
 }
 
-/// Returns the result of a wait that has found no message. If the thread read bytes before, this may
-/// have left tasks on the lane's ready list, which the thread must look at before it sleeps.
+/// Returns the result of a wait that has found no message. If the thread read bytes before, this
+/// may have left tasks on the lane's ready list, which the thread must look at before it sleeps.
 fn ended(has_read: bool) -> ControlFlow<Option<EpollEvent>> {
     if has_read { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
 }

@@ -1,7 +1,8 @@
-//! Polling: a thread that runs the lane's loop polls for input before it sleeps in the lane's epoll instance.
+//! Polling: a thread that runs the lane's loop polls for input before it sleeps in the lane's epoll
+//! instance.
 //!
-//! In a lane with several threads, epoll does not report the input of a connection while a thread polls it, because the
-//! report would wake another thread.
+//! In a lane with several threads, epoll does not report the input of a connection while a thread
+//! polls it, because the report would wake another thread.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -347,7 +347,8 @@ impl Worker {
         (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Takes the message [in place](ReadResult::InPlace) out of the worker, which gets an empty buffer.
+    /// Takes the message [in place](ReadResult::InPlace) out of the worker, which gets an empty
+    /// buffer.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(

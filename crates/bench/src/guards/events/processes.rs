@@ -37,13 +37,14 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts a channel without lanes. [`serve_channel`](super::programs::serve_channel) describes `patience`.
+    /// Starts a channel without lanes. [`serve_channel`](super::programs::serve_channel) describes
+    /// `patience`.
     pub(super) fn start(transport: BaselineTransport, patience: &str, placement: &Placement) -> Result<Self, Failure> {
         Self::of(start_event_channel(&free_address(transport), NONE, patience, NONE, placement)?, client_orb(0)?)
     }
 
-    /// Starts a channel with lanes, which [`serve_channel`](super::programs::serve_channel) describes. Threads that use
-    /// it have native priorities that equal their CORBA priorities.
+    /// Starts a channel with lanes, which [`serve_channel`](super::programs::serve_channel)
+    /// describes. Threads that use it have native priorities that equal their CORBA priorities.
     pub(super) fn start_with_lanes(lanes: &str, placement: &Placement) -> Result<Self, Failure> {
         let address = free_address(BaselineTransport::Tcp);
         Self::of(start_event_channel(&address, lanes, super::programs::USUAL, NONE, placement)?, prioritized_orb(0)?)

@@ -17,7 +17,8 @@ use crate::arrivals::ArrivalReporter;
 use crate::orb::{direct_priorities, limits};
 use crate::service::serve_lines;
 
-/// The word for a channel without lanes or without gateway, and for consumers that report no arrivals.
+/// The word for a channel without lanes or without gateway, and for consumers that report no
+/// arrivals.
 pub(crate) const NONE: &str = "-";
 /// The words for the reactions to a consumer that does not answer.
 pub(crate) const USUAL: &str = "usual";

@@ -13,8 +13,8 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// Clients that bind and unbind a name each. Between turns they sleep without wake-ups, which would slow the calls that
-/// are measured alone.
+/// Clients that bind and unbind a name each. Between turns they sleep without wake-ups, which would
+/// slow the calls that are measured alone.
 pub(super) struct Crowd {
     gate: Arc<Gate>,
     clients: Vec<JoinHandle<Result<(), Failure>>>,

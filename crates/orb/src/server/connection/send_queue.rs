@@ -1,7 +1,7 @@
 //! The send queue of a connection: the bytes of replies that the transport has not accepted.
 //!
-//! A large piece shares the memory of its reply if the reply supports it. The queue itself has no size limit: the
-//! lane's memory budget limits it.
+//! A large piece shares the memory of its reply if the reply supports it. The queue itself has no
+//! size limit: the lane's memory budget limits it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

@@ -53,8 +53,8 @@ impl KernelRefusals {
         }
     }
 
-    /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Returns
-    /// false if the earlier refusal is of the same request, and so is not reported again.
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    /// Returns false if the earlier refusal is of the same request, and so is not reported again.
     /// Forgets the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
         let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request);

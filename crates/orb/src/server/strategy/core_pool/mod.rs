@@ -425,8 +425,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
         }
-        // Threads that found the read lock kept have left no flag for new input, so the connection is
-        // listed, and is read again.
+        // Threads that found the read lock kept have left no flag for new input, so the connection
+        // is listed, and is read again.
         connection.read_state.release();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {

@@ -1,5 +1,5 @@
-//! The queue between the reading thread and the threads that run requests; it takes one request of each connection in
-//! turn.
+//! The queue between the reading thread and the threads that run requests; it takes one request of
+//! each connection in turn.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -93,7 +93,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Returns the exceeded measure and the amount that the message needs, or `None` if the queue has room.
+    /// Returns the exceeded measure and the amount that the message needs, or `None` if the queue
+    /// has room.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
