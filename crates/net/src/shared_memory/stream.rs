@@ -464,7 +464,7 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // The bell is not needed: the shutdown of the socket is reported, with an edge by epoll.
+        // The peer needs no bell, because poll and epoll report the shutdown of the socket.
         writer.announce_writing_end();
         writer.unpark();
         let direction = match half {

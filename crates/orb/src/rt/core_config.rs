@@ -68,7 +68,7 @@ pub struct TaskRules {
     /// [`deadline`](field@Self::deadline). With a value, a request whose client still waits for a
     /// shorter time than `deadline` gets this time as its deadline, but at least this value.
     /// Clients of Corelane send the time with each call that has a precise time-out (service
-    /// context 0x434c4e00). It never lengthens a deadline.
+    /// context 0x434c4e00). No request gets a longer deadline than `deadline`.
     ///
     /// An analysis must count the task with this deadline, because a job that runs earlier delays
     /// the jobs of other tasks.

@@ -33,8 +33,8 @@ const ROUNDS_PER_LOOK: u32 = 64;
 /// Number of rounds at the start of a wait without the processor's pause instruction, which would
 /// delay a request that arrives soon.
 const ROUNDS_WITHOUT_PAUSE: u32 = 64;
-/// Time after which a thread whose polling finds message after message looks at other work of the
-/// lane.
+/// If polling finds message after message, the thread looks at other work of the lane after this
+/// time.
 const TURN: Duration = Duration::from_micros(20);
 /// Number of turns after which the thread returns to the lane's loop.
 const MAX_TURNS: u32 = 16;

@@ -222,9 +222,9 @@ impl Worker {
     }
 
     /// Separates a message from the bytes behind it. `surplus` is true if there are any. A small
-    /// message is copied to the worker's buffer, and the connection keeps the buffer. A large
-    /// message keeps the buffer, and the bytes behind it are copied. Returns
-    /// [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
+    /// message is copied to the worker's buffer, and the connection keeps the buffer with the bytes
+    /// behind the message. A large message keeps its buffer, and the bytes behind the message are
+    /// copied. Returns [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -444,7 +444,7 @@ impl Worker {
     }
 
     /// Passes the large message [in place](ReadResult::InPlace) to the handler. The worker keeps
-    /// its buffer unless it is too large, or a servant keeps octets of the message.
+    /// its buffer unless the buffer is too large, or a servant keeps octets of the message.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]

@@ -71,7 +71,7 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Bound,
-    /// All tasks in lanes by priority, on any core.
+    /// Lanes by priority serve all tasks, on any core.
     NoAffinity,
     OmniOrb,
 }

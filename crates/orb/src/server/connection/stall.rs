@@ -32,7 +32,7 @@ impl StallDetector {
     }
 
     /// Restarts the times if there is unread input and no thread has read since the last call,
-    /// because the server causes the delay.
+    /// because the server then causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {

@@ -66,8 +66,8 @@ impl KernelRefusals {
         is_new
     }
 
-    /// Forgets the refusal of a task for which the kernel now permits all requests, once it is
-    /// reported and taken.
+    /// Forgets the refusal of a task for which the kernel now permits all requests, if the refusal
+    /// has been reported and taken.
     pub(super) fn forget(&mut self, task: u64) {
         if self.tasks.get(&task).is_some_and(|refusal| refusal.is_reported && refusal.is_taken) {
             self.tasks.remove(&task);
@@ -79,8 +79,8 @@ impl KernelRefusals {
         self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
     }
 
-    /// Forgets the refusals of tasks that are not in the set any more, once they are reported and
-    /// taken.
+    /// Forgets the refusals of tasks that are not in the set any more, if the refusals have been
+    /// reported and taken.
     pub(super) fn keep_tasks(&mut self, is_in_set: impl Fn(u64) -> bool) {
         self.tasks.retain(|task, refusal| is_in_set(*task) || !refusal.is_reported || !refusal.is_taken);
     }
@@ -159,7 +159,7 @@ mod tests {
         let refuse = |refusals: &mut KernelRefusals, core| refusals.refuse(1, Request::Core(core), String::new());
         assert!(refuse(&mut refusals, 1));
         assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 1));
-        // A program takes each refusal, because it has tried again.
+        // The second refusal is taken again, but not reported again.
         assert!(!refuse(&mut refusals, 1));
         assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 0));
         assert!(refuse(&mut refusals, 2));

@@ -384,7 +384,8 @@ impl SharedPool {
                 let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
                 thread_context::enter_lane(identity, native);
                 // If the priority changed during an overrunning operation, the end of the operation
-                // has restored the earlier priority. A refusal has been recorded before.
+                // has restored the earlier priority. The result is ignored, because `place` has
+                // recorded a refusal.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
                 let operation = state.operations.get(&binding.task).cloned();
