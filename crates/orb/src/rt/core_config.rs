@@ -117,8 +117,9 @@ pub enum JobOverrunAction {
     /// the ordinary class, the job runs on.
     Demote,
     /// The rest of the job runs as with [`Demote`](Self::Demote), and its client gets TIMEOUT
-    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
-    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. If the servant raises
+    /// an exception, the client gets the exception. A running servant is not interrupted; it can
+    /// ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
 }
 
@@ -221,8 +222,8 @@ pub struct CorePoolConfig {
     /// suffix. Default: empty.
     pub listen: Vec<String>,
     /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
-    /// has one address for each address of the pool: a free TCP port of the same host, or the path
-    /// with a suffix. Default: 16.
+    /// has one address for each address of the pool. Unless `task_addresses` gives it, the address
+    /// is a free TCP port of the same host, or the path with a suffix. Default: 16.
     pub task_endpoints: u32,
     /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen):
     /// for each endpoint, one address for each address of the pool, in the same order. An address

@@ -138,7 +138,7 @@ pub(super) struct Deliveries {
     arrivals: Arrivals,
     time: MeasuredTime,
     server: u32,
-    /// Ends the programs when the supplier is dropped.
+    /// The drop of the supplier ends the programs.
     _programs: Vec<RunningProgram>,
 }
 

@@ -145,7 +145,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // A slow peer may have made the memory of the fields grow, so it is freed.
+            // A slow peer may have made the memory of the fields grow, so the memory is freed.
             *self = Self::default();
         }
     }

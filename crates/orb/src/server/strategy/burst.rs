@@ -148,7 +148,7 @@ impl BurstMode {
     }
 
     /// Runs the burst if the calling thread is its runner and the burst has begun. A thread that is
-    /// not the runner supervises a burst, or sleeps until its end.
+    /// not the runner supervises a burst, or sleeps until the end of the burst.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,

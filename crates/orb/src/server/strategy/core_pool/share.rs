@@ -165,7 +165,7 @@ impl BestEffortShares {
     }
 
     /// Checks the budgets of the cores that asked for it or are due. Returns the time of the next
-    /// check.
+    /// check, `None` if no core needs one.
     fn check(&self) -> Option<u64> {
         let now = self.now();
         let check_share = |share: &CoreShare| {
