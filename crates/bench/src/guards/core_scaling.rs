@@ -60,7 +60,6 @@ pub(crate) fn cores(options: &BenchOptions, report: &mut Report<'_>, progress: &
     report.add_values("cores: throughput relative to one core", &gains(&figures))
 }
 
-/// Both sides of the calls, with or without adaptive polling.
 struct Polling {
     orb: Orb,
     is_permitted: bool,
@@ -130,8 +129,9 @@ fn calls(
     Ok((Variant { label, subject, against: vec![floor] }, server))
 }
 
-/// Returns the gain of each variant, and the gain of as many bare pairs relative to each gain of
-/// Corelane. The goal excludes the variants that never poll.
+/// Returns the gain of each variant over one core, and for each variant of Corelane the gain of
+/// bare pairs on the same cores divided by this gain. The goal excludes the variants that never
+/// poll.
 fn gains(figures: &[Figure]) -> Vec<SingleValue> {
     let at = |figure: &Figure| figure.label.axis_point.as_ref().map(|point| (point.series.clone(), point.x));
     let mut all = Vec::new();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn gain_is_compared_with_the_gain_of_as_many_pairs() {
-        // Ten calls in so many microseconds.
+        // Ten calls that together take `us` microseconds.
         let figure = |label: FigureLabel, us, ratio: Option<(f64, FigureLabel)>| Figure {
             label,
             summary: Summary::of(&[1_000; 10], Duration::from_micros(us)).unwrap(),

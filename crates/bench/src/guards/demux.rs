@@ -26,7 +26,7 @@ const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
 const SAME: usize = 64;
 
-/// Length of a cycle of random references or operations.
+/// Number of random references or operations in a cycle.
 const RANDOM: usize = 16_384;
 
 /// Maximum resident memory in bytes of an active object without its servant.

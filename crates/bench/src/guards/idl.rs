@@ -1,8 +1,8 @@
 //! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
 //! with omniidl.
 //!
-//! The time of the front end is the difference between a long file and a nearly empty file. The
-//! shortest turn counts.
+//! The time of the front end is the time for a long file less the time for a nearly empty file. Of
+//! all turns, the shortest time for each file counts.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The benchmark `instead`: echoes through Corelane and through what people use instead of it.
+//! The benchmark `instead`: echoes through Corelane and through its alternatives.
 
 use corelane::Orb;
 
@@ -22,8 +22,9 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 3] =
 
 const TRANSPORTS: [BaselineTransport; 2] = [BaselineTransport::Tcp, BaselineTransport::SharedMemory];
 
-/// Compares Corelane with the alternatives over TCP and over shared memory. Measures with the
-/// cores' idle states as the system has them, then without idle states.
+/// Compares Corelane with the alternatives over TCP and over shared memory. First measures with the
+/// cores' idle states as the system has them and then, if the system permits it, without idle
+/// states.
 pub(crate) fn instead(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut alternatives = Vec::new();
     for kind in Alternative::ALL {
@@ -62,19 +63,17 @@ pub(crate) fn instead(options: &BenchOptions, report: &mut Report<'_>, progress:
     Ok(())
 }
 
-/// The variants of a group, and the servers that they call.
 struct Scene {
     variants: Vec<Variant>,
     _floors: Vec<Baseline>,
     _servers: Vec<CorelaneServer>,
 }
 
-/// What the variants of a group have in common.
 struct Echo {
     transport: BaselineTransport,
     operation: MeasuredOperation,
     sizes: MessageSizes,
-    /// Treatment of the cores' idle states.
+    /// Words for the label: whether the cores' idle states are used.
     idle: &'static str,
 }
 
@@ -103,7 +102,8 @@ impl Echo {
                 variants.push(variant);
             }
         }
-        // Every variant is compared with the first baseline, and Corelane's also with the alternatives.
+        // Every variant is compared with the first baseline, and Corelane's also with the
+        // alternatives.
         let mut against = vec![0];
         for (kind, built) in alternatives.iter().filter(|(kind, _)| kind.transport() == transport) {
             let calls = built.calls(operation, &options.placement);

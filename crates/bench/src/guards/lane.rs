@@ -74,7 +74,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 
 /// Counts the server's system calls and other events per call in three cases: with a lane, without
 /// lanes at the request's priority, and without lanes at another priority, where the server's
-/// thread changes its priority.
+/// thread changes its priority. Also counts the system calls of a mutex without contention.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;

@@ -2,7 +2,7 @@
 //! syncs, and with omniNames.
 //!
 //! omniNames searches a linked list for each component of a name, so its contexts are small here.
-//! It never syncs its log.
+//! omniNames never syncs its log.
 
 mod beside;
 
@@ -40,7 +40,7 @@ use crate::value::SingleValue;
 /// Equal to the number of threads of `corelane naming serve`.
 const THREADS: usize = 40;
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// Number of bindings of the largest context if the run has few calls.
+/// Number of bindings of the largest context if the options request fewer than 1,000 calls.
 const SMALL: usize = 5_000;
 const FILL: usize = 10_000;
 const NAMES: usize = 1_000;
@@ -48,8 +48,9 @@ const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 const BATCH: u32 = 1_000;
 
-/// Serves names until the input ends. `place` is `memory` or the path of a store. An input line
-/// `fill CONTEXT COUNT` binds COUNT names in CONTEXT, which it creates if it is absent.
+/// Serves names until the input ends. `place` is `memory` or the path of a store, and `durability`
+/// is `synced` or `relaxed`. An input line `fill CONTEXT COUNT` binds COUNT names in CONTEXT, which
+/// it creates if it is absent.
 ///
 /// # Errors
 /// The server cannot start.
@@ -109,8 +110,9 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// Returns [`NAMES`] names of bindings that are spread evenly over the `count` bindings of a context. In a smaller context
-/// names occur several times, so that the client reads as much memory for any count.
+/// Returns [`NAMES`] names of bindings that are spread evenly over the `count` bindings of a
+/// context. In a context with fewer bindings, names occur several times, so that the client reads
+/// as much memory for any count.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
     let name = |index: usize| {
         let mut name: Vec<NameComponent> = path.split('/').map(component).collect();
@@ -364,13 +366,16 @@ impl Scene<'_> {
         OmniNames::start(&self.folder.0.join(name), &self.orb, &self.options.placement)
     }
 
-    /// Returns the number of octets of a sequence that makes a reply as long as the reply with `root`.
+    /// Returns the number of octets of a sequence that makes a reply as long as the reply with
+    /// `root`.
     fn octets_of_reply(&self, root: &NamingContextExtRef) -> usize {
-        // The text also has the octet for the byte order, and three octets for alignment. A sequence has a length.
+        // Besides the reference, the text has one octet for the byte order and three for alignment.
+        // A sequence has four octets for its length.
         (root.as_object().to_string().len() - "IOR:".len()) / 2 - 8
     }
 
-    /// Starts a server of another process than the name server's, and returns calls of it.
+    /// Starts an echo server in a process of its own, and returns it with calls that echo `octets`
+    /// octets.
     fn plain_calls(&self, octets: usize, placement: &Placement) -> Result<(RunningProgram, StubCalls), Failure> {
         let (echo, reference) = start_echo(ServerArchitecture::LeaderFollowers(THREADS), LOOPBACK, placement)?;
         let calls = StubCalls {

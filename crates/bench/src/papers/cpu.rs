@@ -31,7 +31,7 @@ use crate::value::SingleValue;
 /// Number of calls between two readings of the clock, for very short calls.
 const BATCH: usize = 100;
 
-/// Time of calls after which a thread of fixed priority pauses.
+/// Total time of the calls after which the calling thread pauses.
 const SLICE: Duration = Duration::from_millis(20);
 
 const WORK: Duration = Duration::from_micros(100);
@@ -226,8 +226,9 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// Returns the length of a turn. At the full depth, a turn without work has 1,000,000 calls, as the
-/// papers have 10,000,000 in all. A turn with work has at most 2,000 calls.
+/// Returns the length of a turn. At the full depth, a turn without work has 1,000,000 calls unless
+/// a number is requested, so that ten turns have the papers' 10,000,000 calls. A turn with work has
+/// at most 2,000 calls.
 fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
     let asked = options.run_length;
     match (options.depth, rounds) {
@@ -271,8 +272,8 @@ fn orbs() -> Result<Orbs, Failure> {
 }
 
 impl Orbs {
-    /// Returns the variants, and the processor times that each records. The first variant, the
-    /// virtual call, is the baseline.
+    /// Returns the variants, and for each the scavenger's run times during its calls. The first
+    /// variant, the virtual call, is the baseline.
     fn variants(
         &self,
         rounds: u32,

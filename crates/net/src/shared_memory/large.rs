@@ -20,7 +20,7 @@ const MAX_CALL_BYTES: usize = 1 << 20;
 
 impl RingStream {
     /// Continues a read that has copied `count` bytes into `buffer`. Returns the total number of
-    /// bytes.
+    /// bytes, `count` included.
     #[inline(never)]
     pub(super) fn read_large(&self, reader: RingReader<'_>, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let own_core = thread::current_core();

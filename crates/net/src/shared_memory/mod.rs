@@ -78,7 +78,7 @@ pub enum AllowedUsers {
     /// The client and the server have the same effective user, or the client is root.
     #[default]
     SameUser,
-    /// Any user that may use the socket's file. Must be set on both sides.
+    /// Any user that may use the socket's file. The client and the server must both set this value.
     AnyUser,
 }
 

@@ -37,8 +37,8 @@ impl PeerState {
     /// Returns true if the calling thread must check by itself whether the peer has ended. A thread
     /// calls this before it sleeps, after it has set its wake method.
     pub(super) fn must_check_peer(&self) -> bool {
-        // Sequentially consistent: either this load sees the flag of `request_check`, or the monitor
-        // sees the thread's request to be woken.
+        // Sequentially consistent: either this load sees the flag of `request_check`, or the
+        // monitor sees the thread's request to be woken.
         self.must_check.load(Ordering::SeqCst)
     }
 

@@ -51,8 +51,8 @@ pub(super) struct RingStream {
     /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
     /// room.
     wants_room: AtomicBool,
-    /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after a
-    /// write. `limit_bell_bytes` withdraws a forgotten request without the lock.
+    /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after
+    /// a write. `limit_bell_bytes` withdraws a forgotten request without the lock.
     bell: PiMutex<()>,
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
@@ -94,7 +94,8 @@ impl RingStream {
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // If the write to the socket fails, the peer has ended and does not wait for room.
+            // An error needs no report here: the peer has ended and does not wait for room, or
+            // `ring_bell` has aborted the connection.
             let _ = self.ring_bell();
         }
         Ok(count)
@@ -159,8 +160,8 @@ impl RingStream {
 
     /// Uncounts a request for which the peer will not ring.
     pub(super) fn uncount_bell_request(&self) {
-        // A concurrent request may overwrite this decrement, but the decrement overwrites no
-        // request: the count may only be too high.
+        // A concurrent request may overwrite this decrement, which leaves the count too high. The
+        // decrement itself overwrites no request.
         let less = |asked: u32| asked.checked_sub(1);
         let _ = self.bell_requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
@@ -168,7 +169,8 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waited for an edge would have continued long before so many reads.
+            // A writer that waits for an edge gets it long before so many requests for the bell, so
+            // this request for room was forgotten.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
@@ -462,7 +464,7 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // The bell is not needed: the shutdown of the socket is reported, with an edge by epoll.
+        // The peer needs no bell, because poll and epoll report the shutdown of the socket.
         writer.announce_writing_end();
         writer.unpark();
         let direction = match half {

@@ -22,9 +22,9 @@ impl ConnectionBand {
         ConnectionBand(thread::native_priority().into())
     }
 
-    /// Returns the band of calls at the native priority to which `priority` is mapped. If
-    /// the ORB's scheduling class is `Fair`, priorities have no native priority, and this is the band
-    /// of the calling thread.
+    /// Returns the band of calls at the native priority to which `priority` is mapped. If the ORB's
+    /// scheduling class is `Fair`, priorities have no native priority, and this is the band of the
+    /// calling thread.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.

@@ -45,11 +45,12 @@ pub struct TaskRules {
     pub budget: Option<Duration>,
     /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
     pub overrun: JobOverrunAction,
-    /// The shortest time between two requests of the task; `None` for no bound. One request that
-    /// arrives earlier waits until this time has passed. While it waits, clients of further two-way
-    /// calls get TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are
-    /// dropped. An early request for which the pool has no free thread is refused in the same way.
-    /// The pool counts refused requests and reports
+    /// The shortest time between two requests of the task; `None` for no bound. A request may
+    /// arrive earlier by up to [`jitter`](field@Self::jitter). One request that arrives still
+    /// earlier waits until it may run. While it waits, clients of further two-way calls get
+    /// TRANSIENT ([`minor::TASK_RATE`](crate::minor::TASK_RATE)), and further oneways are dropped.
+    /// An early request for which the pool has no free thread is refused in the same way. The pool
+    /// counts refused requests and reports
     /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
     ///
     /// A change of this time changes the end of a wait at once. The end of the task ends the wait.
@@ -67,7 +68,7 @@ pub struct TaskRules {
     /// [`deadline`](field@Self::deadline). With a value, a request whose client still waits for a
     /// shorter time than `deadline` gets this time as its deadline, but at least this value.
     /// Clients of Corelane send the time with each call that has a precise time-out (service
-    /// context 0x434c4e00). It never lengthens a deadline.
+    /// context 0x434c4e00). No request gets a longer deadline than `deadline`.
     ///
     /// An analysis must count the task with this deadline, because a job that runs earlier delays
     /// the jobs of other tasks.
@@ -116,8 +117,9 @@ pub enum JobOverrunAction {
     /// the ordinary class, the job runs on.
     Demote,
     /// The rest of the job runs as with [`Demote`](Self::Demote), and its client gets TIMEOUT
-    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. A running servant is
-    /// not interrupted; it can ask [`is_job_over_budget`](super::is_job_over_budget) and return.
+    /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. If the servant raises
+    /// an exception, the client gets the exception. A running servant is not interrupted; it can
+    /// ask [`is_job_over_budget`](super::is_job_over_budget) and return.
     Stop,
 }
 
@@ -126,12 +128,12 @@ pub enum JobOverrunAction {
 ///
 /// The share is a deferrable server: the threads of a core keep an unused budget until the end of
 /// the period, and may use two budgets back to back. Threads that have used the budget run in the
-/// ordinary class until the period ends. A period begins with the first work after the period
-/// before it.
+/// ordinary class until the period ends. A period begins with the first work after the end of the
+/// previous period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BestEffortShare {
-    /// The processor time in each period, at least 100 us, and 100 us less than the period. The
-    /// threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
+    /// The processor time in each period: at least 100 us, and less than the period minus 100 us.
+    /// The threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
@@ -167,8 +169,7 @@ pub struct BestEffortUse {
     /// The core.
     pub core: usize,
     /// The processor time that the core's threads without a task have used above all tasks, with
-    /// the [cost of each piece of work](field@BestEffortShare::request_cost), up to the last check
-    /// of the budget.
+    /// the [cost of each piece of work](field@BestEffortShare::request_cost).
     pub used: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted: u64,
@@ -196,7 +197,7 @@ pub struct CorePoolConfig {
     /// The cores that run tasks, as the kernel counts cores. Empty for all cores on which the
     /// process may run. Default: empty.
     pub cores: Vec<usize>,
-    /// Number of threads for each core that are created with the pool. Default: 4.
+    /// Number of threads that the pool creates for each core at its creation. Default: 4.
     pub threads_per_core: u32,
     /// Maximum number of threads for tasks, and so of connections that are bound at the same time.
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
@@ -221,8 +222,8 @@ pub struct CorePoolConfig {
     /// suffix. Default: empty.
     pub listen: Vec<String>,
     /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
-    /// has one address for each address of the pool: a free TCP port of the same host, or the path
-    /// with a suffix. Default: 16.
+    /// has one address for each address of the pool. Unless `task_addresses` gives it, the address
+    /// is a free TCP port of the same host, or the path with a suffix. Default: 16.
     pub task_endpoints: u32,
     /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen):
     /// for each endpoint, one address for each address of the pool, in the same order. An address

@@ -268,8 +268,8 @@ impl RtPoa {
     }
 
     /// Chooses the lane at whose address the request arrived. Returns `None` if this is no lane of
-    /// the pool, if the pool has not [`UnmatchedPriority::ServeInArrivalLane`], or if the POA has
-    /// bands and none contains the lane's priority.
+    /// the pool, if the pool's rule is not [`UnmatchedPriority::ServeInArrivalLane`], or if the POA
+    /// has bands and none contains the lane's priority.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);

@@ -107,8 +107,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts up to [`MAX_ACCEPTS`] connections. Returns true if it stopped at this maximum, so
-    /// that more connections may wait.
+    /// Accepts connections at the listener `index`, in at most [`MAX_ACCEPTS`] attempts. Returns
+    /// true if it stopped at this maximum, so that more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         let mut may_make_room = true;
@@ -133,7 +133,8 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // ConnectionAborted means that the peer has closed its connection before it was accepted.
+                // ConnectionAborted means that the peer has closed its connection before it was
+                // accepted.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });

@@ -30,9 +30,9 @@ pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {
     }
 }
 
-/// Returns true if a queue with `waiting` bytes of at most `max` has room for `more` bytes. An
-/// empty queue accepts a request of any size, because a request above `max` could otherwise never
-/// run.
+/// Returns true if a queue that holds `waiting` bytes, and may hold `max` bytes, has room for
+/// `more` bytes. An empty queue accepts a request of any size, because a request above `max` could
+/// otherwise never run.
 #[must_use]
 #[inline]
 pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {
@@ -45,8 +45,8 @@ pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
     !congested && waiting < max
 }
 
-/// Returns the part of a lane's limit that one connection may use, so that the requests of other
-/// peers have room.
+/// Returns the part of a lane's limit that one connection may use: an eighth, and at least 1. The
+/// requests of other peers then have room.
 #[must_use]
 pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)

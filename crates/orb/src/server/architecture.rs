@@ -1,5 +1,5 @@
-//! The interface between a lane and its dispatch architecture, which decides which threads read, run and answer
-//! requests.
+//! The interface between a lane and its dispatch architecture, which decides which threads read,
+//! run and answer requests.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,8 @@ const MAX_READS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessagePlacement {
-    /// The calling thread runs the message, and reads the next message of the connection if `reads_on` is true.
+    /// The calling thread runs the message, and reads the next message of the connection if
+    /// `reads_on` is true.
     Here { reads_on: bool },
     /// The calling thread does not run the message, and reads the next message of the connection if
     /// `reads_on` is true.
@@ -88,8 +89,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// Returns true if the lane has a single thread. This thread checks the ready list before it waits, so the tasks
-    /// that it adds need no wake-up.
+    /// Returns true if the lane has a single thread. This thread checks the ready list before it
+    /// waits, so the tasks that it adds need no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false
@@ -99,7 +100,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
-    /// Returns true if all threads that read connections of the lane read them with `Wait::Now`.
+    /// Returns true if threads of the lane may poll rings in shared memory. Not asked if
+    /// [`may_spin`](Self::may_spin) returns false.
     fn may_poll_rings(&self) -> bool {
         false
     }
@@ -124,8 +126,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Ends the waits of threads that do not wait in the lane's epoll instance, because the lane
-    /// stops. Returns the threads that the caller must join.
+    /// When the lane stops, ends the waits of threads that do not wait in the lane's epoll
+    /// instance. Returns the threads that the caller must join.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

@@ -41,8 +41,8 @@ impl BegunReplies {
         };
     }
 
-    /// Calls `flush` with the tokens of watched connections that report room to write or input, at
-    /// most [`MAX_EVENTS`] of them.
+    /// Calls `flush` with the tokens of at most [`MAX_EVENTS`] watched connections for which epoll
+    /// reports an event.
     #[cfg(feature = "replies-first")]
     pub(super) fn send(&self, flush: &mut dyn FnMut(u64)) {
         let Some(epoll) = self.epoll.get() else { return };

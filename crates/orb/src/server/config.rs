@@ -81,12 +81,13 @@ pub enum NestedWait {
 pub struct ConnectionLimits {
     /// Maximum number of open connections. In pools with lanes, the maximum applies to each lane.
     ///
-    /// When the maximum is reached, a new connection makes the pool close another one. The first choice is a connection
-    /// that has never sent a complete message. The second choice is a connection that has been idle for ten seconds:
-    /// its client gets CloseConnection, and connects again for its next call. The last choice is the connection that
-    /// has been draining longest ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
-    /// connection with running or waiting requests is never chosen. If no connection can be chosen, the new connection
-    /// is refused. Default: 20,000.
+    /// When the maximum is reached, a new connection makes the pool close another one. The first
+    /// choice is a connection that has never sent a complete message. The second choice is a
+    /// connection that has been idle for ten seconds: its client gets CloseConnection, and connects
+    /// again for its next call. The last choice is the connection that has been draining longest
+    /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
+    /// connection with running or waiting requests is never chosen. If no connection can be chosen,
+    /// the new connection is refused. Default: 20,000.
     pub max_connections: usize,
     /// Maximum memory in bytes that all connections of a lane use together for incomplete messages
     /// and for replies that the peers have not read. A reply whose memory the servant gave to the
@@ -117,8 +118,8 @@ pub struct ConnectionLimits {
     /// Maximum time from the accepting of a connection to the first byte of its first message.
     /// `None` means no maximum. Clients that connect in advance (`OrbBuilder::preconnect`) may send
     /// nothing for a long time, and need a long time-out or none. The pool checks this time-out
-    /// once a second, or at intervals of a quarter of `OrbBuilder::idle_connection_timeout` if this
-    /// is shorter. Default: `None`.
+    /// once a second, or at intervals of a quarter of `OrbBuilder::idle_connection_timeout`, at
+    /// least 10 ms, if this is shorter. Default: `None`.
     pub first_request_timeout: Option<Duration>,
     /// Maximum time for which a peer may read nothing while replies wait for it. After this time,
     /// the pool closes the connection. While replies wait for the peer, the pool reads nothing from

@@ -108,7 +108,8 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list is held during both.
+    /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list
+    /// is held during both.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -165,14 +166,14 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// Retires a connection: removes it from the slab, so that no thread can begin to use it. The drain begins when the
-    /// last thread that uses the connection has left it.
+    /// Retires a connection: removes it from the slab, so that no thread can begin to use it. The
+    /// drain begins when the last thread that uses the connection has left it.
     #[cold]
     pub(crate) fn retire_connection(&self, context: &OrbContext, handle: ConnectionHandle) {
         let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
         let Some(connection) = found else { return };
-        // While the connection is in neither the slab nor the list, this count tells `poll_all_draining` that it
-        // exists.
+        // While the connection is in neither the slab nor the list, this count tells
+        // `poll_all_draining` that it exists.
         self.retiring.fetch_add(1, Ordering::AcqRel);
         let retired = self.draining.retire_and_insert(&connection, || self.connections.retire(handle.0, handle.1));
         let was_deferred = matches!(retired, RetireResult::Deferred);
@@ -204,7 +205,8 @@ impl<S: Architecture<S>> Lane<S> {
         connection.mark_vacated();
         self.draining.insert(&connection);
         let now = clock::now();
-        // The next sweep closes a connection whose peer has read nothing for `write_timeout`, and reports it.
+        // The next sweep closes a connection whose peer has read nothing for `write_timeout`, and
+        // reports it.
         let has_had_its_time =
             !connection.is_closed() && connection.write_stalled_for(now) > self.config.connection_limits.write_timeout;
         let progress =
@@ -284,7 +286,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Advances all drains and limits their time to `closing_time`. Returns true if connections
     /// have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // A connection is added to the list before its `retiring` count ends, so one of the two shows it.
+        // A connection is added to the list before its `retiring` count ends, so one of the two
+        // shows it.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {
@@ -294,8 +297,8 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Closes the draining connections after the lane has stopped. Returns the peers that have not
-    /// read all their replies.
+    /// Closes the draining connections that no thread uses, after the lane has stopped. Returns the
+    /// peers of the connections that this call closed before all their replies were sent.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
@@ -304,7 +307,8 @@ impl<S: Architecture<S>> Lane<S> {
 
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
-            // A closed connection stays on the list while one of its requests runs, but its peer is reported once.
+            // A closed connection stays on the list while one of its requests runs, but its peer is
+            // reported once.
             if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
                 context.events().replies_unread([connection.stream.peer().clone()]);
             }

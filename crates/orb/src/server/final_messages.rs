@@ -1,4 +1,5 @@
-//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request that is too large.
+//! The last messages of a connection: CloseConnection, MessageError, and the reply to a request
+//! that is too large.
 
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus, Request};
@@ -6,7 +7,7 @@ use corelane_wire::{Encoder, Limits};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// CloseConnection of GIOP 1.0, which peers of every GIOP version understand.
+/// Returns CloseConnection of GIOP 1.0, which peers of every GIOP version understand.
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
@@ -40,8 +41,8 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_reusable_buffer())
 }
 
-/// MessageError of the highest GIOP version that the ORB supports, because the peer's version may
-/// be higher still.
+/// Returns MessageError of the highest GIOP version that the ORB supports, because the peer's
+/// version may be higher still.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

@@ -44,6 +44,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
 
     fn has_priorities(&self) -> bool;
 
-    /// Closes an idle or draining connection of any lane; returns false if no connection may be closed.
+    /// Closes an idle or draining connection of any lane; returns false if no connection may be
+    /// closed.
     fn evict_connection(&self) -> bool;
 }

@@ -60,9 +60,10 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Evicts the first candidate whose rank has not changed since the search, that has no unread
-    /// input, and that no thread uses. Removes it and the candidates before it from the list.
-    /// Returns false if there is none.
+    /// Evicts the candidate with the lowest rank, provided that its rank has not changed since the
+    /// search, that it has no unread input, and that no thread uses it. Otherwise tries the
+    /// candidate with the next rank. Removes the candidates that it tries from the list. Returns
+    /// false if all of them fail.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));

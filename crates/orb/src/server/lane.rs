@@ -60,7 +60,8 @@ pub(super) fn interest(congested: bool) -> Interest {
     if congested { always | Interest::WRITABLE } else { always }
 }
 
-/// A lane of a thread pool; a pool without lanes has one `Lane`. `S` is the type of the dispatch architecture.
+/// A lane of a thread pool; a pool without lanes has one `Lane`. `S` is the type of the dispatch
+/// architecture.
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
@@ -83,7 +84,8 @@ pub(crate) struct Lane<S> {
     #[cfg(feature = "replies-first")]
     pub(super) memory_waits: MemoryWaits,
     pub(super) closing_time: Duration,
-    /// True after accepting has stopped because of an error, until a connection ends or the next maintenance.
+    /// True after accepting has stopped because of an error, until the next call of `accept_again`:
+    /// after the end of a connection or at the next maintenance, for example.
     pub(super) accept_starved: AtomicBool,
     pub(super) idle_tracker: IdleTracker,
     /// Number of connections whose retirement has begun and is not finished.
@@ -238,8 +240,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any_or_begun()
     }
 
-    /// Handles at most one event or task. If there is none, waits for an event for at most
-    /// `timeout`; `None` means no limit.
+    /// Handles an event or a task. If there is none, waits for an event for at most `timeout`;
+    /// `None` means no limit. Without a limit, may first poll connections, and then runs the
+    /// messages that arrive on them.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -253,8 +256,8 @@ impl<S: Architecture<S>> Lane<S> {
             if self.ready.has_begun() {
                 return self.step_beside_begun(handler, worker, timeout);
             }
-            // Tasks and events take turns: connections on the ready list with endless input must not delay the events
-            // of other connections.
+            // Tasks and events take turns: connections on the ready list with endless input must
+            // not delay the events of other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -413,7 +416,8 @@ impl<S: Architecture<S>> Lane<S> {
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // Sequential consistency: the closing thread sees the late request, or this thread sees that the lane closes.
+        // Sequential consistency: the closing thread sees the late request, or this thread sees
+        // that the lane closes.
         let closing = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, closing).then_some(StartedRequest { guard, connection, message, waited })
     }
@@ -542,7 +546,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // Reading is paused, but the pause may have ended before the read lock was released.
+                // Reading is paused, but the pause may have ended before the read lock was
+                // released.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -637,7 +642,8 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // A connection with a thread of its own is added when a reply must wait for room to write.
+                // A connection with a thread of its own is in epoll already if a reply has had to
+                // wait for room to write.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
@@ -664,7 +670,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Begins the close of the lane. A connection whose requests run closes when they have finished.
+    /// Begins the close of the lane. A connection whose requests run ends at the earliest when they
+    /// have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
         // Connections in the backlogs must get CloseConnection, and not a reset by the kernel.
         for index in 0..self.endpoints.len() {
@@ -773,7 +780,8 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The connection may end later, and this loop must not close further connections for its memory.
+            // The connection may end later, and this loop must not close further connections for
+            // its memory.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()

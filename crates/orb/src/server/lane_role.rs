@@ -20,7 +20,8 @@ pub(crate) struct LaneRole {
     pub(crate) cores: Option<CpuSet>,
     pub(crate) static_threads: u32,
     pub(crate) overload_rules: OverloadRules,
-    /// Number of listeners, at the end of the lane's list, whose addresses only references of single tasks have.
+    /// Number of listeners, at the end of the lane's list, whose addresses only references of
+    /// single tasks have.
     pub(crate) task_listeners: usize,
     pub(crate) idle_thread_timeout: Duration,
 }

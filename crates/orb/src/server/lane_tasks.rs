@@ -1,4 +1,5 @@
-//! The methods of a lane that put tasks on its ready list, take tasks from the list, and wake threads for them.
+//! The methods of a lane that put tasks on its ready list, take tasks from the list, and wake
+//! threads for them.
 
 use corelane_sys::counters;
 

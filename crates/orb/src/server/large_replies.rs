@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Minimum size in bytes of a reply whose operation is remembered.
 pub(crate) const MIN_LARGE_REPLY: usize = 64 * 1024;
 
-/// The operations of a lane whose large replies the transport did not accept as a whole, as hashes of
-/// object key and operation. An operation may displace another one.
+/// The operations of a lane whose large replies the transport did not accept as a whole, as hashes
+/// of object key and operation. An operation may displace another one.
 #[derive(Debug)]
 pub(crate) struct LargeReplies([AtomicU64; 64]);
 

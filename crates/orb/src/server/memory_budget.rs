@@ -103,7 +103,8 @@ impl<'c> RunningRequest<'c> {
 
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // The addition may make reservations of the connection's other requests fail, but none of other connections.
+        // The addition may make reservations of the connection's other requests fail, but none of
+        // other connections.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -318,7 +319,8 @@ mod tests {
         let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
         requests[0].reserve(30).unwrap();
         requests[1].reserve(20).unwrap();
-        // The reservation exceeds the connection's half, so request 1 moves to the reserve with all its memory.
+        // The reservation exceeds the connection's half, so request 1 moves to the reserve with all
+        // its memory.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
         assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));

@@ -26,7 +26,7 @@ use crate::orb_context::OrbContext;
 
 /// Maximum size in bytes of a request that waits. The waiting requests count in no budget.
 const MAX_DEFERRED_BYTES: usize = 4096;
-/// After the write time-out divided by this number, an unread reply delays no request.
+/// A peer that has read nothing for the write time-out divided by this number delays no request.
 const STALLED_PART: u32 = 10;
 
 impl<S: Architecture<S>> Lane<S> {

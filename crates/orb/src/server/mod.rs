@@ -1,5 +1,5 @@
-//! The server side: lanes with their listeners, connections and threads, and the dispatch architectures. Messages go to
-//! the object adapter through the trait in `handler`.
+//! The server side: lanes with their listeners, connections and threads, and the dispatch
+//! architectures. Messages go to the object adapter through the trait in `handler`.
 
 mod acceptor;
 pub(crate) mod admission;

@@ -121,8 +121,8 @@ mod tests {
         }
     }
 
-    /// Regression test: a thread in a nested wait ran one task of the ready list, cleared the wake-up for the other
-    /// tasks, and slept.
+    /// Regression test: a thread in a nested wait ran one task of the ready list, cleared the
+    /// wake-up for the other tasks, and slept.
     #[test]
     fn listed_tasks_run_during_a_nested_wait() {
         let orb = Orb::new().unwrap();

@@ -50,8 +50,8 @@ impl LaneTask {
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
-    /// Number of tasks, plus [`BEGUN`] times the number of connections with a begun reply. While it is 0, a thread need
-    /// not take the lock. Changed `SeqCst`, loaded `Acquire`.
+    /// Number of tasks, plus [`BEGUN`] times the number of connections with a begun reply. While it
+    /// is 0, a thread need not take the lock. Changed `SeqCst`, loaded `Acquire`.
     count: AtomicUsize,
 }
 
@@ -142,7 +142,8 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // A refused request is dropped here, without the lock, because its drop may put its connection on the list.
+        // A refused request is dropped here, without the lock, because its drop may put its
+        // connection on the list.
         refused.is_none()
     }
 

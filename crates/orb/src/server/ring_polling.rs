@@ -1,8 +1,8 @@
 //! Polling of connections in shared memory by a thread that runs the lane's loop.
 //!
 //! The thread polls the connection that it served last and a few connections that the lane served
-//! recently. Their peers then write without a system call, and an arrival wakes no other thread. One
-//! thread polls a connection at a time.
+//! recently. Their peers then write without a system call, and an arrival wakes no other thread. At
+//! most one thread at a time polls a given connection.
 //!
 //! Invariant: before the thread reads a message, runs it, or handles an event or a task, the other
 //! connections request wake-ups again, and the thread has returned its permit to poll. So a long
@@ -25,11 +25,11 @@ use super::recent_rings::MAX_OTHERS;
 use super::worker::Worker;
 
 const ROUNDS_PER_LOOK: u32 = 64;
-/// Number of rounds without the processor's pause instruction, which would delay a request that
-/// arrives soon.
+/// Number of rounds at the start of a wait without the processor's pause instruction, which would
+/// delay a request that arrives soon.
 const ROUNDS_WITHOUT_PAUSE: u32 = 64;
-/// Time after which a thread whose polling finds message after message looks at other work of the
-/// lane.
+/// If polling finds message after message, the thread looks at other work of the lane after this
+/// time.
 const TURN: Duration = Duration::from_micros(20);
 /// Number of turns after which the thread returns to the lane's loop.
 const MAX_TURNS: u32 = 16;
@@ -110,8 +110,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Claims the connection that the thread served last. Returns `None` if the connection has ended
-    /// or is paused, or if another thread polls it.
+    /// Claims the connection that the thread served last. Returns `None` if the connection has
+    /// ended, if its reading is paused, or if another thread polls or reads it.
     fn claim_served(&self, served: (u32, u32)) -> Option<Guard<'_>> {
         let connection = self.connections.get(served.0, served.1);
         match connection {
@@ -139,7 +139,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Polls until bytes arrive, other work of the lane is found, or the time of `spin` is over.
-    /// Returns the permit to poll.
+    /// The thread has given back its permit to poll when the function returns.
     fn poll_rings_once(
         &self,
         (first, others): (&Guard<'_>, &Others<'_>),
@@ -184,7 +184,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Reads the bytes that have arrived on a connection that the thread has polled, and runs the
-    /// message if it is complete. Returns false if no bytes could be read.
+    /// message if it is complete. Returns true if a message was complete, or if bytes were read and
+    /// reading may go on.
     fn read_polled<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, connection: Guard<'_>) -> bool {
         let handle = connection.handle;
         let Some(polled) = connection.stream.polled_input() else { return false };
@@ -194,7 +195,8 @@ impl<S: Architecture<S>> Lane<S> {
             self.receive_message(handler.context(), worker, &connection, ReadCause::Readiness, &mut detached);
         polled.end_polling();
         let Some(more) = received else {
-            // Perhaps another thread reads, reading is paused, or the input is over.
+            // Perhaps no message is complete, another thread reads, reading is paused, or the input
+            // is over.
             return polled.position() != before && may_read(&connection);
         };
         let reads_on = self.run_message(handler, worker, &connection, detached, more);
@@ -235,8 +237,8 @@ fn has_arrived(connection: &Connection) -> bool {
     connection.stream.polled_input().is_some_and(PolledInput::poll)
 }
 
-/// Returns the result of a wait that has found no message. If the thread read bytes before, this may
-/// have left tasks on the lane's ready list, which the thread must look at before it sleeps.
+/// Returns the result of a wait that has found no message. If the thread read bytes before, this
+/// may have left tasks on the lane's ready list, which the thread must look at before it sleeps.
 fn ended(has_read: bool) -> ControlFlow<Option<EpollEvent>> {
     if has_read { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
 }

@@ -105,7 +105,8 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until a message is complete or no input is left. Waits for input if `wait` permits it.
+    /// Reads until a message is complete, no input is left, or the input has ended or is faulty.
+    /// Waits for input if `wait` permits it.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -221,9 +222,9 @@ impl Worker {
     }
 
     /// Separates a message from the bytes behind it. `surplus` is true if there are any. A small
-    /// message is copied to the worker's buffer, and the connection keeps the buffer. A large
-    /// message keeps the buffer, and the bytes behind it are copied. Returns
-    /// [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
+    /// message is copied to the worker's buffer, and the connection keeps the buffer with the bytes
+    /// behind the message. A large message keeps its buffer, and the bytes behind the message are
+    /// copied. Returns [`ReadResult::EndOfStream`] if no memory can be allocated for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -346,7 +347,8 @@ impl Worker {
         (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Takes the message [in place](ReadResult::InPlace) out of the worker, which gets an empty buffer.
+    /// Takes the message [in place](ReadResult::InPlace) out of the worker, which gets an empty
+    /// buffer.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(
@@ -442,7 +444,7 @@ impl Worker {
     }
 
     /// Passes the large message [in place](ReadResult::InPlace) to the handler. The worker keeps
-    /// its buffer unless it is too large, or a servant keeps octets of the message.
+    /// its buffer unless the buffer is too large, or a servant keeps octets of the message.
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]
@@ -561,7 +563,6 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// A complete message between fragments must not end the accounting of the fragments.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));

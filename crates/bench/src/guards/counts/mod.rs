@@ -1,5 +1,5 @@
 //! The benchmark `counts`: numbers of system calls, locks and other events of a call. Unlike times,
-//! counts do not depend on the machine's load.
+//! counts hardly depend on the machine's load.
 
 mod peers;
 mod stepped;
@@ -132,8 +132,8 @@ impl Bounds {
 }
 
 /// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`]
-/// calls. Counts at most [`TRIES`] times, until no ORB lock shows that the hang-up monitor
-/// interfered.
+/// calls. Counts again, at most [`TRIES`] times in all, if ORB locks, fewer than one for each call,
+/// show that the hang-up monitor interfered.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
@@ -156,7 +156,8 @@ fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tal
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
     // The counts of the server's thread include the call that reads them, and for some operations a
-    // first call whose result is compared in full. The same run with 0 calls is subtracted.
+    // first call whose result is compared in full. So the counts of a run with 0 calls are
+    // subtracted.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);

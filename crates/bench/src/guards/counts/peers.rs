@@ -13,7 +13,8 @@ use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThre
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Numbers of calls of two runs. Their difference excludes the start and the end of a program.
+/// Numbers of calls of two runs. The difference of their counts excludes the start and the end of a
+/// program.
 const RUNS: [usize; 2] = [1000, 3000];
 
 type LockCounts = [f64; 2];

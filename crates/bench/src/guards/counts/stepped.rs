@@ -174,8 +174,8 @@ impl SteppedPair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // Results of variable size have no bound, because the memory allocator may use atomic
-            // operations for them. Oneways have none.
+            // Oneways and operations with results of variable size have no bound. For such results
+            // the memory allocator may use atomic operations.
             let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {
@@ -259,7 +259,7 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns, summed over the threads, each thread's minimum over the samples.
+/// Returns for each quantity the sum of the threads' minimums over the samples.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {

@@ -9,9 +9,7 @@ use corelane_services::events::{DependencySet, EventType, RtecEventData};
 
 use crate::Failure;
 
-/// Type of the measured events.
 pub(super) const MEASURED: EventType = EventType(16);
-/// Source of all events.
 pub(super) const SOURCE: i32 = 1;
 /// Size of an event's payload in bytes.
 pub(super) const PAYLOAD: usize = 64;

@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::targets::events as goals;
 
 const TRANSPORT: BaselineTransport = BaselineTransport::Tcp;
-/// The time for the demand of the consumer to reach the first channel.
+/// Maximum time until the consumer's demand reaches the first channel.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn one_channel(options: &BenchOptions) -> Result<Deliveries, Failure> {
@@ -26,7 +26,8 @@ fn one_channel(options: &BenchOptions) -> Result<Deliveries, Failure> {
     rtec_supplier(channel, 0, arrivals, vec![consumers.into_program()])
 }
 
-/// The first channel has the gateway to the second one, where the consumer is.
+/// Starts two channels. The first one has a gateway to the second one, to which the consumer is
+/// connected.
 fn two_channels(options: &BenchOptions) -> Result<Deliveries, Failure> {
     let second = Channel::start(TRANSPORT, USUAL, &options.placement)?;
     let to = second.rtec.to_string();

@@ -1,7 +1,8 @@
-//! The benchmark `events`: event channels compared with collocated calls, with bare relays of as
-//! many octets, and with omniEvents.
+//! The benchmark `events`: event channels compared with collocated calls, with bare relays of
+//! messages of equal size, and with omniEvents.
 //!
-//! All measured processes share one core, so that a delivery has as many context switches as its baseline.
+//! All measured processes share one core, so that a delivery and its baseline have equally many
+//! context switches.
 
 mod connections;
 mod durable;

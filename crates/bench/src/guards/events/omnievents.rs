@@ -45,8 +45,9 @@ const LONG_CYCLE: (u32, &str) = (100_000, "omniEvents, cycle of 0.1 ms");
 const MAX_SLOW_DELIVERIES: usize = 20;
 const START: Duration = Duration::from_secs(30);
 
-/// Starts omniEvents with the arguments, prints its process id, and kills it at the end of the
-/// standard input. So the server does not outlive a benchmark that is killed.
+/// A shell script that starts omniEvents with the arguments of the script, prints its process id,
+/// and kills it at the end of the standard input. So the server does not outlive a benchmark that
+/// is killed.
 const WRAPPER: &str =
     "omniEvents \"$@\" </dev/null >/dev/null 2>&1 & echo \"ready $!\"; read -r end; kill -KILL $!; wait 2>/dev/null";
 
@@ -134,7 +135,6 @@ impl Drop for OmniEvents {
     }
 }
 
-/// A supplier of a channel of omniEvents.
 struct Theirs {
     deliveries: Deliveries,
     _server: OmniEvents,

@@ -28,7 +28,8 @@ const LANE: i32 = 1;
 /// First event type of subscriptions that no pushed event matches.
 const FIRST_UNMATCHED: i32 = 1_000;
 const SUBSCRIPTIONS: [usize; 3] = [1, 100, 10_000];
-/// Number of subscriptions in place of the largest one if the run has few calls.
+/// Number of subscriptions in place of the largest number if the options request fewer than 1,000
+/// calls.
 const SMALL: usize = 500;
 const FILTER_NODES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +42,6 @@ fn serving_orb() -> Result<Orb, Failure> {
     Ok(orb)
 }
 
-/// A consumer that counts the events it gets.
 #[derive(Default)]
 struct Counter(AtomicU64);
 
@@ -236,7 +236,7 @@ pub(super) fn dispatch(
 /// Returns a filter of [`FILTER_NODES`] nodes that refuses each measured event, but only after all
 /// nodes have been evaluated.
 fn large_filter() -> DependencySet {
-    // Masks that compare some bits only, so that the channel's index does not decide.
+    // The masks compare some bits only, so that the channel's index does not decide.
     let accepts = |set: DependencySet| set.masked_type(0x7f, 0x7f, SOURCE, MEASURED.0);
     let refuses = |set: DependencySet| set.masked_type(0x7f, 0x7f, SOURCE, MEASURED.0 + 1);
     let mut set = DependencySet::new().logical_and(4);

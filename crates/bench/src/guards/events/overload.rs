@@ -29,7 +29,6 @@ const MAX_FILLING: usize = 2_000;
 const FULL: u64 = 16;
 const SLOW: Duration = Duration::from_millis(1);
 
-/// Deliveries to the measured consumer.
 struct Beside {
     deliveries: Deliveries,
     /// The stopped consumer accepts connections and reads nothing.

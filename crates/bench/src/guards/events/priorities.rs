@@ -34,13 +34,12 @@ const LOW_PERIOD: Duration = Duration::from_millis(100);
 /// `rt_info` of the lanes.
 const FAST: i32 = 20;
 const SLOW: i32 = 10;
-/// Native and CORBA priority of the measured events, of their supplier and of their consumer. The channel receives them in
-/// a lane of this priority.
+/// Native and CORBA priority of the measured events, of their supplier and of their consumer. The
+/// channel receives them in a lane of this priority.
 const TOP: u8 = levels::LEVELS;
 const LOWEST: u8 = 1;
 const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
-/// The CORBA priority of a thread.
 struct ThreadPriority {
     orb: RtOrb,
     /// `None` once the thread has it.
@@ -175,8 +174,9 @@ fn named(suppliers: usize) -> FigureLabel {
     point(label("Corelane", "tcp", "delivery", config), "20 Hz consumer", "suppliers", suppliers)
 }
 
-/// Measures deliveries at 20 Hz beside 0 to 500 suppliers at 10 Hz, which have the placement `others`. The kernel wakes
-/// each supplier by an interrupt, which delays threads of every priority on the same core.
+/// Measures deliveries at 20 Hz beside 0 to 500 suppliers at 10 Hz, which have the placement
+/// `others`. The kernel wakes each supplier by an interrupt, which delays threads of every priority
+/// on the same core.
 pub(super) fn beside_low_suppliers(
     options: &BenchOptions,
     others: &Placement,

@@ -37,13 +37,14 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts a channel without lanes. [`serve_channel`](super::programs::serve_channel) describes `patience`.
+    /// Starts a channel without lanes. [`serve_channel`](super::programs::serve_channel) describes
+    /// `patience`.
     pub(super) fn start(transport: BaselineTransport, patience: &str, placement: &Placement) -> Result<Self, Failure> {
         Self::of(start_event_channel(&free_address(transport), NONE, patience, NONE, placement)?, client_orb(0)?)
     }
 
-    /// Starts a channel with lanes, which [`serve_channel`](super::programs::serve_channel) describes. Threads that use
-    /// it have native priorities that equal their CORBA priorities.
+    /// Starts a channel with lanes, which [`serve_channel`](super::programs::serve_channel)
+    /// describes. Threads that use it have native priorities that equal their CORBA priorities.
     pub(super) fn start_with_lanes(lanes: &str, placement: &Placement) -> Result<Self, Failure> {
         let address = free_address(BaselineTransport::Tcp);
         Self::of(start_event_channel(&address, lanes, super::programs::USUAL, NONE, placement)?, prioritized_orb(0)?)
@@ -82,7 +83,6 @@ impl Channel {
     }
 }
 
-/// A process with consumers.
 pub(super) struct Consumers {
     program: RunningProgram,
     pub(super) references: Vec<String>,
@@ -126,9 +126,9 @@ impl Consumers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeasuredTime {
-    /// The supplier's call.
+    /// The duration of the supplier's call.
     Push,
-    /// From the supplier's call to the consumer's servant.
+    /// The time from the start of the supplier's call until the consumer's servant runs.
     Delivery,
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Deliveries {
     arrivals: Arrivals,
     time: MeasuredTime,
     server: u32,
-    /// Ends the programs when the supplier is dropped.
+    /// The drop of the supplier ends the programs.
     _programs: Vec<RunningProgram>,
 }
 
@@ -232,7 +232,7 @@ pub(super) fn cos_supplier(
     Ok(Deliveries::new(Box::new(push), arrivals, server, programs))
 }
 
-/// The sizes of the messages that carry a measured event.
+/// The sizes in bytes of the messages that carry a measured event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventSizes {
     to_channel: usize,

@@ -17,7 +17,8 @@ use crate::arrivals::ArrivalReporter;
 use crate::orb::{direct_priorities, limits};
 use crate::service::serve_lines;
 
-/// The word for a channel without lanes or without gateway, and for consumers that report no arrivals.
+/// The word for a channel without lanes or without gateway, and for consumers that report no
+/// arrivals.
 pub(crate) const NONE: &str = "-";
 /// The words for the reactions to a consumer that does not answer.
 pub(crate) const USUAL: &str = "usual";
@@ -31,9 +32,10 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Serves a channel until the input ends. `lanes` is [`NONE`] or a list of `RT_INFO:PRIORITY`
-/// separated by commas, in which calls to the channel arrive, too. `patience` is [`USUAL`], or [`PATIENT`] for a channel that never gives up
-/// on a consumer. `destination` is [`NONE`], or the reference of a channel to which a gateway leads. The answer to any
-/// input line is the number of queued sets.
+/// separated by commas; the channel also receives calls in these lanes. `patience` is [`USUAL`], or
+/// [`PATIENT`] for a channel that never gives up on a consumer. `destination` is [`NONE`], or the
+/// reference of a channel to which a gateway leads. The answer to any input line is the number of
+/// queued sets.
 ///
 /// # Errors
 /// The channel cannot start.
@@ -122,7 +124,6 @@ impl Service {
     }
 }
 
-/// A process with consumers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConsumerProgram<'a> {
     pub(crate) address: &'a str,

@@ -41,7 +41,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// Returns the crate or the group to which a symbol counts. A trait implementation counts for the
+/// Returns the crate or the group for which a symbol counts. A trait implementation counts for the
 /// crate of the implementing type.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];

@@ -13,15 +13,15 @@ use crate::Failure;
 use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// Clients that bind and unbind a name each. Between turns they sleep without wake-ups, which would slow the calls that
-/// are measured alone.
+/// Clients that bind and unbind a name each. Between turns they sleep without wake-ups, which would
+/// slow the calls that are measured alone.
 pub(super) struct Crowd {
     gate: Arc<Gate>,
     clients: Vec<JoinHandle<Result<(), Failure>>>,
 }
 
 struct Gate {
-    /// For clients between two calls, without a lock.
+    /// True while the clients must bind. They read the flag between two calls, without the lock.
     is_open: AtomicBool,
     phase: Mutex<CrowdPhase>,
     changed: Condvar,
@@ -58,7 +58,7 @@ impl Crowd {
 }
 
 impl Gate {
-    /// Returns false if the clients end.
+    /// Waits until the clients must bind or end. Returns false if they must end.
     fn wait_until_open(&self) -> bool {
         let mut phase = self.phase.lock();
         while *phase == CrowdPhase::Waiting {
@@ -83,7 +83,6 @@ impl Drop for Crowd {
     }
 }
 
-/// Calls during which the clients of a crowd bind.
 pub(super) struct Beside<S> {
     pub(super) calls: S,
     pub(super) crowd: Arc<Crowd>,

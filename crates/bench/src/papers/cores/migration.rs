@@ -1,9 +1,9 @@
 //! The benchmark `cores-migration`: the time to move a thread to another core (table II of the
 //! MC-ORB paper).
 //!
-//! A *self* migration is half of the time in which a thread moves itself to the other core and
-//! back. The other two numbers are the times of the system call by which a manager moves a running
-//! or a sleeping thread from another core to the manager's core. With fixed priorities the
+//! The time of a *self* migration is half of the time in which a thread moves itself to the other
+//! core and back. The other two numbers are the times of the system call by which a manager moves a
+//! running or a sleeping thread from another core to the manager's core. With fixed priorities the
 //! manager's priority is higher, so the moved thread waits until the manager has moved it back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

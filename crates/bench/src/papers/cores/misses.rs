@@ -5,8 +5,9 @@
 //! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a
 //! separate connection.
 //!
-//! A core pool serves the tasks that admission accepts. For comparison, lanes whose threads run on
-//! any core, as nORB in the paper, and omniORB serve all tasks. A simulation adds more sets.
+//! A core pool serves the tasks that admission accepts. For comparison, two other servers serve all
+//! tasks: lanes whose threads run on any core, as those of nORB in the paper, and omniORB. A
+//! simulation adds more sets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,7 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Bound,
-    /// All tasks in lanes by priority, on any core.
+    /// Lanes by priority serve all tasks, on any core.
     NoAffinity,
     OmniOrb,
 }

@@ -156,7 +156,7 @@ impl MeasuredSubject for SecondTaskCalls {
 }
 
 /// Checks the counts of the pools: connections were bound, each measured call to a second task was
-/// handed over, and the pool `lending` borrowed threads.
+/// handed over, no call lacked a thread, and the pool `lending` borrowed threads.
 fn served_as_meant(
     bound: &mut RunningProgram,
     lending: &mut RunningProgram,

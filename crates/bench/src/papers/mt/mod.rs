@@ -51,7 +51,7 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// A fifth of MT_Cubit's period, so that the 99th percentile has five times as many calls.
+/// A fifth of MT_Cubit's period, so that a run of equal length has five times as many calls.
 const PERIOD: Duration = Duration::from_millis(10);
 
 fn beside(

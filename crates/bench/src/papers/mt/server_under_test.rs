@@ -40,7 +40,7 @@ pub(super) struct ServerUnderTest {
 
 enum ClientSource {
     Orb(Orb, Vec<String>, Connections),
-    /// The references and the CORBA priorities of the threads of the clients.
+    /// For each client, the reference of its object and the CORBA priority of its thread.
     Banded(Orb, Vec<String>, Vec<i16>),
     Floor(String, MessageSizes),
 }

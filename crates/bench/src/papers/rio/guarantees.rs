@@ -29,7 +29,6 @@ pub(super) struct GuaranteedStream {
     pub(super) number: usize,
     /// Bytes in each period.
     bytes: u32,
-    /// Native priority.
     pub(super) priority: u8,
 }
 

@@ -61,7 +61,6 @@ struct Observed {
     bulk: BulkRate,
 }
 
-/// Calls over one connection.
 struct RoundTrips {
     testbed: RioTestbed,
     variant: ReceiveVariant,
@@ -232,8 +231,8 @@ fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureL
 }
 
 /// Returns a reason if the load does not strain the receiver, so that figures under load have no
-/// meaning. The times of requests decide, and not the round trips, because the replies also wait at
-/// the sender for the thread that sends the bulk load.
+/// meaning. Only the times of the requests show strain: the replies of round trips also wait at the
+/// sender for the thread that sends the bulk load.
 fn lack_of_strain(idle: &Results, loaded: &Results) -> Option<String> {
     let growth = loaded.requests_of(0)?.p99_us / idle.requests_of(0)?.p99_us;
     (growth < goals::MIN_STRAIN).then(|| {
@@ -422,8 +421,6 @@ mod tests {
 
     #[test]
     fn load_without_strain_is_refused() {
-        // Only the times of the requests show strain. The replies of round trips also wait at the host that sends the
-        // load.
         let baseline = |condition, request, whole| {
             let observed = Observed { requests: vec![request], ..Observed::default() };
             Results {

@@ -36,8 +36,8 @@ pub(super) fn refusal() -> Option<String> {
     missing.map(|(name, _)| format!("network namespaces are not permitted: the process lacks {name}"))
 }
 
-/// Names of the interfaces of receiver and sender. The receiver's process id distinguishes the
-/// kernel threads of runs that take place at the same time.
+/// Returns the names of the interfaces of receiver and sender. The receiver's process id
+/// distinguishes the kernel threads of runs that take place at the same time.
 pub(super) fn interfaces(receiver: u32) -> (String, String) {
     (format!("rr{receiver}"), format!("rs{receiver}"))
 }

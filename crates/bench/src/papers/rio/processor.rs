@@ -13,9 +13,9 @@ use crate::report::Report;
 use crate::targets::rio as goals;
 use crate::value::SingleValue;
 
-/// A variant is judged if its turns have at least this mean processor time. The kernel reports
-/// steps of 10 ms, so the difference of two readings has an error of up to 10 ms, a twentieth of
-/// this time.
+/// A variant is judged if its turns and those of the baseline have at least this mean processor
+/// time. The kernel reports steps of 10 ms, so the difference of two readings has an error of up to
+/// 10 ms, a twentieth of this time.
 const MIN_JUDGED: Duration = Duration::from_millis(200);
 
 /// The time in seconds in which a core was idle or taken by the hypervisor. In all other time the

@@ -36,7 +36,6 @@ use crate::service::serve_lines;
 const BLOCK: usize = 8 * 1024;
 /// Number of blocks after which a thread of fixed priority pauses for a millisecond.
 const BLOCKS_AT_ONCE: u32 = 16;
-/// The measured CORBA call.
 const CALL: MeasuredOperation = MeasuredOperation::Octets(ECHO_BYTES);
 const PATIENCE: Duration = Duration::from_secs(5);
 const NOTICE: Duration = Duration::from_millis(100);
@@ -124,9 +123,8 @@ impl Sender {
         Ok(object)
     }
 
-    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it, for at most
-    /// [`MAX_SENDING`]. It sends at most `rate` bytes per second, or as much as it can if `rate` is
-    /// 0.
+    /// Starts a thread that sends until [`quiet`](Self::quiet) ends it. The thread sends at most
+    /// `rate` bytes per second, or as much as it can if `rate` is 0.
     fn send(&mut self, port: u16, scheduling: Scheduling, rate: u32) -> Result<(), Failure> {
         let mut stream = connect(port, NOTICE)?;
         if rate > 0 {

@@ -82,7 +82,7 @@ struct MeasuredTables {
     streams: u16,
     program: LoadedSteeringProgram,
     filled: u32,
-    /// Each number of connections, with the mean time of each round.
+    /// Each number of connections, with the mean time of each round in nanoseconds.
     rounds: Vec<(u32, Vec<f64>)>,
 }
 

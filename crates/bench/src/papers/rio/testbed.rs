@@ -43,7 +43,6 @@ impl BulkRate {
     }
 }
 
-/// The kind of the measured calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
     /// Messages over a socket, which the receiver sends back.
@@ -54,7 +53,6 @@ pub(super) enum Calls {
 
 /// The results of a turn of calls. Times are in nanoseconds.
 pub(super) struct MeasuredCalls {
-    /// The times of the counted calls.
     pub(super) times: Vec<u64>,
     /// The times from the start of each counted call until the server's thread had the request;
     /// empty for CORBA calls.
@@ -329,7 +327,7 @@ fn start_linked(sender_core: usize, receiver_core: usize) -> Result<(RunningProg
     Ok((receiver, sender))
 }
 
-/// The numbers of frames of a steered stream at the begin of a turn; `None` if the variant does not
+/// The numbers of frames of a steered stream at the start of a turn; `None` if the variant does not
 /// steer.
 struct SteeredTurn(Option<(String, (u64, u64))>);
 

@@ -34,8 +34,7 @@ struct SwitchTest {
     /// Index of the variant with a second thread. The next variant has no second thread.
     at: usize,
     switches: f64,
-    /// Number of times that the work of the variant without a second thread is in the variant with
-    /// one.
+    /// How many times the variant with a second thread does the work of the variant without one.
     works: f64,
 }
 

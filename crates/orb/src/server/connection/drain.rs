@@ -1,4 +1,5 @@
-//! The draining of a connection: the lane sends the waiting replies, then the last message, and nothing after it.
+//! The draining of a connection: the lane sends the waiting replies, then the last message, and
+//! nothing after it.
 
 use std::io;
 use std::sync::Arc;
@@ -132,7 +133,8 @@ impl Connection {
 
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
-        // A thread that uses the connection may hold the output lock for as long as the peer does not read.
+        // A thread that uses the connection may hold the output lock for as long as the peer does
+        // not read.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {
@@ -231,8 +233,8 @@ impl Connection {
         }
     }
 
-    /// Closes an idle connection. If nothing is queued, first sends as much of `last_message` as the transport accepts
-    /// without waiting.
+    /// Closes an idle connection. If nothing is queued, first sends as much of `last_message` as
+    /// the transport accepts without waiting.
     #[cold]
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {

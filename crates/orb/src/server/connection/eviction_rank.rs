@@ -18,9 +18,9 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// Returns the rank of a connection, of which the lowest is evicted first; `None` if the connection
-/// must not be evicted. `last_message_at` and `now` are in seconds of the lane's coarse clock. An
-/// older connection has a lower `connection_number`.
+/// Returns the rank of a connection; `None` if the connection must not be evicted. The connection
+/// with the lowest rank is evicted first. `last_message_at` and `now` are in seconds of the lane's
+/// coarse clock. An older connection has a lower `connection_number`.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,

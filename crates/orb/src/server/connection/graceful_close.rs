@@ -20,7 +20,7 @@ pub(crate) enum RetiredStage {
 }
 
 /// Returns the stage of a retired connection. `answers` is true if the peer may read and requests
-/// must be answered. `finished` is true if the last message has been queued, `closed` if the stream
+/// must be answered. `finished` is true if the graceful close has begun, and `closed` if the stream
 /// is shut down.
 #[must_use]
 pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {

@@ -12,7 +12,8 @@ pub(in crate::server) enum ReadCause {
 const LISTED: u8 = 1;
 const READINESS: u8 = 2;
 
-/// `begin` releases and `take` acquires: the thread that takes the listing sees what the listing threads wrote before.
+/// `begin` releases and `take` acquires: the thread that takes the listing sees what the listing
+/// threads wrote before.
 #[derive(Debug)]
 pub(super) struct Listing(AtomicU8);
 
@@ -27,7 +28,8 @@ impl Listing {
         self.0.fetch_or(bits, Ordering::AcqRel) & LISTED == 0
     }
 
-    /// Returns [`ReadCause::Readiness`] if it was one of the causes, or `None` if the connection was not on the list.
+    /// Returns [`ReadCause::Readiness`] if it was one of the causes, or `None` if the connection
+    /// was not on the list.
     pub(super) fn take(&self) -> Option<ReadCause> {
         match self.0.swap(0, Ordering::AcqRel) {
             0 => None,

@@ -49,7 +49,8 @@ pub(crate) struct Connection {
     output: OutputLock,
     listing: Listing,
     state: StateWord,
-    /// Number of requests that have been read and wait to run, plus the number of running late requests.
+    /// Number of requests that have been read and wait to run, plus the number of running late
+    /// requests.
     waiting_requests: AtomicU32,
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
@@ -60,11 +61,12 @@ pub(crate) struct Connection {
     code_sets: AtomicU64,
     pub(crate) lane: Weak<dyn ConnectionLane>,
     pub(crate) handle: (u32, u32),
-    /// In seconds of the lane's coarse clock; [`eviction_rank::NO_MESSAGE`] before the first message.
+    /// In seconds of the lane's coarse clock; [`eviction_rank::NO_MESSAGE`] before the first
+    /// message.
     last_message_at: AtomicU32,
     accepted_at: Monotonic,
-    /// The reading thread stores the flag `Relaxed` under the lock of `stall_detector`. A bit of `state` would need an
-    /// atomic read-modify-write operation for each change.
+    /// The reading thread stores the flag `Relaxed` under the lock of `stall_detector`. A bit of
+    /// `state` would need an atomic read-modify-write operation for each change.
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
@@ -86,7 +88,8 @@ pub(crate) struct ConnectionOrigin {
     pub(crate) accepted_at: Monotonic,
     pub(crate) lane_numbers: (u32, u32),
     pub(crate) ceiling: Ceiling,
-    /// True if large replies are sent in slices of 64 KiB, between which the kernel can send more urgent replies.
+    /// True if large replies are sent in slices of 64 KiB, between which the kernel can send more
+    /// urgent replies.
     pub(crate) sends_in_slices: bool,
     pub(crate) sets_dscp: bool,
     pub(crate) has_mixed_priorities: bool,

@@ -230,7 +230,8 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag, and epoll does not report the input again.
+        // A reading thread may have stopped because of the flag, and epoll does not report the
+        // input again.
         if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -277,7 +278,8 @@ impl Connection {
             }
             let flushed =
                 flushed.map(|is_empty| is_empty && !writing.waits_for_memory() && self.state.clear(Flag::Congested));
-            // Watching stops under the output lock, because the next holder of the lock may start it.
+            // Watching stops under the output lock, because the next holder of the lock may start
+            // it.
             if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);
             }

@@ -31,8 +31,8 @@ impl Connection {
 
     /// Records the incomplete messages of the connection. `message` is the number of bytes that
     /// have arrived of the current message. `oldest` is the number and the size in bytes of the
-    /// oldest message whose fragments are incomplete. `held` is the memory in bytes that all
-    /// incomplete messages use.
+    /// oldest message whose fragments are incomplete; `None` if there is none. `held` is the memory
+    /// in bytes that all incomplete messages use.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();

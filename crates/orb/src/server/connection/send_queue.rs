@@ -1,7 +1,7 @@
 //! The send queue of a connection: the bytes of replies that the transport has not accepted.
 //!
-//! A large piece shares the memory of its reply if the reply supports it. The queue itself has no size limit: the
-//! lane's memory budget limits it.
+//! A large piece shares the memory of its reply if the reply supports it. The queue itself has no
+//! size limit: the lane's memory budget limits it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -145,7 +145,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // A slow peer may have made the memory of the fields grow, so it is freed.
+            // A slow peer may have made the memory of the fields grow, so the memory is freed.
             *self = Self::default();
         }
     }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Number of bytes by which an incomplete message must grow within the time-out. Smaller growth is no progress.
+/// Number of bytes by which an incomplete message must grow within the time-out. Smaller growth is
+/// no progress.
 const MIN_PROGRESS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector {
     message: ReceiveProgress,
-    /// Progress of the oldest incomplete fragmented message, without the messages between its fragments.
+    /// Progress of the oldest incomplete fragmented message, without the messages between its
+    /// fragments.
     fragments: ReceiveProgress,
     was_read: bool,
 }
@@ -30,7 +32,7 @@ impl StallDetector {
     }
 
     /// Restarts the times if there is unread input and no thread has read since the last call,
-    /// because the server causes the delay.
+    /// because the server then causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {

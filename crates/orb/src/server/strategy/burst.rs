@@ -112,8 +112,9 @@ impl BurstStatistics {
 }
 
 impl BurstMode {
-    /// Returns true if the calling thread must read the connection's next message itself, so that no other thread is
-    /// woken. `others_wait` is true if the ready list has tasks, for which the runner reads connections in turn.
+    /// Returns true if the calling thread must read the connection's next message itself, so that
+    /// no other thread is woken. `others_wait` is true if the ready list has tasks, for which the
+    /// runner reads connections in turn.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection, others_wait: bool) -> bool {
         let token = token_of(connection.handle);
@@ -146,8 +147,8 @@ impl BurstMode {
         self.roles.is_active()
     }
 
-    /// Runs the burst if the calling thread is its runner and the burst has begun. All other
-    /// threads supervise a burst, or sleep until its end.
+    /// Runs the burst if the calling thread is its runner and the burst has begun. A thread that is
+    /// not the runner supervises a burst, or sleeps until the end of the burst.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,

@@ -200,8 +200,9 @@ impl HasOverloadThread for Strategy {
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Pools with dynamic threads, borrowing or buffering need `overload`, the state of the overload thread. The caller
-    /// makes `overload`, so that the linker drops its code from programs without such pools.
+    /// Creates a lane. Pools with dynamic threads, borrowing or buffering need `overload`, the
+    /// state of the overload thread. The caller makes `overload`, so that the linker drops its code
+    /// from programs without such pools.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,

@@ -39,7 +39,8 @@ pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
     wake: EventFd,
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// While this number is smaller than the number of static threads, the overload thread does not read.
+    /// While this number is smaller than the number of static threads, the overload thread does not
+    /// read.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
     dynamic_started: AtomicU32,
@@ -219,7 +220,8 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
-        // The thread restores the cached scheduling after a loan, so the cache must be filled before.
+        // The thread restores the cached scheduling after a loan, so the cache must be filled
+        // before.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -451,7 +453,8 @@ impl<S: HasOverloadThread> Lane<S> {
                     .context()
                     .events()
                     .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                // The thread could not be started, so the overload thread waits until a thread is idle.
+                // The thread could not be started, so the overload thread waits until a thread is
+                // idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
@@ -482,7 +485,8 @@ impl<S: HasOverloadThread> Lane<S> {
         // `None` means that a thread of this lane has taken the request.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // The priority is raised before the wake-up, so that the thread gets a core at once.
+            // The priority is raised before the wake-up, because at its own priority the thread
+            // might have to wait for a core.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

@@ -91,7 +91,8 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // If the shared threads blocked, a few waiting servants would leave no thread for other requests.
+        // If the shared threads blocked, a few waiting servants would leave no thread for other
+        // requests.
         SERVE_WHILE_WAITING
     }
 
@@ -146,7 +147,8 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         if moves {
             nested_wait::release_dedicated_connection();
         }
-        // While it holds the output lock, this thread must not wait for the peer if other threads may send.
+        // While it holds the output lock, this thread must not wait for the peer if other threads
+        // may send.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {
             None => worker.dispatch_in_place(handler, connection, wait),

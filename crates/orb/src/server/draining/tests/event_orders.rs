@@ -1,4 +1,5 @@
-//! Tests that run the events of a drain in every possible order, each order in one thread on a lane without threads.
+//! Tests that run the events of a drain in every possible order, each order in one thread on a lane
+//! without threads.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,8 @@ fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: 
     }
 }
 
-/// Runs a drain in every order of the events that keeps the order within each row. Returns the number of orders.
+/// Runs a drain in every order of the events that keeps the order within each row. Returns the
+/// number of orders.
 fn check(rows: &[&[DrainEvent]], requests: usize) -> usize {
     let orb = Orb::new().unwrap();
     let mut rows: Vec<VecDeque<DrainEvent>> = rows.iter().map(|row| row.iter().copied().collect()).collect();

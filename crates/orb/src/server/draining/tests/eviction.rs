@@ -124,7 +124,8 @@ fn rest_of_a_large_message_is_discarded_in_turns() {
     assert_eq!((run.stream.0.lock().incoming.len(), lane.has_ready()), (0, false));
 }
 
-/// Regression test: a second attempt to close an idle connection reset the state that the first had set.
+/// Regression test: a second attempt to close an idle connection reset the state that the first had
+/// set.
 #[test]
 fn second_idle_close_does_not_undo_the_first() {
     let (orb, lane) = (Orb::new().unwrap(), lane());

@@ -68,8 +68,8 @@ impl DeadlineOrder {
         }
     }
 
-    /// Removes the job of a thread, and returns its core and its deadline. Appends the threads whose
-    /// levels have changed to `changed`.
+    /// Removes the job of a thread, and returns its core and its deadline. Appends the threads
+    /// whose levels have changed to `changed`.
     pub(super) fn end(&mut self, thread: ThreadNumber, changed: &mut Vec<ThreadNumber>) -> Option<(usize, u64)> {
         let at = self.jobs.iter().position(|job| job.thread == thread)?;
         let OrderedJob { core, deadline, .. } = self.jobs.remove(at);
@@ -84,8 +84,8 @@ impl DeadlineOrder {
         usize::from(self.most_level - LEAST_LEVEL) + 1
     }
 
-    /// Moves the job of a thread to another core. Does nothing if the thread runs no job. Appends the
-    /// threads whose levels have changed to `changed`.
+    /// Moves the job of a thread to another core. Does nothing if the thread runs no job. Appends
+    /// the threads whose levels have changed to `changed`.
     pub(super) fn move_to(&mut self, core: usize, thread: ThreadNumber, changed: &mut Vec<ThreadNumber>) {
         if self.jobs.iter().any(|job| job.thread == thread && job.core != core)
             && let Some((_, deadline)) = self.end(thread, changed)

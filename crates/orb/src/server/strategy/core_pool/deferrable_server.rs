@@ -40,14 +40,14 @@ pub(super) struct ServerCheck {
 pub(super) struct DeferrableServer {
     budget: Nanos,
     period: Nanos,
-    /// The shortest time between two checks of a running server.
+    /// The shortest time to the next check, unless the period ends before.
     check_interval: Nanos,
     /// `None` if no period runs.
     begun_at: Option<Nanos>,
-    /// The processor time of the threads at the begin of the period.
+    /// The processor time of the threads at the start of the period.
     used_before: Nanos,
     is_exhausted: bool,
-    /// The processor time above all tasks in earlier periods.
+    /// The processor time above all tasks in the periods that have ended or are exhausted.
     guaranteed: Nanos,
     exhaustions: u64,
 }
@@ -198,7 +198,8 @@ mod tests {
             }
             let late = Duration::from_nanos(BUDGET) + BestEffortShare::LATENESS;
             let counted = Nanos::try_from(late.as_nanos()).unwrap() + STEP;
-            // The deferrable server as a task: its jitter lets two budgets follow each other.
+            // As a task, the deferrable server has a jitter that lets two budgets follow each
+            // other.
             let bound = |span: Nanos| (span + PERIOD - counted).div_ceil(PERIOD) * counted;
             let sums: Vec<Nanos> = core
                 .got
@@ -212,7 +213,8 @@ mod tests {
                 let most = sums.windows(steps + 1).map(|window| window[steps] - window[0]).max().unwrap_or(0);
                 assert!(most <= bound(steps as Nanos * STEP), "{most} in {steps} steps");
             }
-            // After each check that a thread asked for, none is asked for in the check interval.
+            // After a check that a thread asked for, no thread asks for another one within the
+            // check interval.
             assert!(core.checks <= 2 * core.now / (100 * US), "{} checks", core.checks);
         }
     }

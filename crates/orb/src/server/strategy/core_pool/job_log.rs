@@ -42,7 +42,8 @@ pub(super) struct TaskMeters(BTreeMap<u64, Arc<TaskMeter>>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobStart {
     at: Monotonic,
-    /// The core, and the processor time that the thread had used; `None` if the job is not recorded.
+    /// The core, and the processor time that the thread had used; `None` if the job is not
+    /// recorded.
     recorded: Option<(usize, Duration)>,
 }
 

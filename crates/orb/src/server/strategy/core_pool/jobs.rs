@@ -43,8 +43,8 @@ impl ServedTask {
 }
 
 impl SharedPool {
-    /// Returns the task of a message with this object key and operation. `None` if it has none, or if
-    /// the operation is not the operation of the task.
+    /// Returns the task of a message with this object key and operation. `None` if the key names no
+    /// task, or if the task is limited to another operation.
     pub(super) fn task_of(&self, (key, operation): (&[u8], Option<&[u8]>)) -> Option<u64> {
         let task = self.binder.task_of(key)?;
         let Some(operation) = operation else { return Some(task) };
@@ -80,7 +80,8 @@ impl SharedPool {
         wait.end();
     }
 
-    /// Lets a thread without a task refuse a request above the rate of its task.
+    /// Puts a request above the rate of its task on the ready list, so that a thread without a task
+    /// refuses it.
     #[cold]
     pub(super) fn refuse_elsewhere<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
@@ -113,8 +114,8 @@ impl SharedPool {
         handler.context().events().report(&Event::TaskRateExceeded { peer, task, is_oneway });
     }
 
-    /// Refuses a request on the calling thread of the lane, and releases the connection's read lock, which
-    /// this thread holds.
+    /// Refuses a request on the calling thread of the lane, and releases the connection's read
+    /// lock, which this thread holds.
     #[cold]
     pub(super) fn refuse_here<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -132,8 +133,8 @@ impl SharedPool {
     }
 
     /// Runs a message on the calling thread. If `task` is present, the message is a job: the budget
-    /// of the task applies, the job is ordered by `deadline` if there is one, and it is measured unless
-    /// its request is parked.
+    /// of the task applies, the job is ordered by `deadline` if there is one, and it is measured
+    /// unless its request is parked.
     #[inline]
     pub(super) fn run_job<R>(
         &self,

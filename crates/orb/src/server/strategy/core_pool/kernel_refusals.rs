@@ -1,5 +1,5 @@
-//! What the kernel has permitted to the threads of a core pool, and the tasks for which it later
-//! refuses as much.
+//! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
+//! which it later refuses as much.
 //!
 //! A request that the kernel refuses from the start makes the promises of the pool advisory. A
 //! request of a kind that the kernel has permitted before ends the promise of the one task that
@@ -78,13 +78,13 @@ impl KernelRefusals {
         }
     }
 
-    /// Forgets the refusals of a core, which is lost: its tasks get other cores.
+    /// Forgets the refusals of a lost core, because its tasks get other cores.
     pub(super) fn lose_core(&mut self, core: usize) {
         self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
     }
 
-    /// Forgets the refusals of tasks that are not in the set any more, once they are reported and
-    /// taken.
+    /// Forgets the refusals of tasks that are not in the set any more, if the refusals have been
+    /// reported and taken.
     pub(super) fn keep_tasks(&mut self, is_in_set: impl Fn(u64) -> bool) {
         self.tasks.retain(|task, refusal| is_in_set(*task) || !refusal.is_reported || !refusal.is_taken);
     }
@@ -163,7 +163,7 @@ mod tests {
         let refuse = |refusals: &mut KernelRefusals, core| refusals.refuse(1, Request::Core(core), String::new());
         assert!(refuse(&mut refusals, 1));
         assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 1));
-        // A program takes each refusal, because it has tried again.
+        // The second refusal is taken again, but not reported again.
         assert!(!refuse(&mut refusals, 1));
         assert_eq!((refusals.take().len(), refusals.take_unreported().len()), (1, 0));
         assert!(refuse(&mut refusals, 2));

@@ -116,7 +116,7 @@ struct PoolState {
     /// The cores on which the kernel lets no thread run at present.
     lost_cores: BTreeSet<usize>,
     rates: BTreeMap<u64, Arc<TaskRate>>,
-    /// The only operations that are jobs, of tasks that have one.
+    /// For each task with a single operation: the only operation whose requests are jobs.
     operations: BTreeMap<u64, Arc<[u8]>>,
     order: DeadlineOrder,
     changed_levels: Vec<ThreadNumber>,
@@ -230,8 +230,8 @@ impl CorePoolThreads {
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
-    /// Threads whose task is not in the set return their connections to the lane. Of the `demoted`
-    /// tasks, the measurements and the times of the last requests remain.
+    /// Threads whose task is not in the set return their connections to the lane. The measurements
+    /// of the `demoted` tasks remain, and so do the times of their last requests.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let mut state = pool.state.lock();
@@ -429,8 +429,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
         }
-        // Threads that found the read lock kept have left no flag for new input, so the connection is
-        // listed, and is read again.
+        // Threads that found the read lock kept have left no flag for new input, so the connection
+        // is listed, and is read again.
         connection.read_state.release();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {

@@ -29,8 +29,8 @@ enum RateVerdict {
 struct Rate {
     /// The shortest distance and the jitter; `None` for a task without a rate.
     bounds: Option<(u64, u64)>,
-    /// The time from which the next distance counts: the later of the last request's due time and its
-    /// arrival.
+    /// The time from which the next distance counts: the later of the last request's due time and
+    /// its arrival.
     last: Option<u64>,
     /// The due time of the request that waits, before the jitter is subtracted.
     waiting: Option<u64>,
@@ -99,7 +99,8 @@ pub(super) enum RateAdmission {
     Refused,
 }
 
-/// The right of a request to wait for its turn. A drop gives the turn to the next request.
+/// The right of a request to wait for its turn. A drop without [`end`](Self::end) gives the turn to
+/// the next request.
 pub(super) struct RateWait {
     rate: Arc<TaskRate>,
     has_ended: bool,
@@ -126,8 +127,8 @@ impl TaskRate {
         }
     }
 
-    /// Replaces the shortest distance and the jitter. `None` ends the rate, and with it the wait of a
-    /// request. Wakes the thread at which a request waits.
+    /// Replaces the shortest distance and the jitter. `None` ends the rate, and with it the wait of
+    /// a request. Wakes the thread at which a request waits.
     pub(super) fn change(&self, bounds: Option<(Duration, Duration)>) {
         let bounds = bounds.map(|(distance, jitter)| (nanos(distance), nanos(jitter)));
         let mut shared = self.0.lock();
@@ -308,8 +309,8 @@ mod tests {
         assert!(!is_woken(), "no request waits");
     }
 
-    /// Tries all arrivals on a grid, with waits that end in time, late and never, and a change of the
-    /// rate.
+    /// Tries all arrivals on a grid, with waits that end in time, late and never, and a change of
+    /// the rate.
     #[test]
     fn requests_that_begin_keep_the_rate_in_all_orders() {
         const DISTANCE: u64 = 4;

@@ -2,8 +2,8 @@
 //! `POOL/s0`, which lowers the threads of a core when they have used their budget and raises them
 //! again in the next period.
 //!
-//! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be used
-//! up before the next check. Neither thread allocates or waits for a bound connection.
+//! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be
+//! used up before the next check.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -53,7 +53,8 @@ struct CoreShare {
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
     /// check. Written by `POOL/s0`.
     ask_before: AtomicU64,
-    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the check.
+    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the
+    /// check.
     asked: AtomicBool,
     /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
     next_at: AtomicU64,
@@ -73,11 +74,9 @@ struct ShareState {
 }
 
 impl CoreShare {
-    /// Returns the time in nanoseconds with which the budget is charged, since the pool was
-    /// created.
-    ///
-    /// The context switches that the costs stand for take the core's time as work does. So the
-    /// threads take no more of the core before the next check than without the costs.
+    /// Returns the time in nanoseconds with which the budget has been charged since the pool was
+    /// created: the processor time of the threads, and the cost of each piece of work that has
+    /// begun.
     fn used(&self, state: &ShareState) -> u64 {
         let used = state.threads.iter().fold(state.ended, |sum, (_, clock)| sum.saturating_add(clock.time()));
         let costs = self.begun.load(Ordering::SeqCst).saturating_mul(self.request_cost);
@@ -92,7 +91,8 @@ impl ShareState {
 }
 
 impl BestEffortShares {
-    /// Creates a share of each of `cores`, which may be listed twice. `scheduling` is the scheduling of threads within the share.
+    /// Creates one share for each core in `cores`, which may contain a core twice. Threads within
+    /// the share run with `scheduling`.
     pub(super) fn new(share: BestEffortShare, cores: &[usize], scheduling: Scheduling) -> io::Result<Self> {
         let of_core = |core: usize| {
             let state = ShareState {
@@ -145,8 +145,8 @@ impl BestEffortShares {
         self.cores.iter().map(use_of).collect()
     }
 
-    /// Puts the threads of a lost core into the background, or returns them to their core. After the end
-    /// the threads stay in the background.
+    /// Puts the threads of a lost core into the background, or returns them to their core. After
+    /// the end the threads stay in the background.
     pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
         for share in self.cores.iter().filter(|share| share.core == core) {
             let mut state = share.server.lock();
@@ -164,7 +164,8 @@ impl BestEffortShares {
         self.wake.notify();
     }
 
-    /// Checks the budgets of the cores that asked for it or are due. Returns the time of the next check.
+    /// Checks the budgets of the cores that asked for it or are due. Returns the time of the next
+    /// check, `None` if no core needs one.
     fn check(&self) -> Option<u64> {
         let now = self.now();
         let check_share = |share: &CoreShare| {
@@ -181,8 +182,8 @@ impl BestEffortShares {
 
     fn check_core(&self, share: &CoreShare, now: u64) -> Option<u64> {
         let mut state = share.server.lock();
-        // Work that asked and has ended counts as running until the next check. Otherwise each short
-        // request would ask.
+        // Work that asked and has ended counts as running until the next check. Otherwise each
+        // short request would ask.
         let mut is_busy = share.asked.swap(false, Ordering::SeqCst) || share.working.load(Ordering::SeqCst) > 0;
         let used = share.used(&state);
         loop {
@@ -257,8 +258,8 @@ impl BestEffortShares {
     }
 }
 
-/// Starts the thread that checks the budgets. If the kernel refuses its priority, the threads without
-/// a task get no share, because their budgets could not be enforced.
+/// Starts the thread that checks the budgets. If the kernel refuses its priority, the threads
+/// without a task get no share, because their budgets could not be enforced.
 pub(super) fn start(
     share: BestEffortShare,
     cores: &[usize],
@@ -307,8 +308,9 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     let number = shares.entered.fetch_add(1, Ordering::Relaxed);
     let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
     match shares.enter(share) {
-        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets no
-        // priority from the share, and a budget or a late deadline finds no priority to lower and restore.
+        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets
+        // no priority from the share, and a budget or a late deadline finds no priority to lower
+        // and restore.
         Ok(()) => thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other)),
         Err(refusal) => {
             pool.state.lock().refusal.get_or_insert(refusal);

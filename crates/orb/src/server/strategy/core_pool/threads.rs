@@ -179,8 +179,8 @@ impl SharedPool {
         thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
     }
 
-    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the job
-    /// has not restored it. If the kernel refuses this, the task leaves the set.
+    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the
+    /// job has not restored it. If the kernel refuses this, the task leaves the set.
     #[cold]
     pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
         let mut state = self.state.lock();
@@ -245,8 +245,8 @@ impl SharedPool {
     }
 
     /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
-    /// serves the connection from now on, unless the connection has a thread already. A message that
-    /// is no job gets a thread only with its connection.
+    /// serves the connection from now on, unless the connection has a thread already. A message
+    /// that is no job gets a thread only with its connection.
     pub(super) fn choose_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Lane<S>,
@@ -323,7 +323,8 @@ impl SharedPool {
 
     /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
     /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
-    /// task is not in the set, or leaves it because the kernel refuses the thread's core or priority.
+    /// task is not in the set, or leaves it because the kernel refuses the thread's core or
+    /// priority.
     pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -383,7 +384,8 @@ impl SharedPool {
                 let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
                 thread_context::enter_lane(identity, native);
                 // If the priority changed during an overrunning operation, the end of the operation
-                // has restored the earlier priority. A refusal has been recorded before.
+                // has restored the earlier priority. The result is ignored, because `place` has
+                // recorded a refusal.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
                 let operation = state.operations.get(&binding.task).cloned();

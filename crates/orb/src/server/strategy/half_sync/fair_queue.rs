@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::server::connection::NO_LIST;
 
 pub(in crate::server) trait QueueItem {
-    /// Returns the cell with the number of the owner's list, or [`NO_LIST`] while the owner has no items. All items of
-    /// an owner must be in one queue.
+    /// Returns the cell with the number of the owner's list, or [`NO_LIST`] while the owner has no
+    /// items. All items of an owner must be in one queue.
     fn owner_list(&self) -> &AtomicU32;
     fn bytes(&self) -> usize;
 }
@@ -94,8 +94,8 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes the last item of the owner with the largest share by `measure`. Returns `None` unless this share is larger
-    /// than the share that `owner` would have with `more` added.
+    /// Takes the last item of the owner with the largest share by `measure`. Returns `None` unless
+    /// this share is larger than the share that `owner` would have with `more` added.
     #[cold]
     pub(in crate::server) fn take_from_largest(
         &mut self,
@@ -217,8 +217,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // The largest share is two items. With `more`, b would have three items and c two, so no item is taken for
-        // them.
+        // The largest share is two items. With `more`, b would have three items and c two, so no
+        // item is taken for them.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

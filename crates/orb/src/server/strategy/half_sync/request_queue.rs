@@ -1,5 +1,5 @@
-//! The queue between the reading thread and the threads that run requests; it takes one request of each connection in
-//! turn.
+//! The queue between the reading thread and the threads that run requests; it takes one request of
+//! each connection in turn.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -93,7 +93,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Returns the exceeded measure and the amount that the message needs, or `None` if the queue has room.
+    /// Returns the exceeded measure and the amount that the message needs, or `None` if the queue
+    /// has room.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
@@ -101,7 +102,8 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Queues a message that was taken from the queue before. The maximums do not apply to it.
+    /// Queues a message that has waited elsewhere since it was read. The maximums do not apply to
+    /// it.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
