@@ -34,7 +34,6 @@ struct Group<E> {
     moved_to: Option<(usize, usize)>,
 }
 
-/// The contribution of a child to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contribution {
     Missing,
@@ -175,7 +174,8 @@ impl<E: Clone> Correlation<E> {
         if *missing == 0 { Outcome::Completed(group) } else { Outcome::Absorbed }
     }
 
-    /// Puts an event in the place of one that a group has held at this index, if it outranks it.
+    /// Puts an event in the place of the one that a group has held at this index, if the new event
+    /// outranks it.
     fn replace_outranked(
         &mut self,
         mut group: usize,

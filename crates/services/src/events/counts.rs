@@ -36,7 +36,7 @@ pub struct DropCounts {
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
     /// The set was for a consumer that the supplier's thread calls, and the thread was in too many
-    /// such calls inside each other.
+    /// nested calls of such consumers.
     pub nested: u64,
 }
 
@@ -202,7 +202,8 @@ pub struct ChannelStatistics {
     pub suppliers: usize,
     /// The sum of the counts of all consumers that were disconnected.
     pub departed: DeliveryCounts,
-    /// Events without acknowledgement of a durable channel that are not in its store.
+    /// Events that suppliers pushed to a durable channel without acknowledgement, and that are not
+    /// in its store.
     pub unstored: UnstoredEvents,
 }
 

@@ -1,11 +1,11 @@
-//! How often a consumer has failed to answer, and the reaction.
+//! Counts the calls that a peer leaves unanswered, and decides which call to the peer comes next.
 
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
 /// The reaction to a consumer, or to a supplier from which the channel pulls, that does not answer.
-/// It does not apply to a consumer that the supplier's thread calls.
+/// It does not apply to a direct consumer, which the supplier's thread calls.
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
@@ -38,7 +38,6 @@ impl Default for MissPolicy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextCall {
-    /// The next event.
     Event,
     Question,
     WaitUntil(Nanos),

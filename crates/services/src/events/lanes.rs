@@ -13,7 +13,8 @@ const MAX_LANES: usize = 16;
 /// A lane of a channel: the events of one preemption priority, for example of one rate group.
 ///
 /// In a channel with lanes ([`EventChannelBuilder::lanes`](super::EventChannelBuilder::lanes)) a
-/// push consumer has a queue, a thread and a connection for each lane in which it gets events.
+/// push consumer has a queue, a thread and a connection for each lane in which it gets events. A
+/// gateway in the channel's process needs none.
 ///
 /// ```
 /// use corelane_services::events::{EventChannel, EventLane, EventType};
@@ -129,7 +130,7 @@ impl LaneTable {
         self.0.len()
     }
 
-    /// Returns the number of each lane.
+    /// Returns the `rt_info` of each lane.
     pub(super) fn rt_infos(&self) -> Box<[i32]> {
         self.0.iter().map(|lane| lane.rt_info).collect()
     }
@@ -157,7 +158,8 @@ impl LaneTable {
         Ok(())
     }
 
-    /// Returns the lane of each event type, for suppliers that name no lane.
+    /// Returns the lane of each event type that the lanes list, for suppliers that name no lane.
+    /// The most urgent lane counts.
     pub(super) fn by_type(&self) -> HashMap<i32, usize> {
         let types = |(lane, settings): (usize, &EventLane)| {
             settings.event_types.iter().map(move |event_type| (event_type.0, lane)).collect::<Vec<_>>()
@@ -166,7 +168,7 @@ impl LaneTable {
     }
 
     /// Returns the most urgent lane that the numbers name; `None` if each is 0, and in a channel
-    /// without lanes.
+    /// without lanes. Refuses a number that no lane has.
     pub(super) fn most_urgent(&self, rt_infos: impl Iterator<Item = i32>) -> Result<Option<usize>, SystemException> {
         let mut most_urgent = None;
         for rt_info in rt_infos.filter(|rt_info| *rt_info != 0 && !self.is_empty()) {

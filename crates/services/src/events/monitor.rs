@@ -54,7 +54,8 @@ impl EventMonitor {
         Self { channels: Arc::new(Mutex::new("event channels of a monitor", LockScope::Orb, BTreeMap::new())) }
     }
 
-    /// Lets the monitor show a channel until the channel ends.
+    /// Adds a channel, in place of an earlier channel with its name. The monitor shows the channel
+    /// until it ends.
     pub fn add(&self, channel: &EventChannel) {
         let mut channels = self.channels.lock();
         channels.retain(|_, channel| !channel.has_ended());

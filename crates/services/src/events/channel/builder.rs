@@ -135,8 +135,9 @@ impl EventChannelBuilder {
     }
 
     /// Sets the lanes, at most 16, the most urgent first. A push consumer has a separate thread for
-    /// each of its lanes, even in the channel's process. Default: none; the supplier's thread then
-    /// calls push consumers in the channel's process, and any other push consumer has one thread.
+    /// each of its lanes, even in the channel's process; only gateways there have none. Default: no
+    /// lanes. The supplier's thread then calls push consumers in the channel's process, and any
+    /// other push consumer has one thread.
     ///
     /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes
     /// gets all its sets in the most urgent of these lanes. Any other consumer gets each event in
@@ -171,8 +172,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets a function that hears of each connection that the schedule refuses, in the thread of the call. A channel
-    /// without a [schedule](Self::schedule) refuses none.
+    /// Sets a function that is called with each refusal of the [schedule](Self::schedule), in the
+    /// thread of the refused call.
     #[must_use]
     pub fn on_refusal(mut self, listener: impl Fn(&AdmissionRefusal) + Send + Sync + 'static) -> Self {
         self.refusal_listener = RefusalListener(Some(Arc::new(listener)));
@@ -238,10 +239,11 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Permits gateways of clients: that they take the channel's events with their ways, and bring events that have come
-    /// through other channels. Without permission this raises NO_PERMISSION; gateways in the channel's process stay
-    /// permitted. Default: permitted. A client that is no gateway can misuse this: events that it brings under the
-    /// identity of another channel let the channel take events of that channel for duplicates.
+    /// Permits gateways of clients, which take the channel's events with their paths and bring
+    /// events that have come through other channels. Without permission such calls raise
+    /// NO_PERMISSION; gateways in the channel's process stay permitted. Default: permitted. A
+    /// client that is no gateway can misuse this: if it brings events under the identity of another
+    /// channel, the channel takes later events of that channel for duplicates.
     #[must_use]
     pub fn gateways_by_clients(mut self, is_permitted: bool) -> Self {
         self.config.is_joined_by_clients = is_permitted;
@@ -322,13 +324,14 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
+    /// Serves the channel in an ORB until the ORB ends or the channel is destroyed.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
-    /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
-    /// the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel
-    /// fails; IMP_LIMIT if it has too many channels; other errors of the ORB.
+    /// BAD_PARAM for an invalid name, for invalid lanes or an invalid schedule, and if a plain key
+    /// of the channel is already bound; NO_RESOURCES if the system refuses a thread;
+    /// DATA_CONVERSION if it refuses the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if
+    /// the store of a durable channel fails; IMP_LIMIT if the store has too many channels; other
+    /// errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {

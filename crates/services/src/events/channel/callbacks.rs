@@ -23,7 +23,6 @@ pub(super) struct Callbacks {
     pub(super) peers: VecDeque<Arc<Peer>>,
     observers: BTreeMap<u32, Observed>,
     last_observer: u32,
-    /// True if the observers need an update.
     has_changed: bool,
 }
 

@@ -54,7 +54,8 @@ impl SharedChannel {
         supplier: Option<ProxyId>,
         event: StoredEvent,
     ) -> Result<u64, PublishFailure> {
-        // A request that would be one too many to wait is refused before a consumer gets its event.
+        // A request beyond the maximum number of waiting requests is refused before a consumer gets
+        // its event.
         let _place = durable.enter().map_err(|error| PublishFailure::System(error.into()))?;
         let octets = encode(&event).map_err(PublishFailure::System)?;
         if !self.route_one(supplier, event).map_err(PublishFailure::Push)? {
@@ -66,12 +67,12 @@ impl SharedChannel {
         stored.map_err(failed)
     }
 
-    /// Returns the events without acknowledgement that are not in the store.
+    /// Returns the counts of the events without acknowledgement that are not in the store.
     pub(in crate::events) fn unstored(&self) -> UnstoredEvents {
         self.durable.as_ref().map(DurablePart::unstored).unwrap_or_default()
     }
 
-    /// Returns false if the supplier does not publish such events.
+    /// Routes an event. Returns false if the router has dropped the event.
     fn route_one(&self, supplier: Option<ProxyId>, event: StoredEvent) -> Result<bool, PushRefusal> {
         let event = Arc::new(event);
         event.measure();

@@ -229,7 +229,8 @@ impl SharedChannel {
         later.map(gateway).take(max).collect()
     }
 
-    /// Routes the events of a gateway, each once.
+    /// Routes the events that a gateway brings. Leaves out duplicates, and counts events that are
+    /// invalid, too old or on a path that is too long as refused.
     pub(in crate::events) fn accept(&self, events: &[PassingEvent]) -> Result<AcceptedEvents, SystemException> {
         let mut accepted = AcceptedEvents::default();
         for PassingEvent { path, number, lane, event } in events {
@@ -237,7 +238,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
-            // Before the event is noted as known: an event that cannot be routed may come again.
+            // The inlet is found before the event is noted as known: an event that cannot be routed
+            // may come again.
             let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {
@@ -273,8 +275,8 @@ impl SharedChannel {
         Ok(accepted)
     }
 
-    /// Returns the supplier of the events that gateways bring in this lane. A lane that the channel does not have is
-    /// that of the event's type.
+    /// Returns the supplier of the events that gateways bring in this lane. For a lane that the
+    /// channel does not have, returns the supplier whose events get the lane of their type.
     fn inlet(&self, lane: i32) -> Result<ProxyId, SystemException> {
         let index = self.config.lanes.most_urgent(std::iter::once(lane)).unwrap_or_default();
         let lane = if index.is_some() { lane } else { 0 };

@@ -9,7 +9,7 @@ use super::limits::EventStoreLimits;
 use super::records::{self, EventRecord, StoredWrite};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// Number of events whose sizes are read at a time, to delete the oldest ones.
+/// Maximum number of events whose sizes are read at a time, to delete the oldest ones.
 const MAX_READ_SIZES: usize = 256;
 /// Maximum number of attempts to commit while another process changes the store.
 const MAX_ATTEMPTS: usize = 8;
@@ -31,7 +31,7 @@ pub(super) struct Committer {
     limits: EventStoreLimits,
     /// The channels with a damaged event, since the last reading of the store.
     damaged: BTreeMap<ChannelNumber, Arc<StoreError>>,
-    /// A number above those of all channels since the start.
+    /// A number above those of all channels that this process has seen or created.
     next_channel: u32,
 }
 
@@ -149,7 +149,8 @@ impl Committer {
         Ok(results)
     }
 
-    /// Deletes some events of a removed channel.
+    /// Deletes at most [`MAX_DELETIONS`] events of a removed channel, and the record of the removal
+    /// when no more are left.
     fn delete_events(
         &self,
         channel: ChannelNumber,
@@ -220,6 +221,7 @@ fn read_sizes(store: &dyn Store, channel: ChannelNumber, from: u64, last: u64) -
 }
 
 /// Visits the events of a channel with the numbers `from` to `last`, until `visit` ends the visit.
+/// A gap between the numbers is an error.
 pub(super) fn visit_events(
     store: &dyn Store,
     channel: ChannelNumber,

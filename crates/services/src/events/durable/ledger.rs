@@ -26,15 +26,15 @@ pub(super) const IS_NEW: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChannelNumber(pub(super) u32);
 
-/// The events that a durable channel keeps. Each commit of new events deletes the oldest events beyond these bounds,
-/// acknowledged or not.
+/// The events that a durable channel keeps. The commits of new events delete the oldest events
+/// beyond these bounds, acknowledged or not.
 ///
 /// The default: 1,000,000 events, 1 GiB, and no bound of their age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Maximum number of events.
     pub max_events: u64,
-    /// Maximum size of all events in bytes.
+    /// Maximum size of all events in bytes. Each event counts 32 bytes beyond its encoded form.
     pub max_bytes: u64,
     /// Maximum age, in steps of 1 ms; `None` for no maximum.
     pub max_age: Option<Duration>,
@@ -81,9 +81,10 @@ pub(super) struct Book {
     pub(super) first: u64,
     /// The number of the latest event, or 0.
     pub(super) last: u64,
-    /// The size of all events.
+    /// The size of all events in bytes.
     pub(super) bytes: u64,
-    /// The last acknowledged event of each consumer.
+    /// The position of each consumer: the number of the event that it has acknowledged last, or
+    /// before which it began.
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
@@ -118,8 +119,9 @@ impl Book {
             || (max_age > 0 && oldest.stored_at.saturating_add(max_age) < now)
     }
 
-    /// Deletes the oldest events beyond the retention, of those up to the number `committed`. `read` returns some of
-    /// the events from a number on, at least one if there is one.
+    /// Deletes the oldest events beyond the retention, of those up to the number `committed`, and
+    /// at most [`MAX_DELETIONS`]. `read` returns some of the events from a number on, at least one
+    /// if there is one.
     pub(super) fn trim(
         &mut self,
         channel: ChannelNumber,
@@ -159,10 +161,12 @@ pub(super) enum LedgerRequest {
     /// [`IS_NEW`] if it is created.
     Open(String, Retention),
     Remove(ChannelNumber),
-    /// Adds an event. Returns the event's number. A channel that has as many bytes as its retention permits does not
-    /// become larger by a further event, so that the bound of the store does not refuse it.
+    /// Adds an event. Returns the event's number. The store's bound does not apply to a channel
+    /// that has as many bytes as its retention permits, because a further event does not make it
+    /// larger.
     Append(ChannelNumber, Arc<[u8]>),
-    /// Returns the position of a consumer. A new consumer begins at this position, or at the last event if it is lower.
+    /// Returns the position of a consumer. A new consumer begins at this position, or at the last
+    /// event if that is lower.
     Resume(ChannelNumber, String, u64),
     /// Moves the position of a consumer forward to this number. Returns the consumer's position.
     Acknowledge(ChannelNumber, String, u64),
@@ -182,7 +186,7 @@ pub(in crate::events) enum LedgerRefusal {
     NoRoom,
     /// The channel has no event of this number yet.
     Ahead,
-    /// The numbers have come to their end.
+    /// No further number is left for an event.
     Exhausted,
 }
 

@@ -147,7 +147,7 @@ pub(super) struct EventRecord<'r> {
     pub(super) event: &'r [u8],
 }
 
-/// Reads the record of an event. Returns `None` for a record of another channel.
+/// Reads the record of an event. Returns `None` for any record that is no event of this channel.
 pub(super) fn decode_event<'r>(
     channel: ChannelNumber,
     found: &[u8],

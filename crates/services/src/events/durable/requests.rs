@@ -25,7 +25,7 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 const MAX_WAITING_REQUESTS: usize = 16_384;
 /// Number of bytes that a request counts beyond its event.
 const REQUEST_BYTES: usize = 128;
-/// Time after which a request is given up whose commit has not ended.
+/// Time after which a thread no longer waits for the commit of its request.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A commit waits for further requests for at most the last commit's duration divided by this number, and at most
 /// [`MAX_GATHER`].
@@ -39,7 +39,7 @@ pub(super) struct SharedStore {
     arrived: Condvar,
     /// Notified after each commit.
     done: Condvar,
-    /// The state after the last commit.
+    /// The state after the last successful commit.
     pub(super) ledger: Mutex<Ledger>,
     /// Notified when `ledger` changes.
     pub(super) committed: Condvar,
@@ -58,11 +58,11 @@ type QueuedRequest = (Recipient, LedgerRequest);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<QueuedRequest>,
-    /// The size of the waiting requests, and of those being committed.
+    /// The size in bytes of the waiting requests, and of those being committed.
     bytes: usize,
-    /// The numbers of events that are being committed, by channel.
+    /// The number of events of each channel that are being committed.
     committing: BTreeMap<ChannelNumber, u64>,
-    /// The tickets for whose results threads wait.
+    /// The results for which threads wait, by ticket; `None` until the commit has ended.
     results: HashMap<u64, Option<LedgerResult>>,
     last_ticket: u64,
     /// Numbers of requests that have arrived, and that have a result.
@@ -70,7 +70,7 @@ struct Queue {
     done: u64,
     /// Number of waiting requests with tickets.
     submitters: usize,
-    /// Number of threads that waited for the last commit, and of those that arrived during it.
+    /// Number of threads that waited for the last commit, plus those that arrived during it.
     expected: usize,
     last_commit: Duration,
     /// No thread waits for a result beyond this time.
@@ -134,7 +134,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A request whose commit has begun.
+/// A queued request whose result a thread can wait for.
 #[derive(Debug)]
 pub(super) struct Ticket {
     number: u64,
@@ -237,7 +237,7 @@ impl SharedStore {
         self.arrived.notify_one();
     }
 
-    /// Ends the waits for results after this time.
+    /// Lets no thread wait for a result beyond this time from now.
     pub(super) fn limit_waits(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         queue.end_at = Some(queue.earlier_end(Monotonic::now() + timeout));
@@ -245,8 +245,8 @@ impl SharedStore {
         self.done.notify_all();
     }
 
-    /// Takes no further requests, and ends the thread when it has committed all others. Returns the events that are not
-    /// committed after this time.
+    /// Takes no further requests, and ends the thread when it has committed all others. Returns the
+    /// events that are not committed when this time has passed.
     pub(super) fn close(&self, timeout: Duration) -> Result<(), UncommittedEvents> {
         self.limit_waits(timeout);
         let deadline = Monotonic::now() + timeout;

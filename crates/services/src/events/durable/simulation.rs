@@ -102,7 +102,7 @@ struct ModelChannel {
     consumers: BTreeMap<&'static str, u64>,
 }
 
-/// The channels by name. `None` as a result is a refusal.
+/// The channels, by the index of their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(BTreeMap<usize, ModelChannel>);
 
@@ -166,7 +166,6 @@ struct Tested {
     store: MemoryStore,
     failure: Arc<AtomicU8>,
     committer: Committer,
-    /// The number of each channel in the store.
     numbers: BTreeMap<usize, ChannelNumber>,
 }
 

@@ -10,7 +10,7 @@ use super::passage::{ChannelId, Held, cross};
 use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
-/// Maximum number of events in a batch, and of their bytes.
+/// Maximum number of events in a batch.
 pub(super) const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
@@ -21,11 +21,13 @@ pub struct GatewayCounts {
     pub received: u64,
     /// Events that the destination has taken.
     pub forwarded: u64,
-    /// Events that the destination had already got on another way.
+    /// Events that the destination had already got through another gateway, or on an earlier
+    /// attempt.
     pub duplicates: u64,
-    /// Events that had been in the destination before, which the gateway does not pass on.
+    /// Events that had been in the destination before, or in too many channels (32). The gateway
+    /// does not pass them on.
     pub returned: u64,
-    /// Events whose time to live was 0, which the gateway does not pass on.
+    /// Events whose time to live was not above 0. The gateway does not pass them on.
     pub ttl_ended: u64,
     /// Lost events: the buffer was full.
     pub dropped_full: u64,
@@ -33,7 +35,7 @@ pub struct GatewayCounts {
     pub dropped_refused: u64,
     /// Events that wait in the gateway, or whose call is running.
     pub waiting: u64,
-    /// The number of times that the gateway has reached its channels again.
+    /// Number of times that the gateway has reached the source or the destination again.
     pub reconnects: u64,
 }
 
@@ -99,7 +101,9 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Takes an event of the source, of this size in bytes. Returns the lane in which it waits; `None` if the gateway does not pass it on.
+    /// Takes an event of the source, with this size in bytes, into the buffer of a lane, which
+    /// drops events if it is full. Returns the lane; `None` if the gateway does not pass the event
+    /// on.
     pub(super) fn receive(&mut self, lane: usize, mut event: E, bytes: usize) -> Option<usize> {
         self.counts.received += 1;
         match cross(event.ttl(), event.path(), self.to) {
@@ -140,8 +144,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Records that the destination has not answered to a batch. Its events are sent again, before all others: if the
-    /// destination has got them, it knows them as duplicates.
+    /// Records that the destination has not answered to a batch. Its events are sent again, before
+    /// all others. A destination with an identity takes those that it has got for duplicates.
     pub(super) fn failed(&mut self, lane: usize, batch: Vec<E>) {
         if let Some(buffer) = self.lanes.get_mut(lane) {
             buffer.put_back(batch);

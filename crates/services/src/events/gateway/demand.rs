@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::passage::{ChannelId, MAX_PATH};
 use crate::events::queue::LatestKey;
 
-/// Maximum number of demands that a channel reports, and takes from a gateway.
+/// Maximum number of demands that a channel reports, or takes from a gateway.
 pub(in crate::events) const MAX_DEMANDS: usize = 256;
-/// Maximum number of types and sources of a demand. A longer demand becomes one for every event.
+/// Maximum number of types and sources of a demand. A channel reports a longer demand as one for
+/// every event, and refuses one of a gateway.
 pub(in crate::events) const MAX_WANTED: usize = 512;
 
-/// Maximum number of types and sources of all demands that a channel reports, and takes from a gateway.
+/// Maximum number of types and sources of all demands that a channel reports, or takes from a
+/// gateway.
 pub(in crate::events) const MAX_ALL_WANTED: usize = 1 << 14;
 
-/// Every type and every source.
 const EVERY_EVENT: LatestKey = (0, 0);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +35,10 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
 
 /// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
 ///
-/// The report has one way, a shortest one, from each wanting channel through each gateway. It has the ways through
-/// different gateways all, so that a gateway which is on one of them still hears of the others. If there are more ways
-/// than a report may have, `own` itself wants every event, so that those come for which there is no room.
+/// For each wanting channel and each gateway, the report has one shortest path. It has the paths
+/// through all gateways, because a channel that is on one of the paths ignores that path only. If
+/// there are more paths than a report may have, `own` itself wants every event, so that the events
+/// come whose demands are left out.
 pub(in crate::events) fn reported<'d>(
     own: ChannelId,
     wanted: BTreeSet<LatestKey>,

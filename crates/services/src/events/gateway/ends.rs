@@ -27,12 +27,12 @@ use crate::events::peer::classify;
 use crate::events::router::CallResult;
 use crate::events::stored;
 
-/// The demand of a channel that has no identity and wants every event.
+/// Returns the demand of a channel that has no identity and wants every event.
 pub(super) fn every_event() -> Vec<ChannelDemand> {
     vec![ChannelDemand { path: Vec::new(), wanted: vec![EventKey { event_type: 0, source: 0 }] }]
 }
 
-/// The demand that an observer was told.
+/// Returns the demand that an observer was told.
 pub(super) fn observed(subscribed: &ConsumerQOS) -> Vec<ChannelDemand> {
     let is_head = |header: &EventHeader| {
         Designator::from_type(crate::events::EventType(header.r#type)).is_some_and(Designator::is_group)
@@ -57,7 +57,8 @@ pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
 }
 
-/// Returns the reference that a channel has returned, with a time-out: it does not have that of the channel's reference.
+/// Returns the reference that a channel has returned, with a time-out. Such a reference does not
+/// take over the time-out of the channel's reference.
 fn timed<R: Reference>(returned: Result<Option<R>, SystemException>, timeout: Duration) -> Result<R, String> {
     Ok(returned.map_err(said)?.ok_or_else(nil).map_err(said)?.with_timeout(timeout))
 }
@@ -93,18 +94,19 @@ pub(super) enum LaneEnd {
 }
 
 impl LaneEnd {
-    /// Maximum number of events that may be sent together. Each event of a channel of CORBA's Event Service is a call of
-    /// its own: after a failed call, events of the batch would be sent again that the channel has got.
+    /// Maximum number of events that may be sent together. Each event to a channel of CORBA's Event
+    /// Service is a separate call. After a failed call in a longer batch, the gateway would send
+    /// events again that the channel has got.
     pub(super) const fn max_batch(&self) -> usize {
         if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
     }
 
-    /// Sends events. An error means that the destination is not reached; it may have got the events.
+    /// Sends events. An error means that the destination is lost; it may have got the events.
     pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),
-                // The destination refuses one of the events, not all.
+                // The destination may refuse only one of the events.
                 several => several.iter().try_fold(Accepted::default(), |sum, event| {
                     let one = self.send(std::slice::from_ref(event))?;
                     Ok(Accepted { duplicates: sum.duplicates + one.duplicates, refused: sum.refused + one.refused })
@@ -147,7 +149,8 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    /// Connects the gateway, in each of the lanes.
+    /// Connects the gateway to the destination in each of the lanes, and adds the observer if the
+    /// channel takes one.
     pub(super) fn connect(
         to: &ObjectRef,
         lanes: &[i32],
@@ -192,7 +195,8 @@ impl Destination {
         }
     }
 
-    /// Leaves the channel. It may have ended, or may not be reached.
+    /// Leaves the channel, which may have ended or may not be reached. Returns the observer if it
+    /// could not be removed from a channel with an identity.
     pub(super) fn leave(&self, ends: &[LaneEnd]) -> Option<StaleObserver> {
         let observer = self.observer;
         let is_removed = match (&self.channel, observer) {
@@ -319,7 +323,8 @@ impl Source {
         }
     }
 
-    /// Tells the source the state of the gateway, or asks if it exists.
+    /// Tells the source the state of the gateway, or asks a source without that operation if the
+    /// gateway's proxy exists.
     pub(super) fn report(&self, state: &GatewayState) -> Result<(), String> {
         match self {
             Self::Federated(outlet) => outlet.report(state),
@@ -329,7 +334,7 @@ impl Source {
         .map_err(said)
     }
 
-    /// Leaves the channel. It may have ended.
+    /// Leaves the channel, which may have ended.
     pub(super) fn leave(&self) {
         let _ = match self {
             Self::Federated(outlet) => outlet.close(),

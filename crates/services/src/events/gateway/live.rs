@@ -31,7 +31,7 @@ use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::QueueLimits;
 use crate::events::stored;
 
-/// The time for which a gateway that is stopped still sends the events that wait.
+/// The longest time for which a gateway that is stopped still sends the events that wait.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CrossingEvent for PassingEvent {
@@ -89,8 +89,8 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the bounds of each lane's buffer, in which events wait for the destination. A full buffer drops its oldest
-    /// event.
+    /// Sets the bounds of each lane's buffer, in which events wait for the destination. A full
+    /// buffer drops its oldest waiting events, and the new event if it still has no room.
     #[must_use]
     pub const fn buffer(mut self, limits: QueueLimits) -> Self {
         self.buffer = limits;
@@ -189,7 +189,7 @@ impl GatewayBuilder {
             settings: self,
             poa: poa.clone(),
         });
-        // Ends the threads if an error follows, and when the ORB ends.
+        // The drop of the servants ends the threads if an error follows, and when the ORB ends.
         let intake = Arc::new(Intake { shared: Arc::clone(&shared) });
         let typed = poa.activate(&GatewayConsumer::servant_of(Arc::clone(&intake)))?;
         let values = poa.activate(&<Intake as cos::PushConsumer>::servant_of(Arc::clone(&intake)))?;
@@ -203,7 +203,8 @@ impl GatewayBuilder {
             observer: ObserverRef::from_object(observer),
         };
         let refused = |error: std::io::Error| {
-            // Ends the forwarders that run already: the thread that would tell them does not.
+            // Ends the forwarders that already run, because the thread that would end them does not
+            // run.
             shared.run.lock().is_stopped = true;
             shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
@@ -222,7 +223,7 @@ impl GatewayBuilder {
 
 const ITSELF: &str = "a gateway does not lead from a channel to itself";
 
-/// The first characters of a stringified reference, for people.
+/// Returns the first characters of a stringified reference, for people to read.
 fn short(reference: &str) -> String {
     const MAX: usize = 80;
     reference.chars().take(MAX).collect()
@@ -232,7 +233,6 @@ fn now() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// The objects of a gateway that its channels call.
 struct Objects {
     intakes: Intakes,
     observer: ObserverRef,
@@ -246,7 +246,7 @@ struct GatewayRun {
     session: u64,
     /// True for each lane whose forwarder waits for an event.
     is_idle: Vec<bool>,
-    /// What the observer was told last.
+    /// The demand that the observer was told last.
     observed: Option<Vec<ChannelDemand>>,
     is_demand_due: bool,
     is_source_lost: bool,
@@ -282,20 +282,22 @@ struct SharedGateway {
 pub struct GatewayStatus {
     /// True if both channels are reached.
     pub is_connected: bool,
-    /// The reason why a channel is not reached, or was not reached last.
+    /// The reason of the latest failure to reach a channel; `None` before a failure, and after a
+    /// recovery.
     pub problem: Option<String>,
     /// True if the gateway has ended because it would lead from a channel to itself.
     pub is_refused: bool,
     /// The numbers of events.
     pub counts: GatewayCounts,
-    /// Size of the events that wait, in bytes.
+    /// Size in bytes of the events that wait in the gateway, or whose call is running.
     pub waiting_bytes: usize,
 }
 
 /// A gateway in operation: events of one channel that consumers at another channel want cross to it.
 ///
-/// An event crosses if its time to live is above 0; each gateway decrements it. Between channels of this crate, each
-/// event reaches each channel once, also in rings and meshes. Dropping the handle has no effect.
+/// An event crosses if its time to live is above 0; each gateway decrements it. Between channels of
+/// this crate, no channel takes an event twice, also in rings and meshes. Dropping the handle has
+/// no effect.
 ///
 /// ```
 /// use corelane::Orb;
@@ -315,7 +317,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Returns the settings of a gateway with the default values.
+    /// Returns a builder with the default settings.
     #[must_use]
     pub fn builder() -> GatewayBuilder {
         GatewayBuilder::default()
@@ -334,8 +336,8 @@ impl Gateway {
         }
     }
 
-    /// Leaves the source, sends the events that wait for at most two seconds, leaves the destination, and ends the
-    /// threads.
+    /// Leaves the source, sends the events that wait for at most two seconds, leaves the
+    /// destination, and ends the threads. Returns when this is done.
     pub fn stop(&self) {
         let mut run = self.shared.run.lock();
         run.is_stopping = true;
@@ -472,8 +474,8 @@ impl SharedGateway {
             if now() >= check_at {
                 check_at = now() + nanos(self.settings.check_interval);
             }
-            // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
-            // else.
+            // A gateway that never reached its destination has no connection to its source, so
+            // nothing else tells it of the source's end.
             let has_ended = |source: &Weak<dyn OwnSource>| source.upgrade().is_none_or(|source| source.is_destroyed());
             if self.settings.own_source.as_ref().is_some_and(has_ended) {
                 self.run.lock().is_stopping = true;
@@ -488,7 +490,7 @@ impl SharedGateway {
         match state {
             LinkState::Lost(at) => {
                 if let Some((destination, lanes)) = ends.destination.take() {
-                    // The destination may be there, without an answer to one call.
+                    // The destination may still exist, although it has not answered one call.
                     ends.stale = destination.leave(&lanes).or(ends.stale.take());
                 }
                 if at > now() {
@@ -597,7 +599,8 @@ impl SharedGateway {
         }
     }
 
-    /// Ends the gateway, after the events that wait.
+    /// Leaves the source, sends the events that wait for at most [`DRAIN_TIMEOUT`], and ends the
+    /// gateway.
     fn finish(&self, ends: &Ends) {
         if let Some(source) = &ends.source {
             let _ = source.report(&self.state());

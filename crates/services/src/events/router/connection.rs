@@ -38,7 +38,6 @@ pub(in crate::events) enum ConnectRefusal {
     TooManyPulledSuppliers(usize),
 }
 
-/// A disconnected peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) struct Disconnected<P> {
     /// The peer of each queue, at least one. The caller wakes their senders and pullers.
@@ -87,7 +86,7 @@ pub(in crate::events) trait QueuePeer: Clone {
     fn call_sender(&self) -> bool;
     /// Passes the turn that the calling thread has to the queue's sender.
     fn pass_turn(&self);
-    /// Frees the turn of a sender that waits.
+    /// Frees the turn that the queue's sender has, before the sender waits.
     fn free_turn(&self);
 }
 
@@ -106,7 +105,7 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) has_sender_ended: bool,
 }
 
-/// A set that a thread without time to wait has left to the queue's sender.
+/// A set that another thread could not send without waiting, and has left to the queue's sender.
 #[derive(Debug)]
 pub(in crate::events) enum Handover<E> {
     /// No byte was sent.
@@ -152,7 +151,8 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
         self.drops_by_type.count(event_type, reason);
     }
 
-    /// Returns true if the consumer asks for gap events, and none has reported its last drops.
+    /// Returns true if the consumer asks for gap events, and has drops that no gap event has
+    /// reported.
     pub(super) fn has_gap(&self) -> bool {
         self.wants_gaps && self.told != self.counts.dropped
     }

@@ -1,4 +1,4 @@
-//! From an event or a timeout to the queues and direct calls of the consumers.
+//! Routes events and timeouts to the queues and direct calls of the consumers.
 
 use corelane_sched::task::Nanos;
 
@@ -19,8 +19,8 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The sets that the caller sends if this waits for nothing, in this order. The caller has the
-    /// turn of each peer.
+    /// The sets that the caller sends as far as this is possible without waiting, in this order.
+    /// The caller has the turn of each peer.
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
@@ -52,7 +52,8 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     gap: Option<Box<DropCounts>>,
 }
 
-/// A set that counts as delivered until [`Router::hand_over`] or [`Router::immediate_failed`].
+/// A set that counts as delivered unless [`Router::hand_over`] or [`Router::immediate_failed`] is
+/// called for it.
 #[derive(Debug)]
 pub(in crate::events) struct ImmediateDelivery<E, P> {
     pub(in crate::events) sender: SenderId,
@@ -101,7 +102,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
         let least_urgent = config.lanes.saturating_sub(1);
-        // Otherwise an event for best effort would take a declared event with it out of its lane.
+        // Otherwise a held event for best effort would move the whole set, with its declared
+        // events, to the least urgent lane.
         let outranks = |event: &E, held: &E| {
             config.surplus.is_some() && event.lane() < least_urgent && held.lane() >= least_urgent
         };
@@ -161,8 +163,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.subscriptions.next_expiry()
     }
 
-    /// Counts a set as dropped that a direct consumer did not get. `is_nested` is true if it was
-    /// not called at all. Returns the consumer's proxy, which is removed, if the consumer is gone.
+    /// Counts a set that a direct consumer did not get as dropped. `is_nested` is true if the
+    /// consumer was not called at all. If `is_gone`, removes the consumer's proxy and returns it.
     pub(in crate::events) fn direct_failed(
         &mut self,
         delivery: &DirectDelivery<E, P>,
@@ -209,8 +211,8 @@ fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
     of_type.unwrap_or(config.lanes.saturating_sub(1))
 }
 
-/// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a
-/// suspended connection is dropped.
+/// Counts a set, and queues it for its consumer or adds it to the direct or immediate deliveries.
+/// Drops a set for a suspended connection.
 fn route<E: RoutedEvent, P: QueuePeer>(
     connections: &mut Connections<E, P>,
     config: &RouterConfig,
@@ -273,8 +275,8 @@ fn route<E: RoutedEvent, P: QueuePeer>(
 }
 
 impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
-    /// Returns true if a set may be sent without going through the queue: nothing is before it, and
-    /// the consumer has answered its last call.
+    /// Returns true if a set need not go through the queue: the channel has no lanes, the sender is
+    /// idle, no set is queued, and the consumer has answered its last call.
     fn may_skip(&self, config: &RouterConfig, now: Nanos) -> bool {
         config.lanes == 0
             && self.is_sender_idle
@@ -282,7 +284,7 @@ impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
             && self.health.next_call(now) == NextCall::Event
     }
 
-    /// Returns true if the caller has to wake the queue's sender.
+    /// Calls the queue's sender if it is idle. Returns true if the caller has to wake the sender.
     pub(super) fn call_sender(&mut self) -> bool {
         let is_called = self.is_sender_idle && self.peer.call_sender();
         self.is_sender_idle &= !is_called;

@@ -112,7 +112,6 @@ struct SimulatedConsumer {
     /// For each queue: true while a thread that has routed a set sends it.
     is_taken: Vec<bool>,
     wants_gaps: bool,
-    /// Number of drops that the gap events of the consumer have reported.
     told: u64,
     told_total: u64,
     is_disconnected: bool,
@@ -121,7 +120,7 @@ struct SimulatedConsumer {
 struct Simulation {
     random: Random,
     router: Router<TestEvent, TestPeer>,
-    /// The sets that threads that have routed them send at this moment.
+    /// The sets that are being sent by the threads that have routed them.
     immediate: Vec<ImmediateDelivery<TestEvent, TestPeer>>,
     config: RouterConfig,
     consumers: Vec<SimulatedConsumer>,
