@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::{UpcallThread, upcall_thread};
 
-/// The number of threads of ORBs that wait at a time. Threads of the application are not bounded: they serve no other
-/// requests.
+/// Bounds the number of threads of ORBs that wait at a time. Threads of the application are not
+/// bounded: they serve no other requests.
 ///
 /// The counts order no other memory, so their ordering is `Relaxed`.
 #[derive(Debug)]
@@ -40,7 +40,8 @@ impl WaitGate {
         Self { of_connections: WaitCount::new(of_connections), in_pools: WaitCount::new(in_pools) }
     }
 
-    /// Counts the calling thread until the place is dropped. Returns `None` at the maximum.
+    /// Counts the calling thread until the place is dropped. Returns `None` if the maximum number
+    /// of threads of its kind wait.
     pub(in crate::events) fn enter(&self) -> Option<WaitPlace<'_>> {
         self.enter_as(upcall_thread())
     }
@@ -60,7 +61,6 @@ impl WaitGate {
     }
 }
 
-/// The place of a thread at a [`WaitGate`].
 #[derive(Debug)]
 pub(in crate::events) struct WaitPlace<'g>(Option<&'g WaitCount>);
 

@@ -12,10 +12,10 @@ use super::store::{DurableStream, EventStore};
 use super::unstored::{UnstoredCounts, UnstoredEvents, UnstoredReason};
 use crate::events::router::PushRefusal;
 
-/// Time for which the end of a channel waits for the commit of its events.
+/// Maximum time for which the end of a channel waits for the commit of its events.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The store of a durable channel.
+/// The stream of a durable channel, its waiting requests, and its counts.
 #[derive(Debug)]
 pub(in crate::events) struct DurablePart {
     store: EventStore,
@@ -87,7 +87,7 @@ impl DurablePart {
         }
     }
 
-    /// Waits until the channel's events are committed, or for a time.
+    /// Waits until the store's queued requests have results, for [`SETTLE_TIMEOUT`] at most.
     pub(in crate::events) fn settle(&self) {
         if let Some(stream) = self.stream.get() {
             stream.settle(SETTLE_TIMEOUT);

@@ -23,9 +23,10 @@ use crate::store::{RecordKind, Store, StoreError};
 /// [`FileStore::open`](crate::store::FileStore::open).
 pub const STORED_EVENTS: RecordKind = records::KIND;
 
-/// Time for which the drop of a store waits for the commit of the waiting requests.
+/// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum numbers of events and bytes that one reading returns. A single event may be larger.
+/// Maximum numbers of events and bytes that one reading returns. A single event may have more
+/// bytes.
 const MAX_READ_EVENTS: usize = 1_024;
 const MAX_READ_BYTES: usize = 1 << 20;
 
@@ -131,12 +132,12 @@ impl EventStore {
         &self.0.limits
     }
 
-    /// The threads that wait for a request's result.
+    /// Returns the gate of the threads that wait for a request's result.
     pub(in crate::events) fn requests(&self) -> &WaitGate {
         &self.0.requests
     }
 
-    /// The threads that wait for further events.
+    /// Returns the gate of the threads that wait for further events.
     pub(in crate::events) fn readers(&self) -> &WaitGate {
         &self.0.readers
     }
@@ -146,8 +147,8 @@ impl EventStore {
         self.0.shared.takes_requests()
     }
 
-    /// Opens the stream of a channel, and creates it if the store has no channel of this name. Returns true with a new
-    /// stream.
+    /// Opens the stream of a channel, with this retention. If the store has no channel of this
+    /// name, creates the channel and returns true with the stream.
     pub(in crate::events) fn stream(
         &self,
         name: &str,
@@ -159,7 +160,8 @@ impl EventStore {
     }
 }
 
-/// Ends the thread when it is dropped, after the commit of all waiting requests, or after a time.
+/// Ends the thread when it is dropped, after the commit of all waiting requests. Waits for
+/// [`DROP_TIMEOUT`] at most.
 struct Writer {
     shared: Arc<SharedStore>,
     limits: EventStoreLimits,
@@ -177,7 +179,6 @@ impl Drop for Writer {
     }
 }
 
-/// The numbers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StreamNumbers {
     /// The number of the oldest event, or `last + 1` if there is none.
@@ -187,7 +188,6 @@ pub(in crate::events) struct StreamNumbers {
     pub(in crate::events) bytes: u64,
 }
 
-/// An encoded event in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StoredOctets {
     pub(in crate::events) number: u64,
@@ -228,8 +228,8 @@ impl DurableStream {
         self.shared().settle(timeout);
     }
 
-    /// Returns the number of the last event that a consumer acknowledged. A new consumer begins behind the event
-    /// `start`, or behind the last event if it has a lower number.
+    /// Returns the number of the last event that a consumer acknowledged. A new consumer begins
+    /// behind the event `start`, or behind the last event if that number is lower.
     pub(in crate::events) fn resume(&self, consumer: &str, start: u64) -> Result<u64, DurableError> {
         self.shared().submit(LedgerRequest::Resume(self.channel, consumer.to_owned(), start))
     }
@@ -266,8 +266,9 @@ impl DurableStream {
         }
     }
 
-    /// Returns some events with numbers above `number`, in the order of their numbers: at most `max`, and at least one
-    /// if there is one.
+    /// Returns some events with numbers above `number`, in the order of their numbers: at most
+    /// `max`, as many as one reading may return, and at least one if there is one and `max` is not
+    /// 0.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
         let book = self.shared().ledger.lock().book(self.channel).cloned().ok_or(DurableError::NO_CHANNEL)?;
@@ -287,14 +288,14 @@ impl DurableStream {
             if events.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         match visited {
-            // The events before a damaged one are read first.
+            // The events before a damaged one are returned first.
             Err(error) if events.is_empty() => Err(of_channel(error, name).into()),
             _ => Ok(events),
         }
     }
 }
 
-/// An event whose commit has begun.
+/// An event that is queued for its commit.
 #[derive(Debug)]
 pub(in crate::events) struct AppendTicket(Ticket);
 
@@ -307,7 +308,6 @@ mod tests {
     use super::*;
     use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision};
 
-    /// A store that counts commits, and that can stand still or fail.
     struct Probe {
         inner: MemoryStore,
         stands: Arc<AtomicBool>,

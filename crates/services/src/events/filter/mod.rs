@@ -223,7 +223,7 @@ impl EventFilter {
 
 impl NodeKind {
     /// Returns true if the type and source of an event fulfil the condition of this node, without
-    /// regard to its children.
+    /// regard to its children. Always returns false for the expiry of a timeout.
     pub(super) fn matches(&self, input: FilterInput<'_>) -> bool {
         let FilterInput::Event(header) = input else { return false };
         let (event_type, source) = (header.event_type.0, header.source.0);

@@ -17,7 +17,6 @@ pub(in crate::events) struct ScheduleConfig {
 
 type RefusalFunction = dyn Fn(&AdmissionRefusal) + Send + Sync;
 
-/// The function that is called with each refusal.
 #[derive(Clone, Default)]
 pub(in crate::events) struct RefusalListener(pub(in crate::events) Option<Arc<RefusalFunction>>);
 
@@ -27,7 +26,6 @@ impl fmt::Debug for RefusalListener {
     }
 }
 
-/// The refusals of a channel.
 #[derive(Debug, Default)]
 pub(in crate::events) struct Refusals {
     pub(in crate::events) count: u64,

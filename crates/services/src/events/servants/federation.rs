@@ -25,7 +25,7 @@ fn refusal(failure: ConnectFailure) -> SystemException {
 
 /// Refuses gateways of other processes if the channel does not permit them.
 fn check_permission(channel: &SharedChannel) -> Result<(), SystemException> {
-    // A collocated call runs in a thread of the application.
+    // A call of another process never runs in a thread of the application.
     if channel.config.is_joined_by_clients || upcall_thread() == UpcallThread::Application {
         return Ok(());
     }
