@@ -623,7 +623,6 @@ mod tests {
         cores: Arc<WatchedCores>,
     }
 
-    /// What the thread that watches the cores saw and will see.
     struct WatchedCores {
         /// The lost cores of each check.
         lost: Mutex<Vec<Vec<u32>>>,

@@ -196,8 +196,8 @@ pub enum BooksRefusal {
     KernelRefused,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
-    /// An earlier save has to end first: of a change of the task's timing, or of reserved task
-    /// numbers.
+    /// The store does not have an earlier change of the task's timing yet, or has not reserved
+    /// enough task numbers for a chain yet.
     NotSavedYet,
 }
 
@@ -404,8 +404,8 @@ pub trait Books: Send {
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`]
-    /// for the token of another chain.
+    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, or was committed or cancelled
+    /// before, and [`BooksRefusal::WrongToken`] for the token of another chain.
     fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
     /// Releases a reservation.

@@ -104,8 +104,7 @@ pub struct MemoryBooks {
     /// Changes of timings that can be taken back, because the store does not have them yet.
     revocable: BTreeMap<TaskId, RevocableChange>,
     pending: VecDeque<TaskId>,
-    /// The times of the latest decisions. Decisions within the last second count towards the
-    /// maximum rate.
+    /// The times of the decisions that were made within the last second before the latest one.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,
