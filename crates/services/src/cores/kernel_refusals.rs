@@ -22,8 +22,8 @@ struct HeldRefusal {
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 
 impl HeldRefusals {
-    /// Adds a refusal of a core, or of a priority if `core` is `None`. The caller takes the refusals
-    /// of the pool before it looks for lost cores.
+    /// Adds a refusal of a core, or of a priority if `core` is `None`. The caller takes the
+    /// refusals of the pool before it looks for lost cores.
     pub(super) fn add(&mut self, task: TaskId, core: Option<usize>, now: Nanos) {
         let core = core.and_then(|core| u32::try_from(core).ok());
         let core = core.map(|core| CoreId { core, ..CoreId::default() });

@@ -375,8 +375,8 @@ impl SharedChannel {
         }
         let mut result = Ok(());
         for event in events {
-            // Another thread may route an event with a later time before this one: the router's timers
-            // then keep the later time.
+            // Another thread may route an event with a later time before this one: the router's
+            // timers then keep the later time.
             let now = Self::now();
             let event = in_spare_memory(event, now);
             // Queues and meters need the size, which is not computed under the channel's lock.
@@ -801,7 +801,8 @@ impl EventChannel {
         self.shared.statistics()
     }
 
-    /// Returns the latest connections that the channel's schedule has refused, at most 64, the oldest first.
+    /// Returns the latest connections that the channel's schedule has refused, at most 64, the
+    /// oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<AdmissionRefusal> {
         self.shared.refusals.lock().latest.iter().cloned().collect()
@@ -822,11 +823,12 @@ impl EventChannel {
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
-    /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are removed from its
-    /// store.
+    /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are
+    /// removed from its store.
     ///
     /// # Errors
-    /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then goes on.
+    /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then
+    /// goes on.
     pub fn destroy(&self) -> Result<(), SystemException> {
         self.shared.remove_stored()?;
         destroy(&self.shared);

@@ -69,8 +69,9 @@ impl<E: Clone> Correlation<E> {
     }
 
     /// Offers an occurrence to the filter. Returns the set that the consumer gets, if there is one.
-    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns true
-    /// if its first argument, the offered event, takes the place of the second one, a held event.
+    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns
+    /// true if its first argument, the offered event, takes the place of the second one, a held
+    /// event.
     pub(super) fn offer<'a>(
         &'a mut self,
         filter: &EventFilter,

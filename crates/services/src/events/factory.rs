@@ -1,7 +1,8 @@
 //! A factory of event channels with the interface of omniEvents.
 //!
-//! Invariant: `by_name` has each channel of the factory that has not ended, and each that is being created. The lock is
-//! not held while a channel is created, which waits for the disk if the channel is durable.
+//! Invariant: `by_name` has each channel of the factory that has not ended, and each that is being
+//! created. The lock is not held while a channel is created, which waits for the disk if the
+//! channel is durable.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -88,8 +89,8 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled) returns create durable
-    /// channels. Others get NO_PERMISSION.
+    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled)
+    /// returns create durable channels. Others get NO_PERMISSION.
     #[must_use]
     pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
         Self { needs_permission: true, ..self.durable(store, retention) }
@@ -104,8 +105,9 @@ impl EventChannelFactory {
         Ok(self.serve_controlled(orb)?.0)
     }
 
-    /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same factory whose clients may
-    /// create durable channels. The program decides which clients reach it.
+    /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same
+    /// factory whose clients may create durable channels. The program decides which clients reach
+    /// it.
     ///
     /// # Errors
     /// The errors of `serve`.

@@ -35,7 +35,8 @@ pub(super) struct CosEvents {
     pub(super) types: HashMap<String, EventType>,
 }
 
-/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
+/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the
+/// default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
 
 /// Maximum size in bytes of the memory that a thread keeps for the encoded data of its next event.
@@ -181,7 +182,8 @@ impl StoredEvent {
         Self { event, ..Self::default() }
     }
 
-    /// Removes the content, so that the event's memory, and that of a short payload, can be used again.
+    /// Removes the content, so that the event's memory, and that of a short payload, can be used
+    /// again.
     pub(super) fn empty(&mut self) {
         if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take()
             && octets.capacity() <= MAX_SPARE_OCTETS

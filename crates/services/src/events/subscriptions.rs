@@ -197,7 +197,8 @@ impl<E: Clone> Subscriptions<E> {
     /// lost, and its timeouts start anew. Returns false if the consumer was removed before.
     ///
     /// # Errors
-    /// If the filter would exceed a limit of [`SubscriptionLimits`]. The consumer then keeps its filter.
+    /// If the filter would exceed a limit of [`SubscriptionLimits`]. The consumer then keeps its
+    /// filter.
     pub fn replace(&mut self, id: ConsumerId, filter: EventFilter, now: Nanos) -> Result<bool, SubscriptionError> {
         let now = self.advance(now);
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
@@ -423,8 +424,8 @@ mod tests {
     const ANY: EventSource = EventSource::ANY;
     const MS: Nanos = 1_000_000;
 
-    /// Offers events, each with its type and rank. Returns the delivered sets by the numbers of their
-    /// events.
+    /// Offers events, each with its type and rank. Returns the delivered sets by the numbers of
+    /// their events.
     fn ranked(filter: &str, events: &[(EventType, u32)]) -> Vec<Vec<usize>> {
         let filter = EventFilter::parse(filter, &EventNames::new(), &FilterLimits::default()).unwrap();
         let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());

@@ -27,7 +27,8 @@ pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
 }
 
-/// Returns true for a name whose plain keys are those of another object of a server, or of another channel.
+/// Returns true for a name whose plain keys are those of another object of a server, or of another
+/// channel.
 fn is_reserved(name: &str) -> bool {
     [FACTORY_KEY, MONITOR_KEY].contains(&name) || name.ends_with(".rtec")
 }
@@ -150,8 +151,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the real-time policies of the channel's objects, for example the lanes in which calls to the channel arrive
-    /// ([`receive_lanes`](crate::events::receive_lanes)). Default: those of
+    /// Sets the real-time policies of the channel's objects, for example the lanes in which calls
+    /// to the channel arrive ([`receive_lanes`](crate::events::receive_lanes)). Default: those of
     /// [`RtOrb::set_policies`](corelane::rt::RtOrb::set_policies).
     #[must_use]
     pub fn real_time(mut self, policies: RtPolicies) -> Self {
@@ -159,13 +160,14 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the schedule. The `rt_info` of publications and dependencies then names an entry of the schedule instead of
-    /// a lane; another number that is not 0 is refused with BAD_PARAM. A publication or consumer with which an admitted
-    /// consumer would miss its deadline is refused with NO_RESOURCES
-    /// ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
+    /// Sets the schedule. The `rt_info` of publications and dependencies then names an entry of the
+    /// schedule instead of a lane; another number that is not 0 is refused with BAD_PARAM. A
+    /// publication or consumer with which an admitted consumer would miss its deadline is refused
+    /// with NO_RESOURCES ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
     ///
-    /// A consumer that names an entry gets each set in the lane that the publications of its events declare, and any
-    /// other consumer gets all sets in the least urgent lane. [`EventLane::event_type`] has no effect.
+    /// A consumer that names an entry gets each set in the lane that the publications of its events
+    /// declare, and any other consumer gets all sets in the least urgent lane.
+    /// [`EventLane::event_type`] has no effect.
     #[must_use]
     pub fn schedule(mut self, schedule: ChannelSchedule) -> Self {
         self.config.schedule = Some(ScheduleConfig { schedule, listener: RefusalListener::default() });
@@ -281,33 +283,38 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull` does not wait: if there
-    /// is no event, it raises TRANSIENT. The bound of `events_after` of a durable channel is that of its store,
-    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers). Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
+    /// does not wait: if there is no event, it raises TRANSIENT. The bound of `events_after` of a
+    /// durable channel is that of its store,
+    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers).
+    /// Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
         self
     }
 
-    /// Keeps the channel's events in a store, under the channel's name. The channel's reference for CORBA's Event
-    /// Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier, and `publish`, return when the
-    /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
-    /// delivery of an event does not wait for its commit. Default: none.
+    /// Keeps the channel's events in a store, under the channel's name. The channel's reference for
+    /// CORBA's Event Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier,
+    /// and `publish`, return when the event is on the disk. Events of TAO's service, and pulled
+    /// ones, are stored without acknowledgement. The delivery of an event does not wait for its
+    /// commit. Default: none.
     ///
     /// Threads of the ORB's pool wait for the disk, at most as many as
-    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise TRANSIENT.
-    /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
-    /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
-    /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
+    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise
+    /// TRANSIENT. [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets
+    /// all suppliers share commits, and keeps the order of each that has a thread. The names
+    /// `omniEvents` and `CorelaneEvents`, and those that end with `.rtec`, are not permitted for
+    /// durable channels, because other objects of a server have these plain keys.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
         self
     }
 
-    /// Adds a gateway that passes the channel's events to another channel, for the consumers there. It has the channel's
-    /// lanes, and ends with the channel. [`EventChannel::gateways`] returns it.
+    /// Adds a gateway that passes the channel's events to another channel, for the consumers there.
+    /// It has the channel's lanes, and ends with the channel. [`EventChannel::gateways`] returns
+    /// it.
     #[must_use]
     pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
         self.gateways.push((to.as_object().clone(), settings));

@@ -1,7 +1,7 @@
 //! The pushes of durable channels: each event goes to the consumers, and then to the store.
 //!
-//! The delivery of an event does not wait for its commit. Only a supplier that gets an acknowledgement waits for the
-//! disk.
+//! The delivery of an event does not wait for its commit. Only a supplier that gets an
+//! acknowledgement waits for the disk.
 
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ impl SharedChannel {
         result
     }
 
-    /// Routes an event, and returns its number after its commit. `supplier` is `None` for an event without a supplier.
+    /// Routes an event, and returns its number after its commit. `supplier` is `None` for an event
+    /// without a supplier.
     pub(in crate::events) fn publish(
         &self,
         durable: &DurablePart,
@@ -97,9 +98,9 @@ impl SharedChannel {
         pushed.map(|()| is_routed)
     }
 
-    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The stream is opened after
-    /// the channel has its plain keys: a refused channel is not in the store, where later starts would find it. Returns
-    /// true if the store had no such channel.
+    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The
+    /// stream is opened after the channel has its plain keys: a refused channel is not in the
+    /// store, where later starts would find it. Returns true if the store had no such channel.
     pub(super) fn open_and_activate(&self) -> Result<bool, SystemException> {
         let is_new = self.durable.as_ref().map(|durable| durable.open(&self.name)).transpose()?.unwrap_or_default();
         let activated = self.poa.manager().activate();

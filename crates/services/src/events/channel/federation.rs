@@ -1,4 +1,5 @@
-//! A channel among others: its identity, the gateways that take its events, and the events that gateways bring.
+//! A channel among others: its identity, the gateways that take its events, and the events that
+//! gateways bring.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -57,7 +58,8 @@ impl Known {
         removed.map(|(proxy, _)| proxy).collect()
     }
 
-    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None` at the maximum.
+    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None`
+    /// at the maximum.
     fn add(&mut self, proxy: ProxyId, outlet: Outlet) -> Option<Vec<ProxyId>> {
         let earlier = self.remove(&outlet.gateway);
         if self.outlets.len() >= MAX_GATEWAYS {
@@ -128,8 +130,8 @@ impl SharedChannel {
         demand::reported(self.channel_number(), wanted, behind).into_iter().map(demand).collect()
     }
 
-    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends: the gateway has lost
-    /// the answer to a call, and connects again.
+    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends:
+    /// the gateway has lost the answer to a call, and connects again.
     pub(in crate::events) fn open_outlet(
         self: &Arc<Self>,
         gateway: &GatewayConsumerRef,
@@ -218,8 +220,8 @@ impl SharedChannel {
         self.disconnect_consumer(proxy, false)
     }
 
-    /// Returns the states that at most `max` connected gateways have reported: those with the lowest numbers above
-    /// `proxy`.
+    /// Returns the states that at most `max` connected gateways have reported: those with the
+    /// lowest numbers above `proxy`.
     pub(in crate::events) fn gateways_after(&self, proxy: u64, max: usize) -> Vec<ChannelGateway> {
         self.forget_ended_outlets();
         let known = self.federation.known.lock();

@@ -1,4 +1,5 @@
-//! Batches of requests, each with one commit of the store, and reading of events. Time is an argument.
+//! Batches of requests, each with one commit of the store, and reading of events. Time is an
+//! argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -46,8 +47,8 @@ impl Committer {
         self.head.as_ref().map(|(ledger, _)| ledger)
     }
 
-    /// Applies the requests in their order, with one commit, and returns a result for each. `now` is in milliseconds
-    /// since 1970.
+    /// Applies the requests in their order, with one commit, and returns a result for each. `now`
+    /// is in milliseconds since 1970.
     pub(super) fn run<'r>(
         &mut self,
         requests: impl Iterator<Item = &'r LedgerRequest> + Clone,
@@ -132,7 +133,8 @@ impl Committer {
             }
             writes.push(records::put_channel(channel, book));
         }
-        // The events of this commit are not in the store yet, so a channel that it removes waits for the next one.
+        // The events of this commit are not in the store yet, so a channel that it removes waits
+        // for the next one.
         if let Some(channel) = ledger.removed.first().copied() {
             self.delete_events(channel, &mut next, &mut writes)?;
         }

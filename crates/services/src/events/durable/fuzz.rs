@@ -4,8 +4,8 @@ use super::ledger::{ChannelNumber, Ledger};
 use super::records::{self, HeadRecord};
 use crate::events::stored::StoredEvent;
 
-/// Checks that records of a store of events that can be read are written in the same form, and that an event that is
-/// written again can be read again.
+/// Checks that records of a store of events that can be read are written in the same form, and that
+/// an event that is written again can be read again.
 ///
 /// # Panics
 /// If a property is violated.

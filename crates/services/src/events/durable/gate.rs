@@ -34,8 +34,8 @@ impl WaitCount {
 }
 
 impl WaitGate {
-    /// Creates a gate for `of_connections` threads that serve one connection each, and `in_pools` threads that serve
-    /// several.
+    /// Creates a gate for `of_connections` threads that serve one connection each, and `in_pools`
+    /// threads that serve several.
     pub(in crate::events) const fn new(of_connections: usize, in_pools: usize) -> Self {
         Self { of_connections: WaitCount::new(of_connections), in_pools: WaitCount::new(in_pools) }
     }

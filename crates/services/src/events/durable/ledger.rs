@@ -1,7 +1,8 @@
-//! The state of durable channels without their events, and the decisions about it. Time is an argument.
+//! The state of durable channels without their events, and the decisions about it. Time is an
+//! argument.
 //!
-//! Invariants: the numbers of a channel's events are `first` to `last` without gaps, `last` never becomes smaller, and
-//! a consumer's position is at most `last`.
+//! Invariants: the numbers of a channel's events are `first` to `last` without gaps, `last` never
+//! becomes smaller, and a consumer's position is at most `last`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use crate::store::StoreError;
 const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
-/// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so the number of kept
-/// events reaches its maximum again.
+/// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so
+/// the number of kept events reaches its maximum again.
 pub(super) const MAX_DELETIONS: usize = 1_024;
-/// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that the request created.
+/// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that
+/// the request created.
 pub(super) const IS_NEW: u64 = 1 << 32;
 
 /// The number of a channel in a store.
@@ -157,8 +159,8 @@ impl Book {
 /// A change of the channels in a store.
 #[derive(Clone, Debug)]
 pub(super) enum LedgerRequest {
-    /// Creates a channel, or sets the retention of the channel with this name. Returns the channel's number, with
-    /// [`IS_NEW`] if it is created.
+    /// Creates a channel, or sets the retention of the channel with this name. Returns the
+    /// channel's number, with [`IS_NEW`] if it is created.
     Open(String, Retention),
     Remove(ChannelNumber),
     /// Adds an event. Returns the event's number. The store's bound does not apply to a channel
@@ -196,8 +198,8 @@ pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,
     /// The channels whose events are being deleted.
     pub(super) removed: BTreeSet<ChannelNumber>,
-    /// A number above those of all channels that this process has seen. Streams of removed channels may still be in
-    /// use, so no later channel may have their numbers.
+    /// A number above those of all channels that this process has seen. Streams of removed channels
+    /// may still be in use, so no later channel may have their numbers.
     pub(super) next: u32,
 }
 
@@ -239,8 +241,8 @@ impl Ledger {
         self.books.values().map(|book| &**book)
     }
 
-    /// Returns the bytes of the events of all channels, without those beyond a channel's retention, which later commits
-    /// delete.
+    /// Returns the bytes of the events of all channels, without those beyond a channel's retention,
+    /// which later commits delete.
     pub(super) fn bytes(&self) -> u64 {
         self.books().fold(0, |sum, book| sum.saturating_add(book.bytes.min(book.retention.max_bytes)))
     }
@@ -259,8 +261,8 @@ impl Ledger {
         self.books.iter().find(|(_, book)| book.name == name).map(|(number, _)| *number)
     }
 
-    /// Applies a request, and adds its changes of the store to `writes`, except those of the channels' records: the
-    /// caller writes the records of the channels in `touched`.
+    /// Applies a request, and adds its changes of the store to `writes`, except those of the
+    /// channels' records: the caller writes the records of the channels in `touched`.
     pub(super) fn apply(
         &mut self,
         request: &LedgerRequest,
@@ -356,7 +358,8 @@ impl Ledger {
         if !is_name(name) {
             return Err(LedgerRefusal::Name);
         }
-        // A removed channel counts until its events are deleted, so that the store has a bounded number of channels.
+        // A removed channel counts until its events are deleted, so that the store has a bounded
+        // number of channels.
         if self.books.len() + self.removed.len() >= limits.max_channels {
             return Err(LedgerRefusal::TooManyChannels);
         }

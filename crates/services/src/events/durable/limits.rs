@@ -1,6 +1,7 @@
 //! The limits of a store of event channels.
 
-/// The limits of an [`EventStore`](super::EventStore): threads that wait for it, and what clients may keep in it.
+/// The limits of an [`EventStore`](super::EventStore): threads that wait for it, and what clients
+/// may keep in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventStoreLimits {
@@ -18,11 +19,12 @@ pub struct EventStoreLimits {
     /// `ThreadPerConnection`. The maximum should be lower than half the number of these threads.
     /// Default: 2.
     pub max_waiting_in_pool: usize,
-    /// Maximum number of readers that wait at a time for a further event, in threads that serve one connection each, and
-    /// in other threads. A further reader gets an empty answer at once. Default: 64 and 1.
+    /// Maximum number of readers that wait at a time for a further event, in threads that serve one
+    /// connection each, and in other threads. A further reader gets an empty answer at once.
+    /// Default: 64 and 1.
     pub max_waiting_readers: (usize, usize),
-    /// Maximum number of channels. A further one is refused with IMP_LIMIT. A channel of the store that was opened
-    /// with a higher limit stays. Default: 64.
+    /// Maximum number of channels. A further one is refused with IMP_LIMIT. A channel of the store
+    /// that was opened with a higher limit stays. Default: 64.
     pub max_channels: usize,
     /// Maximum number of named consumers of all channels together; each channel has at most 256.
     /// Default: 1,024.

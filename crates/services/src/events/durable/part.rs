@@ -20,7 +20,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::events) struct DurablePart {
     store: EventStore,
     retention: Retention,
-    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves nothing in the store.
+    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves
+    /// nothing in the store.
     stream: OnceLock<DurableStream>,
     /// The channel's threads that wait for the store.
     requests: WaitGate,
@@ -41,8 +42,8 @@ impl DurablePart {
         Self { store, retention, stream, requests, unstored }
     }
 
-    /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the maximum, and after
-    /// the end of the store.
+    /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the
+    /// maximum, and after the end of the store.
     pub(in crate::events) fn enter(&self) -> Result<RequestPlace<'_>, DurableError> {
         if !self.store.takes_requests() {
             return Err(DurableError::Ended);
@@ -52,14 +53,16 @@ impl DurablePart {
         Ok(RequestPlace { _of_channel: of_channel, _of_store: of_store })
     }
 
-    /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait already.
+    /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait
+    /// already.
     pub(in crate::events) fn with_waiting_reader(&self, wait: impl FnOnce()) {
         if let Some(_place) = self.store.readers().enter() {
             wait();
         }
     }
 
-    /// Opens the stream of the channel with this name. Returns true if the store had no such channel.
+    /// Opens the stream of the channel with this name. Returns true if the store had no such
+    /// channel.
     pub(in crate::events) fn open(&self, name: &str) -> Result<bool, DurableError> {
         let _place = self.enter()?;
         let (stream, is_new) = self.store.stream(name, self.retention)?;
@@ -78,7 +81,8 @@ impl DurablePart {
         self.stream()?.remove()
     }
 
-    /// Stores an event without acknowledgement, and without waiting. Counts an event that is not stored.
+    /// Stores an event without acknowledgement, and without waiting. Counts an event that is not
+    /// stored.
     pub(in crate::events) fn offer(&self, event: Result<Arc<[u8]>, SystemException>) {
         match (self.stream(), event) {
             (Ok(stream), Ok(event)) => stream.offer(event, &self.unstored),

@@ -16,19 +16,19 @@ use crate::store::Store;
 
 /// Maximum number of requests that one commit takes.
 const MAX_BATCH_REQUESTS: usize = 1_024;
-/// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of this size fits into the
-/// store's log.
+/// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of
+/// this size fits into the store's log.
 const MAX_BATCH_BYTES: usize = 512 << 10;
-/// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room, and other events are
-/// not stored.
+/// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room,
+/// and other events are not stored.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 const MAX_WAITING_REQUESTS: usize = 16_384;
 /// Number of bytes that a request counts beyond its event.
 const REQUEST_BYTES: usize = 128;
 /// Time after which a thread no longer waits for the commit of its request.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A commit waits for further requests for at most the last commit's duration divided by this number, and at most
-/// [`MAX_GATHER`].
+/// A commit waits for further requests for at most the last commit's duration divided by this
+/// number, and at most [`MAX_GATHER`].
 const GATHER_PART: u32 = 4;
 const MAX_GATHER: Duration = Duration::from_millis(20);
 
@@ -75,7 +75,8 @@ struct Queue {
     last_commit: Duration,
     /// No thread waits for a result beyond this time.
     end_at: Option<Monotonic>,
-    /// The time until which ended channels wait for their events. Set by the first of them since the last commit.
+    /// The time until which ended channels wait for their events. Set by the first of them since
+    /// the last commit.
     settle_until: Option<Monotonic>,
     is_ending: bool,
     has_ended: bool,
@@ -141,7 +142,8 @@ pub(super) struct Ticket {
     deadline: Monotonic,
 }
 
-/// The events that a store has not committed before it was closed: see [`EventStore::close`](super::EventStore::close).
+/// The events that a store has not committed before it was closed: see
+/// [`EventStore::close`](super::EventStore::close).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UncommittedEvents {
     /// The names of channels, and the numbers of their events.
@@ -221,7 +223,8 @@ impl SharedStore {
         }
     }
 
-    /// Queues an event without acknowledgement. Counts it if there is no room, or if its commit fails.
+    /// Queues an event without acknowledgement. Counts it if there is no room, or if its commit
+    /// fails.
     pub(super) fn offer(&self, request: LedgerRequest, counts: &Arc<UnstoredCounts>) {
         let mut queue = self.queue.lock();
         let refusal = match (queue.takes_requests(), queue.has_room()) {
@@ -270,8 +273,8 @@ impl SharedStore {
         Err(UncommittedEvents { channels: named.collect() })
     }
 
-    /// Waits until the requests that are queued now have results. Channels that end while the disk does not answer wait
-    /// for this time together.
+    /// Waits until the requests that are queued now have results. Channels that end while the disk
+    /// does not answer wait for this time together.
     pub(super) fn settle(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         let last = queue.arrived;
@@ -329,8 +332,9 @@ impl SharedStore {
         }
     }
 
-    /// Waits, before a commit, until the expected number of threads have submitted requests or a time has passed.
-    /// Without the wait, the first event would be committed alone, and the other suppliers would wait for two commits.
+    /// Waits, before a commit, until the expected number of threads have submitted requests or a
+    /// time has passed. Without the wait, the first event would be committed alone, and the other
+    /// suppliers would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         if queue.submitters >= queue.expected {
             return queue;

@@ -1,4 +1,5 @@
-//! Random requests against a naive model, with restarts, and with commits that fail before or after they are applied.
+//! Random requests against a naive model, with restarts, and with commits that fail before or after
+//! they are applied.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -249,7 +250,8 @@ fn simulate(steps: &[Step]) {
             }
             Step::Batch(actions, pause, failure) => {
                 now += pause;
-                // A channel is opened and removed by a batch of its own, because other requests need its number.
+                // A channel is opened and removed by a batch of its own, because other requests
+                // need its number.
                 for group in actions.chunk_by(|one, other| is_appended(one) && is_appended(other)) {
                     let mut next = model.clone();
                     let expected: Vec<_> = group.iter().map(|action| next.apply(action, now)).collect();

@@ -30,8 +30,9 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_READ_EVENTS: usize = 1_024;
 const MAX_READ_BYTES: usize = 1 << 20;
 
-/// A store of durable event channels: `EventChannelBuilder::durable` and `EventChannelFactory::durable` take it. Clones
-/// are one store, which closes when the last clone and the last of its channels are dropped.
+/// A store of durable event channels: `EventChannelBuilder::durable` and
+/// `EventChannelFactory::durable` take it. Clones are one store, which closes when the last clone
+/// and the last of its channels are dropped.
 ///
 /// ```
 /// use corelane_services::events::{EventStore, STORED_EVENTS};
@@ -52,12 +53,12 @@ impl fmt::Debug for EventStore {
 }
 
 impl EventStore {
-    /// Reads the channels of a store, without their events, and starts the thread that writes to it. The store has the
-    /// default limits.
+    /// Reads the channels of a store, without their events, and starts the thread that writes to
+    /// it. The store has the default limits.
     ///
     /// # Errors
-    /// Errors of reading; [`StoreError::Damaged`] if the records are inconsistent; [`StoreError::Unusable`] if the
-    /// system refuses a thread.
+    /// Errors of reading; [`StoreError::Damaged`] if the records are inconsistent;
+    /// [`StoreError::Unusable`] if the system refuses a thread.
     pub fn open(store: impl Store) -> Result<Self, StoreError> {
         Self::open_with(store, EventStoreLimits::default())
     }
@@ -82,14 +83,16 @@ impl EventStore {
         Ok(Self(Arc::new(Writer { shared, limits, requests, readers, thread: Some(thread.map_err(failed)?) })))
     }
 
-    /// Lets no request wait for the store beyond this time, from now on. A program that ends calls it before it shuts
-    /// down its ORB, which waits for running requests, and [`close`](Self::close) afterwards.
+    /// Lets no request wait for the store beyond this time, from now on. A program that ends calls
+    /// it before it shuts down its ORB, which waits for running requests, and
+    /// [`close`](Self::close) afterwards.
     pub fn limit_waits(&self, timeout: Duration) {
         self.0.shared.limit_waits(timeout);
     }
 
-    /// Takes no further events, and waits until all events that wait for the disk are committed, at most for this time.
-    /// After an error, the store's thread still waits for its disk, and goes on if the disk answers.
+    /// Takes no further events, and waits until all events that wait for the disk are committed, at
+    /// most for this time. After an error, the store's thread still waits for its disk, and goes on
+    /// if the disk answers.
     ///
     /// A store that is dropped with events that wait does this, for at most 5 s.
     ///
@@ -105,7 +108,8 @@ impl EventStore {
     /// ```
     ///
     /// # Errors
-    /// The events that are not committed in time. A power failure, or the end of the process, may lose them.
+    /// The events that are not committed in time. A power failure, or the end of the process, may
+    /// lose them.
     pub fn close(&self, timeout: Duration) -> Result<(), UncommittedEvents> {
         self.0.shared.close(timeout)
     }
@@ -242,7 +246,8 @@ impl DurableStream {
         self.shared().submit(LedgerRequest::Forget(self.channel, consumer.to_owned())).map(drop)
     }
 
-    /// Removes the channel, its consumers and its events from the store, unless that is done already.
+    /// Removes the channel, its consumers and its events from the store, unless that is done
+    /// already.
     pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
         match self.shared().submit(LedgerRequest::Remove(self.channel)) {
             Err(error) if !error.is_unknown_channel() => Err(error),
@@ -256,8 +261,8 @@ impl DurableStream {
         Some(StreamNumbers { first, last, bytes })
     }
 
-    /// Waits until the channel has a committed event with a number above `number`, until the channel is removed, or
-    /// until the deadline.
+    /// Waits until the channel has a committed event with a number above `number`, until the
+    /// channel is removed, or until the deadline.
     pub(in crate::events) fn wait_beyond(&self, number: u64, deadline: Monotonic) {
         let shared = self.shared();
         let mut ledger = shared.ledger.lock();

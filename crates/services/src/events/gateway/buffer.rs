@@ -6,7 +6,8 @@ use crate::events::queue::QueueLimits;
 
 /// Events in the order of their arrival, with the events of a batch that is under way.
 ///
-/// Invariant: the events that wait and those under way are within the limits. An event under way is not dropped.
+/// Invariant: the events that wait and those under way are within the limits. An event under way is
+/// not dropped.
 #[derive(Debug)]
 pub(super) struct ForwardBuffer<E> {
     waiting: VecDeque<(E, usize)>,

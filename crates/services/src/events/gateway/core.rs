@@ -1,5 +1,5 @@
-//! The decisions of a gateway: which events it passes on, which wait, which are dropped, and when it tries to reach a
-//! lost channel. The caller makes the calls and wakes the threads.
+//! The decisions of a gateway: which events it passes on, which wait, which are dropped, and when
+//! it tries to reach a lost channel. The caller makes the calls and wakes the threads.
 //!
 //! Invariant: the counts are balanced ([`GatewayCounts::is_balanced`]).
 
@@ -31,7 +31,8 @@ pub struct GatewayCounts {
     pub ttl_ended: u64,
     /// Lost events: the buffer was full.
     pub dropped_full: u64,
-    /// Lost events: the destination refused them, or they came so late that it could not tell if it had got them.
+    /// Lost events: the destination refused them, or they came so late that it could not tell if it
+    /// had got them.
     pub dropped_refused: u64,
     /// Events that wait in the gateway, or whose call is running.
     pub waiting: u64,
@@ -88,7 +89,8 @@ pub(super) struct GatewayCore<E> {
 }
 
 impl<E: CrossingEvent> GatewayCore<E> {
-    /// Creates a gateway that is due to reach its channels at once. `lanes` is the number of buffers; 0 counts as 1.
+    /// Creates a gateway that is due to reach its channels at once. `lanes` is the number of
+    /// buffers; 0 counts as 1.
     pub(super) fn new(lanes: usize, limits: QueueLimits, policy: ReconnectPolicy, seed: u64) -> Self {
         Self {
             to: 0,
@@ -122,8 +124,9 @@ impl<E: CrossingEvent> GatewayCore<E> {
         Some(lane)
     }
 
-    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
-    /// answers with [`delivered`](Self::delivered) or [`failed`](Self::failed).
+    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or
+    /// the destination is lost. The caller answers with [`delivered`](Self::delivered) or
+    /// [`failed`](Self::failed).
     pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {
             (LinkState::Connected, Some(buffer)) => buffer.take(max.min(MAX_BATCH), MAX_BATCH_BYTES),

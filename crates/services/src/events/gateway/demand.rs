@@ -1,7 +1,8 @@
 //! The demand of federated channels: which events a gateway subscribes.
 //!
-//! A channel reports the events that its own consumers want, and those that channels behind its gateways want. A demand
-//! names the channels on its way, so it ends when its consumers leave: no channel hears its own demand as that of others.
+//! A channel reports the events that its own consumers want, and those that channels behind its
+//! gateways want. A demand names the channels on its way, so it ends when its consumers leave: no
+//! channel hears its own demand as that of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,9 @@ const EVERY_EVENT: LatestKey = (0, 0);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::events) struct Demand {
-    /// The wanting channel first, and the channel that reports the demand last. A channel that reports only the demand
-    /// of its own consumers, such as TAO's, has no identity: the path is empty.
+    /// The wanting channel first, and the channel that reports the demand last. A channel that
+    /// reports only the demand of its own consumers, such as TAO's, has no identity: the path is
+    /// empty.
     pub(in crate::events) path: Vec<ChannelId>,
     pub(in crate::events) wanted: BTreeSet<LatestKey>,
 }
@@ -33,7 +35,8 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
     if is_every { BTreeSet::from([EVERY_EVENT]) } else { wanted }
 }
 
-/// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
+/// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its
+/// gateways.
 ///
 /// For each wanting channel and each gateway, the report has one shortest path. It has the paths
 /// through all gateways, because a channel that is on one of the paths ignores that path only. If
@@ -72,8 +75,8 @@ pub(in crate::events) fn reported<'d>(
     all
 }
 
-/// Returns the types and sources that a gateway subscribes at the channel `from`, if its destination reports these
-/// demands.
+/// Returns the types and sources that a gateway subscribes at the channel `from`, if its
+/// destination reports these demands.
 pub(in crate::events) fn subscription(from: ChannelId, demands: &[Demand]) -> BTreeSet<LatestKey> {
     let of_others = demands.iter().filter(|demand| !demand.path.contains(&from));
     bounded(of_others.flat_map(|demand| demand.wanted.iter().copied()).collect())

@@ -1,5 +1,5 @@
-//! The calls of a gateway to its two channels. Each channel is one of ours, one of TAO's Real-time Event Service, or one
-//! of CORBA's Event Service.
+//! The calls of a gateway to its two channels. Each channel is one of ours, one of TAO's Real-time
+//! Event Service, or one of CORBA's Event Service.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -51,7 +51,8 @@ fn said(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do not delay its calls.
+/// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
+/// not delay its calls.
 pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
@@ -223,7 +224,8 @@ impl Destination {
     }
 }
 
-/// An observer that could not be removed, because its channel was not reached. It would occupy a place there.
+/// An observer that could not be removed, because its channel was not reached. It would occupy a
+/// place there.
 pub(super) struct StaleObserver {
     channel: ChannelId,
     observer: u32,
@@ -310,7 +312,8 @@ impl Source {
                 let consumer = PushConsumerRef::unchecked_narrow(intakes.typed.as_object());
                 match proxy.connect_push_consumer(Some(&consumer), &consumer_qos(demands)) {
                     Ok(()) => Ok(()),
-                    // The channel does not permit reconnection. Events between the two calls are lost.
+                    // The channel does not permit reconnection. Events between the two calls are
+                    // lost.
                     Err(ConnectPushConsumerError::AlreadyConnected(_)) => {
                         proxy.disconnect_push_supplier().map_err(said)?;
                         *proxy = rtec_consumer(channel, intakes, demands, timeout)?;
@@ -357,7 +360,8 @@ fn rtec_consumer(
     Ok(proxy)
 }
 
-/// Returns the subscription at a channel without identity: what the consumers of the destination itself want.
+/// Returns the subscription at a channel without identity: what the consumers of the destination
+/// itself want.
 fn consumer_qos(demands: &[ChannelDemand]) -> ConsumerQOS {
     let demand = |demand: &ChannelDemand| Demand {
         path: demand.path.clone(),

@@ -1,7 +1,8 @@
-//! A gateway in operation: the threads that reach the channels and that send events, and the objects that channels call.
+//! A gateway in operation: the threads that reach the channels and that send events, and the
+//! objects that channels call.
 //!
-//! A push of the source puts an event into a buffer and returns. So a destination that does not answer never holds up
-//! the source.
+//! A push of the source puts an event into a buffer and returns. So a destination that does not
+//! answer never holds up the source.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -80,9 +81,9 @@ impl Default for GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Sets the lanes, named as those of the channels are, the most urgent first. Each has a buffer, a thread and a
-    /// connection to the destination. Events of a lane that the gateway does not have are in its last one. Default: one
-    /// buffer for all events.
+    /// Sets the lanes, named as those of the channels are, the most urgent first. Each has a
+    /// buffer, a thread and a connection to the destination. Events of a lane that the gateway does
+    /// not have are in its last one. Default: one buffer for all events.
     #[must_use]
     pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
         self.lanes = LaneTable(lanes.into_iter().collect());
@@ -129,13 +130,15 @@ impl GatewayBuilder {
         self
     }
 
-    /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB ends. Neither channel
-    /// has to be there yet. Both references may be of channels of TAO's Real-time Event Service or of CORBA's Event
-    /// Service. The channels call the gateway, so the ORB has to listen at an address that they reach.
+    /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB
+    /// ends. Neither channel has to be there yet. Both references may be of channels of TAO's
+    /// Real-time Event Service or of CORBA's Event Service. The channels call the gateway, so the
+    /// ORB has to listen at an address that they reach.
     ///
     /// # Errors
-    /// BAD_PARAM if both references are of one channel, and for invalid lanes; NO_RESOURCES if the system refuses a
-    /// thread; DATA_CONVERSION if it refuses the priority of a lane; other errors of the ORB.
+    /// BAD_PARAM if both references are of one channel, and for invalid lanes; NO_RESOURCES if the
+    /// system refuses a thread; DATA_CONVERSION if it refuses the priority of a lane; other errors
+    /// of the ORB.
     pub fn serve(self, orb: &Orb, from: &impl Reference, to: &impl Reference) -> Result<Gateway, SystemException> {
         let (from, to) = (from.as_object(), to.as_object());
         if from.is_equivalent(to) {
@@ -242,7 +245,8 @@ struct GatewayRun {
     core: GatewayCore<PassingEvent>,
     /// The destination in each lane; empty while the destination is lost.
     ends: Arc<Vec<LaneEnd>>,
-    /// The number of times that the destination was reached. A late failure of an earlier connection means nothing.
+    /// The number of times that the destination was reached. A late failure of an earlier
+    /// connection means nothing.
     session: u64,
     /// True for each lane whose forwarder waits for an event.
     is_idle: Vec<bool>,
@@ -258,8 +262,8 @@ struct GatewayRun {
 }
 
 struct SharedGateway {
-    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting threads. It is not
-    /// held during calls.
+    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting
+    /// threads. It is not held during calls.
     run: PiMutex<GatewayRun>,
     /// Wakes the forwarder of each lane.
     lane_wakes: Box<[PiCondvar]>,
@@ -293,7 +297,8 @@ pub struct GatewayStatus {
     pub waiting_bytes: usize,
 }
 
-/// A gateway in operation: events of one channel that consumers at another channel want cross to it.
+/// A gateway in operation: events of one channel that consumers at another channel want cross to
+/// it.
 ///
 /// An event crosses if its time to live is above 0; each gateway decrements it. Between channels of
 /// this crate, no channel takes an event twice, also in rings and meshes. Dropping the handle has
@@ -364,8 +369,8 @@ impl GatewayRun {
 struct Ends {
     destination: Option<(Destination, Arc<Vec<LaneEnd>>)>,
     source: Option<Source>,
-    /// The demand of the destination, as last heard; `None` before the first contact. The source keeps it while the
-    /// destination is lost, so that events wait.
+    /// The demand of the destination, as last heard; `None` before the first contact. The source
+    /// keeps it while the destination is lost, so that events wait.
     demands: Option<Vec<ChannelDemand>>,
     is_demand_changed: bool,
     /// The time from which on the gateway may try to reach the source.

@@ -7,7 +7,8 @@
 //! again (`reconnect`). `core` has the decisions. None of these modules reads a clock or uses a
 //! socket.
 //!
-//! `ends` makes the calls to the two channels, `live` has the threads, and `outlet` is the gateway as its source sees it.
+//! `ends` makes the calls to the two channels, `live` has the threads, and `outlet` is the gateway
+//! as its source sees it.
 
 mod buffer;
 mod core;

@@ -12,8 +12,8 @@ use crate::events::router::DeliverySet;
 use crate::events::stored::StoredEvent;
 use crate::events::subscriptions::Occurrence;
 
-/// The identity of a channel, and the last number that it has given to an event. An event gets its number when it first
-/// goes to a gateway.
+/// The identity of a channel, and the last number that it has given to an event. An event gets its
+/// number when it first goes to a gateway.
 #[derive(Debug)]
 pub(in crate::events) struct ChannelIdentity {
     pub(in crate::events) id: ChannelId,

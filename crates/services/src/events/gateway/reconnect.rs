@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The delays after which a gateway that has lost a channel tries to reach it again.
 ///
-/// Each failure doubles the delay, up to `max_delay`. The delay is shortened at random by up to a half, so that gateways
-/// which have lost one channel do not all come back at one instant.
+/// Each failure doubles the delay, up to `max_delay`. The delay is shortened at random by up to a
+/// half, so that gateways which have lost one channel do not all come back at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectPolicy {
     /// The delay after the first failure.

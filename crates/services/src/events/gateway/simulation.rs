@@ -1,4 +1,5 @@
-//! A simulation in virtual time: rings and meshes of channels with gateways, whose links are cut at random.
+//! A simulation in virtual time: rings and meshes of channels with gateways, whose links are cut at
+//! random.
 //!
 //! No consumer may get an event twice. An event that was wanted may be missing only if a gateway
 //! has counted a dropped event. An event that no consumer of another channel wants must not cross.
@@ -180,7 +181,8 @@ impl World {
         true
     }
 
-    /// Lets a gateway ask its destination for the demands, or try to reach it. Returns true if something has changed.
+    /// Lets a gateway ask its destination for the demands, or try to reach it. Returns true if
+    /// something has changed.
     fn control(&mut self, at: usize) -> bool {
         let Gate { to, is_link_up, .. } = self.gates[at];
         let demands = self.demands_of(to);

@@ -75,11 +75,12 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
-/// The peer of a queue. A router asks it for the turn to send ([`SendTurn`](super::super::turn::SendTurn)).
+/// The peer of a queue. A router asks it for the turn to send
+/// ([`SendTurn`](super::super::turn::SendTurn)).
 pub(in crate::events) trait QueuePeer: Clone {
-    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the queue's
-    /// sender has the turn, or gets it when the thread that has it gives it back. Always returns
-    /// false for a peer to which only its sender sends.
+    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the
+    /// queue's sender has the turn, or gets it when the thread that has it gives it back. Always
+    /// returns false for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
     /// Gives the turn to the queue's sender. Returns true if the caller has to wake the sender. A
     /// peer to which only its sender sends always returns true.

@@ -212,7 +212,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         Ok((id, replaced))
     }
 
-    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no consumer is connected.
+    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no
+    /// consumer is connected.
     pub(super) fn replace_filter(
         &mut self,
         proxy: ProxyId,

@@ -21,7 +21,8 @@ pub(in crate::events) struct SenderId {
 pub(in crate::events) enum SenderStep<E> {
     /// Send the set, then call [`Router::called`].
     Send(DeliverySet<E>),
-    /// Send the rest of a set of which another thread has sent a part, then call [`Router::called`].
+    /// Send the rest of a set of which another thread has sent a part, then call
+    /// [`Router::called`].
     Finish,
     /// Ask the consumer if it exists, then call [`Router::called`].
     Ask,

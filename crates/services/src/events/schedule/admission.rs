@@ -1,8 +1,8 @@
 //! Admission: a publication or a consumer that names an entry is connected only if all admitted
 //! consumers then meet their deadlines.
 //!
-//! The jobs are those of the declared events alone. A set with an event beyond its declaration is in
-//! the least urgent lane, which delays no job.
+//! The jobs are those of the declared events alone. A set with an event beyond its declaration is
+//! in the least urgent lane, which delays no job.
 
 use std::collections::BTreeMap;
 use std::fmt;

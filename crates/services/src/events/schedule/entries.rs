@@ -83,8 +83,8 @@ impl PublicationEntry {
         self
     }
 
-    /// Sets the maximum number of publications that name the entry at a time, at least one, which is
-    /// the default. A connection with a further one is refused
+    /// Sets the maximum number of publications that name the entry at a time, at least one, which
+    /// is the default. A connection with a further one is refused
     /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
@@ -201,8 +201,9 @@ impl SubscriptionEntry {
         Self { rt_info, max_users: 1, load: SubscriptionLoad::default() }
     }
 
-    /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least 1.
-    /// Default: one. A further consumer is refused ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least
+    /// one, which is the default. A further consumer is refused
+    /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
         self.max_users = max;
@@ -327,8 +328,8 @@ impl ChannelSchedule {
         Some((entry, lanes.iter().position(|lane| *lane == entry.lane)?))
     }
 
-    /// Returns the load of a consumer whose dependencies name these numbers, and the entries that it
-    /// uses; `None` if all are 0.
+    /// Returns the load of a consumer whose dependencies name these numbers, and the entries that
+    /// it uses; `None` if all are 0.
     ///
     /// # Errors
     /// Returns the index of a number without an entry, or of an entry with another core than those

@@ -1,4 +1,5 @@
-//! The servants of a federated channel: `CorelaneEvents::FederatedChannel` and the outlets of its gateways.
+//! The servants of a federated channel: `CorelaneEvents::FederatedChannel` and the outlets of its
+//! gateways.
 
 use std::sync::Arc;
 
