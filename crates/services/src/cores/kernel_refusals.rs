@@ -11,7 +11,6 @@ struct HeldRefusal {
     task: TaskId,
     /// The refused core; `None` for a priority.
     core: Option<CoreId>,
-    /// The time of the books at which the promise is withdrawn.
     due: Nanos,
 }
 
@@ -31,7 +30,6 @@ impl HeldRefusals {
         self.0.push(HeldRefusal { task, core, due });
     }
 
-    /// Forgets the refusals of lost cores.
     pub(super) fn forget_cores(&mut self, lost: &[CoreId]) {
         self.0.retain(|refusal| !refusal.core.is_some_and(|core| lost.contains(&core)));
     }

@@ -47,7 +47,6 @@ pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
 use self::federation::Federation;
 
-/// Maximum depth of nested pushes to direct consumers in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
 const MAX_SPARE_EVENTS: usize = 64;
@@ -89,7 +88,6 @@ struct ChannelState {
     objects: HashMap<ProxyId, ObjectId>,
     callbacks: Callbacks,
     waiting_pulls: usize,
-    /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
     has_keys: bool,
     has_ended: bool,
@@ -490,7 +488,6 @@ impl SharedChannel {
         peer.wake.notify_all();
     }
 
-    /// Counts a set that could not be written.
     #[cold]
     fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
         let mut state = self.state.lock();

@@ -19,11 +19,8 @@ const EVERYTHING: Key = (0, 0);
 /// separate lists for events with the type 0 or the source 0, which are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ListName {
-    /// Keys with this type and this source.
     Exact(i32, i32),
-    /// Keys with this type and every source.
     Type(i32),
-    /// Keys with this source and every type.
     Source(i32),
     /// The key of all events.
     Everything,

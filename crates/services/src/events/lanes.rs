@@ -133,7 +133,6 @@ impl LaneTable {
         self.0.len()
     }
 
-    /// Returns the `rt_info` of each lane.
     pub(super) fn rt_infos(&self) -> Box<[i32]> {
         self.0.iter().map(|lane| lane.rt_info).collect()
     }

@@ -36,7 +36,6 @@ pub(super) struct Peer {
     turn: Option<SendTurn>,
 }
 
-/// The result of an attempt to push without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImmediatePush {
     Done,

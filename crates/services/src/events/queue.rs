@@ -56,7 +56,6 @@ pub(super) struct QueuedSet<S> {
     pub(super) key: Option<LatestKey>,
     /// The lane of the most urgent event.
     pub(super) urgency: usize,
-    /// The time from which on the set is not sent.
     pub(super) expires_at: Nanos,
 }
 

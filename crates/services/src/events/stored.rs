@@ -31,7 +31,6 @@ const MIN_SHARED_BYTES: usize = 16 << 10;
 pub(super) struct CosEvents {
     pub(super) event_type: EventType,
     pub(super) source: EventSource,
-    /// Types by the repository id of the event's value.
     pub(super) types: HashMap<String, EventType>,
 }
 
@@ -67,7 +66,6 @@ pub(super) struct StoredEvent {
     encoded: OnceLock<Option<EncodedData>>,
     /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
     value: OnceLock<Result<Any, SystemException>>,
-    /// The way of an event that came through a gateway, or that goes through one.
     passage: OnceLock<Passage>,
 }
 
@@ -166,12 +164,13 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data })
     }
 
-    /// Returns an event that a gateway has brought on this way.
+    /// Returns an event that a gateway has brought with this passage.
     pub(super) fn passed(event: &rtec::Event, passage: Passage, now: Nanos) -> Self {
         Self { passage: OnceLock::from(passage), ..Self::new(event, now) }
     }
 
-    /// Returns the event for a gateway. `own` makes the way of an event that has come through none.
+    /// Returns the event for a gateway. `own` makes the passage of an event that has come through
+    /// none.
     pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
         let Passage { path, number } = self.passage.get_or_init(own);
         let lane = lanes.get(self.lane.load(Ordering::Relaxed)).copied().unwrap_or_default();
@@ -222,7 +221,6 @@ impl StoredEvent {
         Ok(octets)
     }
 
-    /// Reads an event in the form of [`to_octets`](Self::to_octets).
     pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
         decode(octets, &Limits::default())
     }
@@ -277,7 +275,6 @@ pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
     }
 }
 
-/// Returns the number of bytes that an event counts in a queue.
 pub(super) fn size(data: &RtecEventData) -> usize {
     let value = if is_null(&data.any_value) { 0 } else { encoded_size(&data.any_value) };
     HEADER_BYTES.saturating_add(data.payload.len()).saturating_add(value)

@@ -67,7 +67,6 @@ pub enum Occurrence<E> {
     Timeout(Expiry),
 }
 
-/// A set that a consumer gets.
 pub(super) enum Offered<'a, E> {
     /// The event of a push that no other consumer gets.
     Only(Occurrence<E>),

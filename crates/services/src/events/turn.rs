@@ -56,12 +56,10 @@ impl SendTurn {
         self.0.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Passes the caller's turn to the sender.
     pub(super) fn pass_to_sender(&self) {
         self.0.store(OF_SENDER, Ordering::Release);
     }
 
-    /// Frees the turn, which the sender has.
     pub(super) fn free(&self) {
         self.0.store(FREE, Ordering::Release);
     }

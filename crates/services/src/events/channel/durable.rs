@@ -12,7 +12,6 @@ use crate::events::durable::{DurablePart, PublishFailure, UnstoredEvents};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 
-/// Maximum size of an event in a store, in bytes.
 const MAX_STORED_BYTES: usize = 4 << 20;
 
 fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
@@ -113,7 +112,6 @@ impl SharedChannel {
         Ok(is_new)
     }
 
-    /// Removes the events of a durable channel from its store.
     pub(super) fn remove_stored(&self) -> Result<(), SystemException> {
         match &self.durable {
             Some(durable) => Ok(durable.remove()?),

@@ -25,9 +25,7 @@ use crate::events::peer::{Peer, PeerObject};
 use crate::events::router::{ProxyId, Publication, PushRefusal, SupplierConnection};
 use crate::events::stored::{StoredEvent, event_header};
 
-/// Maximum number of gateways that take a channel's events.
 const MAX_GATEWAYS: usize = 64;
-/// Maximum number of characters of the destination that a gateway reports.
 const MAX_DESTINATION: usize = 200;
 
 pub(in crate::events) struct Federation {

@@ -15,7 +15,6 @@ const MAX_READ_SIZES: usize = 256;
 /// Maximum number of attempts to commit while another process changes the store.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The reason why a request was not done.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum LedgerError {
     Refused(LedgerRefusal),
@@ -177,7 +176,6 @@ impl Committer {
     }
 }
 
-/// The reason why a commit is not done.
 enum CommitFailure {
     /// An event of this channel is damaged.
     Damaged(ChannelNumber, StoreError),
@@ -352,7 +350,6 @@ mod tests {
             assert_eq!(*results[1].as_ref().unwrap(), number);
         }
         assert!(!committer.ledger().unwrap().has_deletions());
-        // The damaged channel can be removed.
         run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
         delete(&mut committer);
         let mut left = 0;

@@ -13,7 +13,6 @@ use super::names::is_name;
 use super::records::{self, HeadRecord, StoredWrite};
 use crate::store::StoreError;
 
-/// Maximum number of named consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
@@ -24,7 +23,6 @@ pub(super) const MAX_DELETIONS: usize = 1_024;
 /// the request created.
 pub(super) const IS_NEW: u64 = 1 << 32;
 
-/// The number of a channel in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChannelNumber(pub(super) u32);
 
@@ -60,7 +58,6 @@ impl Retention {
     }
 }
 
-/// The size and the time of an event in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptEvent {
     pub(super) bytes: u64,
@@ -86,7 +83,7 @@ pub(super) struct Book {
     /// The size of all events in bytes.
     pub(super) bytes: u64,
     /// The position of each consumer: the number of the event that it has acknowledged last, or
-    /// before which it began.
+    /// behind which it began.
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
@@ -156,7 +153,6 @@ impl Book {
     }
 }
 
-/// A change of the channels in a store.
 #[derive(Clone, Debug)]
 pub(super) enum LedgerRequest {
     /// Creates a channel, or sets the retention of the channel with this name. Returns the
@@ -175,7 +171,6 @@ pub(super) enum LedgerRequest {
     Forget(ChannelNumber, String),
 }
 
-/// The reason why a request changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum LedgerRefusal {
     NoChannel,
@@ -184,7 +179,6 @@ pub(in crate::events) enum LedgerRefusal {
     Name,
     TooManyChannels,
     TooManyConsumers,
-    /// The store has as many bytes of events as it may have.
     NoRoom,
     /// The channel has no event of this number yet.
     Ahead,
@@ -196,7 +190,6 @@ pub(in crate::events) enum LedgerRefusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,
-    /// The channels whose events are being deleted.
     pub(super) removed: BTreeSet<ChannelNumber>,
     /// A number above those of all channels that this process has seen. Streams of removed channels
     /// may still be in use, so no later channel may have their numbers.

@@ -23,12 +23,10 @@ pub(in crate::events) struct DurablePart {
     /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves
     /// nothing in the store.
     stream: OnceLock<DurableStream>,
-    /// The channel's threads that wait for the store.
     requests: WaitGate,
     unstored: Arc<UnstoredCounts>,
 }
 
-/// The place of a request that may wait for the store.
 #[derive(Debug)]
 pub(in crate::events) struct RequestPlace<'p> {
     _of_channel: WaitPlace<'p>,
@@ -75,7 +73,6 @@ impl DurablePart {
         self.stream.get().ok_or(DurableError::NO_CHANNEL)
     }
 
-    /// Removes the channel and its events from the store.
     pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
         let _place = self.enter()?;
         self.stream()?.remove()
@@ -103,7 +100,6 @@ impl DurablePart {
     }
 }
 
-/// The reason why an acknowledged event was refused.
 #[derive(Debug)]
 pub(in crate::events) enum PublishFailure {
     Push(PushRefusal),

@@ -45,7 +45,6 @@ pub(super) struct SharedStore {
     pub(super) committed: Condvar,
 }
 
-/// The recipient of a request's result.
 enum Recipient {
     /// A thread that waits with this ticket.
     Ticket(u64),
@@ -68,7 +67,6 @@ struct Queue {
     /// Numbers of requests that have arrived, and that have a result.
     arrived: u64,
     done: u64,
-    /// Number of waiting requests with tickets.
     submitters: usize,
     /// Number of threads that waited for the last commit, plus those that arrived during it.
     expected: usize,

@@ -96,14 +96,12 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelChannel {
     retention: Retention,
-    /// Every event ever stored, with its time.
     events: Vec<(u64, Vec<u8>)>,
     /// The number of deleted events.
     deleted: usize,
     consumers: BTreeMap<&'static str, u64>,
 }
 
-/// The channels, by the index of their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(BTreeMap<usize, ModelChannel>);
 

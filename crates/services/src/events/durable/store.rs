@@ -164,7 +164,7 @@ impl EventStore {
     }
 }
 
-/// Ends the thread when it is dropped, after the commit of all waiting requests. Waits for
+/// The drop of the writer ends the thread after the commit of all waiting requests, and waits for
 /// [`DROP_TIMEOUT`] at most.
 struct Writer {
     shared: Arc<SharedStore>,
@@ -185,9 +185,7 @@ impl Drop for Writer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StreamNumbers {
-    /// The number of the oldest event, or `last + 1` if there is none.
     pub(in crate::events) first: u64,
-    /// The number of the latest event, or 0.
     pub(in crate::events) last: u64,
     pub(in crate::events) bytes: u64,
 }
@@ -200,7 +198,6 @@ pub(in crate::events) struct StoredOctets {
     pub(in crate::events) event: Vec<u8>,
 }
 
-/// The events of one channel in a store.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct DurableStream {
     store: EventStore,
@@ -272,7 +269,8 @@ impl DurableStream {
     }
 
     /// Returns some events with numbers above `number`, in the order of their numbers: at most
-    /// `max`, as many as one reading may return, and at least one if there is one and `max` is not
+    /// `max`, and no more than one reading may return; at least one if there is one and `max` is
+    /// not 0.
     /// 0.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();

@@ -6,14 +6,10 @@ use super::committer::LedgerError;
 use super::ledger::LedgerRefusal;
 use crate::store::StoreError;
 
-/// The reason why an event without acknowledgement is not in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum UnstoredReason {
-    /// Too many events waited for the disk.
     QueueFull,
-    /// The event is too large for the store, or has no encoding.
     Size,
-    /// The disk is full, or the store has as many bytes of events as it may have.
     NoRoom,
     /// The store failed, has ended, or no longer has the channel. The event may be in the store.
     Failed,

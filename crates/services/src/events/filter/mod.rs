@@ -54,7 +54,6 @@ pub struct EventFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
-    /// Index behind the last node of the subtree.
     pub(super) end: usize,
 }
 
@@ -91,7 +90,6 @@ pub(super) enum NodeKind {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilterInput<'a> {
     Event(&'a EventHeader),
-    /// The index of the node of the timeout that expired.
     Timeout(usize),
 }
 

@@ -76,7 +76,6 @@ fn cases() -> Vec<Case> {
         (BOTH, set().bitmask(0, -1).every_event(), &[], &[(16, 1)]),
         (BOTH, set().disjunction(2).bitmask(1, -1).event(A, ANY).event(B, ANY), &[(16, 1), (17, 2)], &[(16, 2)]),
         (BOTH, set().negation().bitmask(1, -1).event(A, ANY), &[(16, 2), (17, 1)], &[(16, 1)]),
-        // The masks have the value of a designator.
         (BOTH, set().bitmask(8, 8).every_event(), &[(8, 8), (24, 9)], &[(16, 8)]),
         (BOTH, set().masked_type(0, -1, 0, 16), &[(16, 1), (16, 0)], &[(17, 1), (0, 1)]),
         (BOTH, set().masked_type(1, 3, 1, 2), &[(18, 1), (2, 3)], &[(16, 1), (18, 2)]),
@@ -158,7 +157,6 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().conjunction(0), FilterError::EmptyGroup { at: 0 }),
         (BOTH, set().logical_and(0), FilterError::EmptyGroup { at: 0 }),
         (&[Basic], set().conjunction(2).disjunction(1).event(A, ANY), FilterError::EmptyGroup { at: 0 }),
-        // Groups at places where the builder permits none.
         (&[Basic], set().disjunction(1).negation().disjunction(1).event(A, ANY), FilterError::NestedGroup { at: 2 }),
         (&[Basic], set().disjunction(1).bitmask(1, 1).global().event(A, ANY), FilterError::NestedGroup { at: 3 }),
         (&[Prefix], set().event(A, ANY).global().event(A, ANY), FilterError::MisplacedGlobal { at: 1 }),

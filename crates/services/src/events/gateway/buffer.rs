@@ -12,7 +12,6 @@ use crate::events::queue::QueueLimits;
 pub(super) struct ForwardBuffer<E> {
     waiting: VecDeque<(E, usize)>,
     bytes: usize,
-    /// The sizes of the events under way.
     under_way: Vec<usize>,
 }
 
@@ -95,7 +94,6 @@ mod tests {
         assert_eq!((buffer.len(), buffer.bytes()), (2, 20));
         assert_eq!(buffer.push(5, 95, &limits), 2);
         assert_eq!(buffer.take(9, 25), [5]);
-        // An event that has no room is dropped itself.
         assert_eq!((buffer.push(6, 10, &limits), buffer.push(7, 101, &limits)), (1, 1));
         buffer.delivered();
         assert_eq!((buffer.len(), buffer.bytes()), (0, 0));

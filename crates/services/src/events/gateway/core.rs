@@ -10,7 +10,6 @@ use super::passage::{ChannelId, Held, cross};
 use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
-/// Maximum number of events in a batch.
 pub(super) const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
@@ -55,14 +54,12 @@ impl GatewayCounts {
     }
 }
 
-/// An event that may cross a gateway.
 pub(super) trait CrossingEvent {
     fn ttl(&self) -> i32;
     fn set_ttl(&mut self, ttl: i32);
     fn path(&self) -> &[ChannelId];
 }
 
-/// The answer of the destination to a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) duplicates: u64,
@@ -155,7 +152,6 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Records that the destination is reached, with this identity.
     pub(super) fn connected(&mut self, to: ChannelId) {
         self.counts.reconnects += u64::from(self.has_connected);
         self.has_connected = true;
@@ -169,7 +165,6 @@ impl<E: CrossingEvent> GatewayCore<E> {
         self.counts.reconnects += u64::from(is_again);
     }
 
-    /// Records that the destination is not reached.
     pub(super) fn lost(&mut self, now: Nanos) {
         let delay = u64::try_from(self.back_off.next_delay().as_nanos()).unwrap_or(u64::MAX);
         self.state = LinkState::Lost(now.saturating_add(delay));

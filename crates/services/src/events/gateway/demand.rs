@@ -1,7 +1,7 @@
 //! The demand of federated channels: which events a gateway subscribes.
 //!
 //! A channel reports the events that its own consumers want, and those that channels behind its
-//! gateways want. A demand names the channels on its way, so it ends when its consumers leave: no
+//! gateways want. A demand names the channels on its path, so it ends when its consumers leave: no
 //! channel hears its own demand as that of others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ mod tests {
         let many: Vec<Demand> = (10..10 + 2 * MAX_DEMANDS as u64).map(|origin| demand(&[origin], &types)).collect();
         let reports = reported(1, demand(&[], &[16]).wanted, [&many[..]].into_iter());
         assert_eq!(reports.len(), MAX_DEMANDS);
-        // Some ways are left out, so the channel itself wants every event.
+        // Some paths are left out, so the channel itself wants every event.
         assert_eq!((reports[0].path.len(), &reports[0].wanted), (1, &BTreeSet::from([EVERY_EVENT])));
         assert_eq!(reports[1].wanted, BTreeSet::from([EVERY_EVENT]));
         let half: Vec<Demand> = many.iter().map(|it| demand(&it.path, &types[..MAX_WANTED / 2])).collect();

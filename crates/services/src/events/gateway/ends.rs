@@ -64,7 +64,6 @@ fn timed<R: Reference>(returned: Result<Option<R>, SystemException>, timeout: Du
     Ok(returned.map_err(said)?.ok_or_else(nil).map_err(said)?.with_timeout(timeout))
 }
 
-/// The kind of a channel, with its reference.
 pub(super) enum Channel {
     Federated(FederatedChannelRef),
     Rtec(EventChannelRef),
@@ -254,7 +253,6 @@ pub(super) enum Source {
     Cos(cos_admin::ProxyPushSupplierRef),
 }
 
-/// The objects that a gateway shows to its source.
 pub(super) struct Intakes {
     pub(super) typed: GatewayConsumerRef,
     pub(super) values: cos::PushConsumerRef,

@@ -51,7 +51,6 @@ impl CrossingEvent for PassingEvent {
 
 /// A channel whose gateway ends with it.
 pub(in crate::events) trait OwnSource: Send + Sync {
-    /// Returns true after the channel was destroyed.
     fn is_destroyed(&self) -> bool;
 }
 
@@ -63,7 +62,6 @@ pub struct GatewayBuilder {
     reconnect: ReconnectPolicy,
     check_interval: Duration,
     call_timeout: Duration,
-    /// The source, if the gateway ends with it.
     own_source: Option<Weak<dyn OwnSource>>,
 }
 
@@ -250,7 +248,6 @@ struct GatewayRun {
     session: u64,
     /// True for each lane whose forwarder waits for an event.
     is_idle: Vec<bool>,
-    /// The demand that the observer was told last.
     observed: Option<Vec<ChannelDemand>>,
     is_demand_due: bool,
     is_source_lost: bool,
@@ -265,11 +262,9 @@ struct SharedGateway {
     /// Threads of any priority take the lock, so it lends its holder the priority of the waiting
     /// threads. It is not held during calls.
     run: PiMutex<GatewayRun>,
-    /// Wakes the forwarder of each lane.
     lane_wakes: Box<[PiCondvar]>,
     /// Wakes the thread `events/gate`.
     control_due: PiCondvar,
-    /// Wakes the threads that wait for the end.
     stopped: PiCondvar,
     from: ObjectRef,
     to: ObjectRef,
@@ -373,7 +368,6 @@ struct Ends {
     /// keeps it while the destination is lost, so that events wait.
     demands: Option<Vec<ChannelDemand>>,
     is_demand_changed: bool,
-    /// The time from which on the gateway may try to reach the source.
     source_due_at: Nanos,
     source_back_off: BackOff,
     has_had_source: bool,

@@ -25,7 +25,6 @@ impl Default for ReconnectPolicy {
 pub(super) struct BackOff {
     policy: ReconnectPolicy,
     failures: u32,
-    /// The state of the generator SplitMix64.
     random: u64,
 }
 

@@ -55,7 +55,6 @@ struct Gate {
     from: usize,
     to: usize,
     core: GatewayCore<SimEvent>,
-    /// The demands that the source knows.
     demands: Vec<Demand>,
     is_link_up: bool,
 }

@@ -21,11 +21,9 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
-    /// The thread of the supplier calls the consumer.
     Direct,
     /// A sender calls the consumer.
     Queued,
-    /// The consumer asks for each set.
     Pulled,
 }
 
@@ -54,7 +52,6 @@ pub(in crate::events) struct NewConsumer<P> {
     pub(in crate::events) transfer: Transfer,
     pub(in crate::events) filter: Arc<EventFilter>,
     pub(in crate::events) is_gateway: bool,
-    /// `Some` for a consumer that the schedule has admitted.
     pub(in crate::events) declared: Option<Box<AdmittedConsumer>>,
 }
 
@@ -62,7 +59,6 @@ pub(in crate::events) struct NewConsumer<P> {
 pub(in crate::events) struct Publication {
     pub(in crate::events) header: EventHeader,
     pub(in crate::events) lane: Option<usize>,
-    /// `Some` for a publication that the schedule has admitted.
     pub(in crate::events) declared: Option<Box<DeclaredEvents>>,
 }
 
@@ -129,7 +125,6 @@ pub(super) struct Connection<E, P> {
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
     pub(super) declared: Option<Box<AdmittedConsumer>>,
-    /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
     pub(super) is_suspended: bool,
     pub(super) wants_gaps: bool,

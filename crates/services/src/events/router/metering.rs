@@ -9,7 +9,6 @@ use super::delivery_set::RoutedEvent;
 use crate::events::header::EventHeader;
 use crate::events::schedule::{AdmittedPublication, ChannelLoad, RateMeter, SurplusPolicy};
 
-/// The declaration of a supplier for the events of one type and source, with their meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
     pub(in crate::events) publication: AdmittedPublication,

@@ -99,10 +99,8 @@ type Connections<E, P> = HashMap<ConsumerId, Connection<E, P>, NumberHashing>;
 pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
-    /// `None` for a proxy without a connected consumer.
     consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
     connections: Connections<E, P>,
-    /// `None` for a proxy without a connected supplier.
     suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>, NumberHashing>,
     last_proxy: u64,
     senders: usize,
@@ -156,7 +154,6 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         if is_permitted { Ok(before) } else { Err(ConnectRefusal::AlreadyConnected) }
     }
 
-    /// Checks that a supplier may be connected to a proxy.
     pub(super) fn check_supplier(&self, proxy: ProxyId) -> Result<(), ConnectRefusal> {
         let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
         let is_permitted = before.is_none() || self.config.is_supplier_reconnected;

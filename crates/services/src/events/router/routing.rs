@@ -27,7 +27,6 @@ pub(in crate::events) struct Routed<E, P> {
     /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
     /// proxies.
     pub(in crate::events) disconnected: Vec<(ProxyId, Disconnected<P>)>,
-    /// The consumers that [`OverflowPolicy::Disconnect`] is about to disconnect.
     overflowed: Vec<ConsumerId>,
 }
 
@@ -48,7 +47,6 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     pub(in crate::events) consumer: ConsumerId,
     pub(in crate::events) peer: P,
     pub(in crate::events) set: DeliverySet<E>,
-    /// The drops that a gap event reports; `None` for any other set.
     gap: Option<Box<DropCounts>>,
 }
 
@@ -128,7 +126,6 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
-        // Without a supplier there is no declaration.
         let least_urgent = config.lanes.saturating_sub(1);
         let lane = if config.surplus.is_some() { least_urgent } else { lane_of_type(header, config) };
         let event = event.in_lane(lane);
@@ -139,7 +136,6 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
-    /// Returns the number of events that were routed.
     pub(in crate::events) fn published(&self) -> u64 {
         self.published
     }
@@ -205,7 +201,6 @@ fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &Route
     Some(named.unwrap_or_else(|| lane_of_type(event, config)))
 }
 
-/// Returns the lane of the event's type, or else the least urgent lane.
 fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
     let of_type = config.lane_of_type.get(&event.event_type.0).copied();
     of_type.unwrap_or(config.lanes.saturating_sub(1))
@@ -284,7 +279,8 @@ impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
             && self.health.next_call(now) == NextCall::Event
     }
 
-    /// Calls the queue's sender if it is idle. Returns true if the caller has to wake the sender.
+    /// Gives the turn to the queue's sender if the sender is idle. Returns true if the caller has
+    /// to wake the sender.
     pub(super) fn call_sender(&mut self) -> bool {
         let is_called = self.is_sender_idle && self.peer.call_sender();
         self.is_sender_idle &= !is_called;

@@ -28,9 +28,7 @@ pub(super) struct TestEvent {
     pub(super) key: LatestKey,
     pub(super) bytes: usize,
     pub(super) lane: usize,
-    /// The number of drops that a gap event reports.
     pub(super) gap: u64,
-    /// The number of all drops since the consumer was connected, in a gap event.
     pub(super) total: u64,
 }
 
@@ -512,7 +510,6 @@ impl Simulation {
                     }
                     assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
                     steps += 1;
-                    // The question, and the gap events and sets.
                     assert!(steps <= 2 + 2 * self.config.queue.max_sets, "no consumer gets gap events without end");
                 }
             }

@@ -256,7 +256,6 @@ impl ScheduledScene {
         (EventHeader::new(event_type, EventSource(1)), event)
     }
 
-    /// Returns the lane of the next set, and the numbers of its events.
     fn pull(&mut self) -> Option<(usize, Vec<u64>)> {
         let queues = self.router.statistics(0).consumers.remove(0).queues;
         let lane = queues.iter().find(|queue| queue.sets > 0)?.lane;

@@ -23,9 +23,7 @@ use crate::events::reach::PublishedEvent;
 /// Maximum number of steps of a decision, and separately of the search for a load that would fit.
 /// The thread of the call makes them.
 const MAX_STEPS: u32 = 1 << 21;
-/// Maximum number of admitted publications of a channel.
 const MAX_PUBLICATIONS: usize = 256;
-/// Maximum number of admitted consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 
 /// The declaration of a publication, whose supplier is admitted or asks for admission.
@@ -40,7 +38,6 @@ pub(in crate::events) struct AdmittedPublication {
 /// The declaration of a consumer that is admitted or asks for admission. A clone copies no filter.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct AdmittedConsumer {
-    /// The number of the consumer's proxy.
     pub(in crate::events) proxy: u64,
     pub(in crate::events) used: Arc<[EntryUse]>,
     /// Shared with the channel, which reads it for each event.
@@ -48,7 +45,6 @@ pub(in crate::events) struct AdmittedConsumer {
     pub(in crate::events) load: SubscriptionLoad,
 }
 
-/// The peer that asks for admission.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum Candidate {
     Supplier(Vec<AdmittedPublication>),
@@ -186,12 +182,10 @@ impl std::error::Error for AdmissionRefusal {}
 
 struct TooManySteps;
 
-/// The admitted publications and consumers of a channel.
 #[derive(Clone, Debug, Default)]
 pub(in crate::events) struct ChannelLoad {
     /// The `rt_info` of each lane, the most urgent first.
     pub(in crate::events) lanes: Vec<i32>,
-    /// Processor time of the channel for each delivery, in nanoseconds.
     pub(in crate::events) overhead: Nanos,
     pub(in crate::events) publications: Vec<AdmittedPublication>,
     pub(in crate::events) consumers: Vec<AdmittedConsumer>,

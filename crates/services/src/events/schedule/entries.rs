@@ -9,10 +9,8 @@ use corelane_sched::task::{MAX_PERIOD, MIN_PERIOD, Nanos};
 use super::jobs::{PublicationLoad, SubscriptionLoad};
 use crate::events::header::{EventHeader, EventSource, EventType};
 
-/// Maximum number of entries of a schedule, of either kind.
 const MAX_ENTRIES: usize = 1_024;
 
-/// The use of an entry by a publication or a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct EntryUse {
     pub(in crate::events) entry: i32,

@@ -17,9 +17,7 @@ use crate::events::queue::LatestKey;
 pub(in crate::events) struct RateMeter {
     period: Nanos,
     jitter: Nanos,
-    /// Maximum size of an event in bytes; `None` without a bound.
     max_bytes: Option<usize>,
-    /// The time at which the next event is due.
     due_at: Nanos,
 }
 

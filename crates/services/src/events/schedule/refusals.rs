@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::{AdmissionRefusal, ChannelSchedule};
 
-/// Maximum number of refusals that a channel keeps.
 const MAX_REFUSALS: usize = 64;
 
 #[derive(Clone, Debug)]
