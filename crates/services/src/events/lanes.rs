@@ -62,10 +62,10 @@ impl EventLane {
 /// ([`EventChannelBuilder::real_time`](super::EventChannelBuilder::real_time)).
 ///
 /// A supplier's call runs in the pool's lane with the highest priority that is not above the CORBA
-/// priority of the supplier's thread (CLIENT_PROPAGATED with priority bands). So a push waits for
-/// no push of a lower band. The lanes have addresses of their own, and clients choose by the
-/// references of the channel's objects. Calls without a priority run in the lowest lane. A lane of
-/// `lanes` without a priority has the priority 0 here.
+/// priority of the supplier's thread (CLIENT_PROPAGATED with priority bands). So no push waits for
+/// a thread that serves a lower band. The lanes have addresses of their own, and clients choose by
+/// the references of the channel's objects. Calls without a priority run in the lowest lane. A lane
+/// of `lanes` without a priority has the priority 0 here.
 ///
 /// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses
 /// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`

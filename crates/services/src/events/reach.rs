@@ -49,7 +49,7 @@ pub struct SetArrival {
     pub groups: Vec<Vec<usize>>,
 }
 
-/// A part of a filter that no published event can fulfil.
+/// A part of a filter that the published events never fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadPart {
     /// The part as an expression.

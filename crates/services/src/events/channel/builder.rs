@@ -166,8 +166,8 @@ impl EventChannelBuilder {
     /// with NO_RESOURCES ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
     ///
     /// A consumer that names an entry gets each set in the lane that the publications of its events
-    /// declare, and any other consumer gets all sets in the least urgent lane.
-    /// [`EventLane::event_type`] has no effect.
+    /// declare, and a set with a surplus or undeclared event in the least urgent lane. Any other
+    /// consumer gets all sets in the least urgent lane. [`EventLane::event_type`] has no effect.
     #[must_use]
     pub fn schedule(mut self, schedule: ChannelSchedule) -> Self {
         self.config.schedule = Some(ScheduleConfig { schedule, listener: RefusalListener::default() });
@@ -300,7 +300,7 @@ impl EventChannelBuilder {
     /// ones, are stored without acknowledgement. The delivery of an event does not wait for its
     /// commit. Default: none.
     ///
-    /// Threads of the ORB's pool wait for the disk, at most as many as
+    /// Threads of the ORB that serve requests wait for the disk, at most as many as
     /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise
     /// TRANSIENT. [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets
     /// all suppliers share commits, and keeps the order of each that has a thread. The names
@@ -313,8 +313,8 @@ impl EventChannelBuilder {
     }
 
     /// Adds a gateway that passes the channel's events to another channel, for the consumers there.
-    /// It has the channel's lanes, and ends with the channel. [`EventChannel::gateways`] returns
-    /// it.
+    /// The gateway has the channel's lanes, and ends with the channel. [`EventChannel::gateways`]
+    /// returns it.
     #[must_use]
     pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
         self.gateways.push((to.as_object().clone(), settings));

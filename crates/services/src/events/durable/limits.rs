@@ -23,8 +23,8 @@ pub struct EventStoreLimits {
     /// connection each, and in other threads. A further reader gets an empty answer at once.
     /// Default: 64 and 1.
     pub max_waiting_readers: (usize, usize),
-    /// Maximum number of channels. A further one is refused with IMP_LIMIT. A channel of the store
-    /// that was opened with a higher limit stays. Default: 64.
+    /// Maximum number of channels. A further one is refused with IMP_LIMIT. Channels that the store
+    /// already has stay, even if they are more. Default: 64.
     pub max_channels: usize,
     /// Maximum number of named consumers of all channels together; each channel has at most 256.
     /// Default: 1,024.

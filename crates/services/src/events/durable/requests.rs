@@ -144,7 +144,7 @@ pub(super) struct Ticket {
 /// [`EventStore::close`](super::EventStore::close).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UncommittedEvents {
-    /// The names of channels, and the numbers of their events.
+    /// The name of each such channel, and the number of its events that are not committed.
     pub channels: Vec<(String, u64)>,
 }
 

@@ -63,7 +63,7 @@ impl EventStore {
         Self::open_with(store, EventStoreLimits::default())
     }
 
-    /// Opens a store with these limits.
+    /// Does what [`open`](Self::open) does, with these limits.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -83,8 +83,8 @@ impl EventStore {
         Ok(Self(Arc::new(Writer { shared, limits, requests, readers, thread: Some(thread.map_err(failed)?) })))
     }
 
-    /// Lets no request wait for the store beyond this time, from now on. A program that ends calls
-    /// it before it shuts down its ORB, which waits for running requests, and
+    /// Lets no request wait for the store for longer than this time from now. A program that ends
+    /// calls this before it shuts down its ORB, which waits for running requests, and calls
     /// [`close`](Self::close) afterwards.
     pub fn limit_waits(&self, timeout: Duration) {
         self.0.shared.limit_waits(timeout);
@@ -94,7 +94,7 @@ impl EventStore {
     /// most for this time. After an error, the store's thread still waits for its disk, and goes on
     /// if the disk answers.
     ///
-    /// A store that is dropped with events that wait does this, for at most 5 s.
+    /// The drop of a store with events that wait does this too, for at most 5 s.
     ///
     /// ```
     /// use std::time::Duration;

@@ -33,7 +33,7 @@ pub struct UnstoredEvents {
     pub queue_full: u64,
     /// The event is too large for a store, or cannot be encoded.
     pub size: u64,
-    /// The disk is full, or the store has as many bytes as it may have.
+    /// The disk is full, or the store has as many bytes of events as it may have.
     pub no_room: u64,
     /// The store failed, has ended, or no longer has the channel. After a failure the event may be
     /// in the store.

@@ -110,7 +110,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the deadline of each call. Default: 2 s.
+    /// Sets the deadline of each call to a channel. Default: 2 s.
     #[must_use]
     pub const fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
@@ -129,7 +129,7 @@ impl GatewayBuilder {
     }
 
     /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB
-    /// ends. Neither channel has to be there yet. Both references may be of channels of TAO's
+    /// ends. Neither channel has to be there yet. Each reference may be of a channel of TAO's
     /// Real-time Event Service or of CORBA's Event Service. The channels call the gateway, so the
     /// ORB has to listen at an address that they reach.
     ///
@@ -295,9 +295,9 @@ pub struct GatewayStatus {
 /// A gateway in operation: events of one channel that consumers at another channel want cross to
 /// it.
 ///
-/// An event crosses if its time to live is above 0; each gateway decrements it. Between channels of
-/// this crate, no channel takes an event twice, also in rings and meshes. Dropping the handle has
-/// no effect.
+/// An event crosses if its time to live is above 0; each gateway decrements it. No channel of this
+/// crate takes an event from other channels of this crate twice, also in rings and meshes of up to
+/// 256 channels. Dropping the handle has no effect.
 ///
 /// ```
 /// use corelane::Orb;

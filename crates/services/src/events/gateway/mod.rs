@@ -1,4 +1,4 @@
-//! Gateways: events cross from one channel to another.
+//! Gateways, through which events cross from one channel to another.
 //!
 //! A gateway subscribes at its source the events that consumers at its destination want, and those
 //! that channels behind the destination want (`demand`). Each event that crosses carries its

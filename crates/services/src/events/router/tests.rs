@@ -1,4 +1,5 @@
-//! Gap events: which drops they report, and when.
+//! Tests of gap events: which drops they report, and when. Tests of admission and lanes in a
+//! channel with a schedule.
 
 use std::sync::Arc;
 

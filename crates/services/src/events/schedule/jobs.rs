@@ -48,7 +48,7 @@ pub struct ConsumerJob {
     pub trigger: JobTrigger,
     /// The most urgent and the least urgent lane in which the sets may be.
     pub lanes: (usize, usize),
-    /// The task, if period and execution time are declared.
+    /// The task, or the reason why its period or execution time is not known.
     pub timing: Result<Timing, UndeclaredTiming>,
     /// Index of a job without a known load that may delay this job, which then has no response
     /// time.
