@@ -34,15 +34,15 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Tim
 use super::saving::{CompletedSave, PendingSave, SaveOutcome};
 use super::transition;
 
-/// The longest name of a task in bytes.
+/// Maximum length of a task's name in bytes.
 pub const MAX_TASK_NAME: usize = 64;
-/// The longest name of a task's operation in bytes.
+/// Maximum length of the name of a task's operation in bytes.
 pub const MAX_OPERATION_NAME: usize = 256;
-/// The largest number of stages of a chain on one server.
+/// Maximum number of stages of a chain on one server.
 pub const MAX_CHAIN_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] chooses it, so that no other client can guess it.
+/// [`Books::reserve_chain`] must choose one that no other client can guess.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TaskToken(pub [u8; 16]);
 

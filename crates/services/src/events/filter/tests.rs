@@ -1,4 +1,5 @@
-//! Tables of sets: each designator, both builders, nesting, and sets that are refused.
+//! Tests of filters with tables of dependency sets: each designator, both builders, nesting, and
+//! sets that are refused.
 
 use proptest::prelude::*;
 
