@@ -286,7 +286,7 @@ impl EventChannelBuilder {
     /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
     /// does not wait: if there is no event, it raises TRANSIENT. The bound of `events_after` of a
     /// durable channel is that of its store,
-    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers).
+    /// [`max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers).
     /// Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {

@@ -11,8 +11,8 @@ pub struct EventStoreLimits {
     /// request raises TRANSIENT ([`STORE_BUSY`](corelane::minor::STORE_BUSY)), COMPLETED_NO. The
     /// maximum should be clearly lower than the number of these threads. Default: 128.
     pub max_waiting: usize,
-    /// Maximum number of requests of one channel that wait for the store at a time, in threads that
-    /// serve one connection each, and likewise in other threads. Default: 64.
+    /// Maximum number of requests of one channel that wait for the store at a time in threads that
+    /// serve one connection each, and likewise in threads that serve several. Default: 64.
     pub max_waiting_of_channel: usize,
     /// Maximum number of requests that wait for the store at a time in threads that serve several
     /// connections: the threads of the other architectures, and the four shared threads of
