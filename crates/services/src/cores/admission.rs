@@ -32,7 +32,6 @@ const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 /// acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
-/// Pause of the thread `cores/decide` after a panic.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 
 /// Pause after a failed save, unless a request waits for a save or the service ends.
@@ -52,7 +51,6 @@ pub(super) struct AdmissionState {
 }
 
 struct SaveQueue {
-    /// Number of save steps that have begun.
     begun: u64,
     waiting: BTreeMap<u64, WaitingSave>,
     last_waiting: u64,
@@ -623,11 +621,8 @@ mod tests {
         cores: Arc<WatchedCores>,
     }
 
-    /// What the thread that watches the cores saw and will see.
     struct WatchedCores {
-        /// The lost cores of each check.
         lost: Mutex<Vec<Vec<u32>>>,
-        /// The cores that the thread may use from the next check on.
         usable: Mutex<Option<CpuSet>>,
     }
 

@@ -68,7 +68,6 @@ impl<R> fmt::Debug for AdmittedTask<R> {
 
 struct Lease {
     tasks: TasksRef,
-    /// The reference for renewals. `canceller` cancels its calls.
     renewals: TasksRef,
     canceller: Canceller,
     task: u64,
@@ -118,7 +117,7 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     ///
     /// # Errors
     /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for
-    /// the renewal of the lease. If it has no thread, the task is then withdrawn.
+    /// the renewal of the lease. Without a thread, the admitted task is withdrawn.
     pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
         let no_resources =
             |error: io::Error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string());

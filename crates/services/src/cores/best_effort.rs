@@ -1,4 +1,4 @@
-//! The guaranteed share of best effort in the analysis: work above all tasks of each core.
+//! The guaranteed share for best effort in the analysis: work above all tasks of each core.
 
 use corelane::rt::BestEffortShare;
 use corelane_sched::allocation::Machine;
@@ -14,12 +14,13 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 ///
 /// Create the books of an admission object with the returned machine if its core pool has the share
 /// ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
-/// The share is a deferrable server: a periodic task with the budget, the lateness of its
-/// enforcement and twice the machine's time of a context switch as execution time, and with the
-/// rest of the period as jitter. The context switches of single requests within the share are a
-/// part of the budget, if the share's [`request_cost`](field@BestEffortShare::request_cost) is
-/// twice the machine's time of a context switch. Otherwise they are not counted. The switches of a
-/// servant that waits within its request are never counted.
+/// The share counts as a deferrable server, a periodic task. Its execution time is the budget, plus
+/// the lateness of the budget's enforcement, plus twice the machine's time of a context switch. Its
+/// jitter is the period without the budget and the lateness. The context switches of single
+/// requests within the share are a part of the budget, if the share's
+/// [`request_cost`](field@BestEffortShare::request_cost) is twice the machine's time of a context
+/// switch. Otherwise they are not counted. The switches of a servant that waits within its request
+/// are never counted.
 ///
 /// ```
 /// use std::time::Duration;

@@ -34,15 +34,15 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Tim
 use super::saving::{CompletedSave, PendingSave, SaveOutcome};
 use super::transition;
 
-/// The longest name of a task in bytes.
+/// Maximum length of a task's name in bytes.
 pub const MAX_TASK_NAME: usize = 64;
-/// The longest name of a task's operation in bytes.
+/// Maximum length of the name of a task's operation in bytes.
 pub const MAX_OPERATION_NAME: usize = 256;
-/// The largest number of stages of a chain on one server.
+/// Maximum number of stages of a chain on one server.
 pub const MAX_CHAIN_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] chooses it, so that no other client can guess it.
+/// [`Books::reserve_chain`] must choose one that no other client can guess.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TaskToken(pub [u8; 16]);
 
@@ -196,8 +196,8 @@ pub enum BooksRefusal {
     KernelRefused,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
-    /// An earlier save has to end first: of a change of the task's timing, or of reserved task
-    /// numbers.
+    /// The store does not have an earlier change of the task's timing yet, or has not reserved
+    /// enough task numbers for a chain yet.
     NotSavedYet,
 }
 
@@ -404,8 +404,8 @@ pub trait Books: Send {
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`]
-    /// for the token of another chain.
+    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, or was committed or cancelled
+    /// before, and [`BooksRefusal::WrongToken`] for the token of another chain.
     fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
     /// Releases a reservation.

@@ -21,7 +21,8 @@ const HIGHEST_PRIORITY: u32 = 98;
 pub(super) struct DispatchRules {
     pub(super) enforces_rates: bool,
     pub(super) by_deadline: bool,
-    /// True if the pool runs requests without a task above all tasks within their share.
+    /// True if the pool has a share for best effort, within which requests without a task run above
+    /// all tasks.
     pub(super) has_share: bool,
 }
 
@@ -116,7 +117,6 @@ fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
     let before: HashMap<(usize, u64), u8> =
         before.iter().map(|binding| ((binding.core, binding.task), binding.priority)).collect();
     let earlier = |binding: &TaskBinding| before.get(&(binding.core, binding.task)).copied();
-    // By core, the new and the earlier priority of each task.
     let mut cores: BTreeMap<usize, Vec<(u8, Option<u8>)>> = BTreeMap::new();
     for binding in bindings.iter() {
         cores.entry(binding.core).or_default().push((binding.priority, earlier(binding)));

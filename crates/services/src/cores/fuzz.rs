@@ -75,9 +75,9 @@ impl Numbers<'_> {
 /// returns cores, at arbitrary times.
 ///
 /// # Panics
-/// If a time out of range is not refused, the tasks that have begun and the last jobs of earlier
-/// tasks have more than the capacity of a core in books that never lost a core, or the books have
-/// more tasks than their limit.
+/// If a time out of range is not refused; if, in books that never lost a core, the tasks that have
+/// begun and the last jobs of earlier tasks have more than the capacity of a core; or if the books
+/// have more tasks than their limit.
 pub fn task_requests(input: &[u8]) {
     let mut numbers = Numbers(input);
     let settings = numbers.octet();

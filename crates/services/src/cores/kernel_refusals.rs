@@ -2,7 +2,7 @@
 
 use corelane_sched::task::{CoreId, Nanos, TaskId};
 
-/// Time for which the refusal of a core is held. It is longer than the time from the first refusal
+/// Time for which the refusal of a core is held. It should exceed the time from the first refusal
 /// of a lost core until the loss shows in the affinity masks of all threads.
 const CORE_REFUSAL_DELAY: Nanos = 100_000_000;
 
@@ -11,19 +11,18 @@ struct HeldRefusal {
     task: TaskId,
     /// The refused core; `None` for a priority.
     core: Option<CoreId>,
-    /// The time of the books at which the promise is withdrawn.
     due: Nanos,
 }
 
-/// The kernel refuses a lost core, and its tasks get other cores, so the loss ends no promise.
-/// Therefore the refusal of a core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is
-/// lost meanwhile.
+/// Refusals of the kernel whose promises the books still have. The kernel refuses a lost core, and
+/// the tasks of the core get other cores, so the loss ends no promise. Therefore the refusal of a
+/// core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 
 impl HeldRefusals {
-    /// Adds a refusal of a core, or of a priority if `core` is `None`. The caller takes the refusals
-    /// of the pool before it looks for lost cores.
+    /// Adds a refusal of a core, or of a priority if `core` is `None`. The caller takes the
+    /// refusals of the pool before it looks for lost cores.
     pub(super) fn add(&mut self, task: TaskId, core: Option<usize>, now: Nanos) {
         let core = core.and_then(|core| u32::try_from(core).ok());
         let core = core.map(|core| CoreId { core, ..CoreId::default() });
@@ -31,13 +30,13 @@ impl HeldRefusals {
         self.0.push(HeldRefusal { task, core, due });
     }
 
-    /// Forgets the refusals of lost cores.
     pub(super) fn forget_cores(&mut self, lost: &[CoreId]) {
         self.0.retain(|refusal| !refusal.core.is_some_and(|core| lost.contains(&core)));
     }
 
-    /// Takes the tasks whose promises must be withdrawn now. `core_of` returns the present core of a
-    /// task: the refusal of a core that the task has left ends no promise.
+    /// Removes the refusals that are due, and returns the tasks whose promises must be withdrawn
+    /// now. `core_of` returns the present core of a task: the refusal of a core that the task has
+    /// left ends no promise.
     pub(super) fn take_due(&mut self, now: Nanos, mut core_of: impl FnMut(TaskId) -> Option<CoreId>) -> Vec<TaskId> {
         let due = self.0.extract_if(.., |refusal| refusal.due <= now);
         let holds = |refusal: &HeldRefusal| refusal.core.is_none_or(|core| core_of(refusal.task) == Some(core));

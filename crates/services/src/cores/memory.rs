@@ -101,11 +101,9 @@ pub struct MemoryBooks {
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
     /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
-    /// Changes of timings that can be taken back, because the store does not have them yet.
     revocable: BTreeMap<TaskId, RevocableChange>,
     pending: VecDeque<TaskId>,
-    /// The times of the latest decisions. Decisions within the last second count towards the
-    /// maximum rate.
+    /// The times of the decisions that were made within the last second before the latest one.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,

@@ -277,7 +277,8 @@ impl AdmissionService {
         &self.object
     }
 
-    /// Returns the tasks that the service has taken over from the books of an earlier process.
+    /// Returns the numbers of tasks that the service has taken over from the books of an earlier
+    /// process.
     #[must_use]
     pub fn restored_tasks(&self) -> RestoredTasks {
         self.restored

@@ -170,7 +170,8 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
-/// Refuses numbers from 2^63 on, because no task id of the books has the highest bit.
+/// Returns the number in the octets. Refuses numbers from 2^63 on, because no task id of the books
+/// has the highest bit.
 fn number(octets: [u8; 8]) -> Result<u64, BadRecord> {
     let number = u64::from_be_bytes(octets);
     if number < 1 << 63 { Ok(number) } else { Err(BadRecord) }

@@ -18,7 +18,7 @@ use super::dispatch::TaskKeys;
 use super::records::{BadRecord, Fields, push_octets};
 use super::task_id::TagKey;
 
-/// The promises of an earlier process that a service has taken over
+/// The numbers of promises that a service has taken over from an earlier process
 /// ([`AdmissionService::restored_tasks`](super::AdmissionService::restored_tasks)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! A simulation of books in virtual time. A model derives from snapshots of the books on which
-//! cores jobs of each task may run, and until when. At every instant the jobs of each core must
+//! A simulation of books in virtual time. From snapshots of the books, a model derives the cores on
+//! which jobs of each task may run, and until when. At every instant the jobs of each core must
 //! meet their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +167,7 @@ impl BooksSimulation {
         }
     }
 
-    /// Checks that no core has room for the task unless other tasks move.
+    /// Checks that no core has room for the task while all other tasks stay on their cores.
     fn check_rejection(&self, request: &TaskRequest, without: Option<TaskId>) {
         for core in &self.machine.cores {
             if request.pinned.is_some_and(|pinned| pinned != core.id) {

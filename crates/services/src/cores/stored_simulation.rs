@@ -89,7 +89,6 @@ struct StoredSimulation {
     books: StoredBooks,
     /// The promises after all requests, as their clients expect them.
     wanted: Promises,
-    /// The promises of which clients were told.
     acknowledged: Promises,
     step: Option<PendingSave>,
     in_step: Promises,

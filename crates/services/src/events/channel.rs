@@ -47,7 +47,6 @@ pub use self::builder::EventChannelBuilder;
 use self::callbacks::Callbacks;
 use self::federation::Federation;
 
-/// Maximum number of pushes to direct consumers inside each other in one thread.
 const MAX_NESTED_PUSHES: u32 = 8;
 
 const MAX_SPARE_EVENTS: usize = 64;
@@ -55,7 +54,7 @@ const MAX_SPARE_EVENTS: usize = 64;
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
-    /// The lists of the thread's last push, which are empty. The next push uses their memory.
+    /// The empty lists of the thread's last push or expiry. The next one uses their memory.
     static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
@@ -64,7 +63,6 @@ thread_local! {
 
 pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
 
-/// A disconnected consumer, with the object id of its removed proxy.
 type Removed = (Option<ObjectId>, Disconnected<Arc<Peer>>);
 
 #[derive(Clone, Debug)]
@@ -72,7 +70,7 @@ pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
     pub(super) filter_limits: FilterLimits,
     pub(super) cos_events: CosEvents,
-    /// The lanes; none if the supplier's thread calls the consumers of this process.
+    /// Empty if the supplier's thread calls the push consumers of this process.
     pub(super) lanes: LaneTable,
     schedule: Option<ScheduleConfig>,
     pub(super) current: Option<RtCurrent>,
@@ -90,7 +88,6 @@ struct ChannelState {
     objects: HashMap<ProxyId, ObjectId>,
     callbacks: Callbacks,
     waiting_pulls: usize,
-    /// Events without content that senders have left, for later pushes.
     spare_events: Vec<Arc<StoredEvent>>,
     has_keys: bool,
     has_ended: bool,
@@ -114,7 +111,6 @@ pub(super) struct SharedChannel {
     refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
-    /// The store of a durable channel.
     pub(super) durable: Option<DurablePart>,
     pub(super) federation: Federation,
 }
@@ -237,7 +233,7 @@ impl SharedChannel {
 
     /// Connects a consumer. `peer` makes a peer for each queue; the queues of a pull consumer share
     /// one. `rt_infos` are the numbers by which the consumer names lanes. A push consumer in this
-    /// process is called directly if the channel has no lanes.
+    /// process is called directly if the channel has no lanes or the consumer is a gateway.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -247,7 +243,8 @@ impl SharedChannel {
         (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
         let first = peer()?;
-        // A gateway in this process puts the event into a buffer and returns, in a channel with lanes too.
+        // A gateway in this process only puts the event into a buffer, so it is direct in a channel
+        // with lanes too.
         let is_direct = first.is_collocated() && (self.config.lanes.is_empty() || first.is_gateway());
         let transfer = match (is_pulled, is_direct) {
             (true, _) => Transfer::Pulled,
@@ -376,8 +373,8 @@ impl SharedChannel {
         }
         let mut result = Ok(());
         for event in events {
-            // Another thread may route an event with a later time before this one: the router's timers
-            // then keep the later time.
+            // Another thread may route an event with a later time before this one: the router's
+            // timers then keep the later time.
             let now = Self::now();
             let event = in_spare_memory(event, now);
             // Queues and meters need the size, which is not computed under the channel's lock.
@@ -423,14 +420,15 @@ impl SharedChannel {
         }
     }
 
-    /// Wakes senders and pullers, sends what can be sent at once, and calls direct consumers. Empties
-    /// the lists. The first delivery has the time `now`, at which the set was routed.
+    /// Wakes senders and pullers, makes the immediate deliveries, and calls direct consumers.
+    /// Empties their lists. The first delivery has the time `now`, at which the set was routed.
     fn deliver(&self, routed: &mut ChannelRouted, now: Nanos) {
         for peer in routed.wake.drain(..) {
             counters::count_handoff();
             peer.wake.notify_all();
         }
-        // A direct consumer may take its time, so the turns are given back before.
+        // A direct consumer may take long, so the immediate deliveries give their turns back
+        // before.
         let mut routed_at = Some(now);
         let mut time = || routed_at.take().unwrap_or_else(Self::now);
         for delivery in routed.immediate.drain(..) {
@@ -490,7 +488,6 @@ impl SharedChannel {
         peer.wake.notify_all();
     }
 
-    /// Counts a set that could not be written.
     #[cold]
     fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
         let mut state = self.state.lock();
@@ -516,8 +513,8 @@ impl SharedChannel {
     }
 
     /// Returns the next set for a pull consumer. Waits for it until `deadline`, or not at all if
-    /// there is no deadline or if the maximum number of threads wait. Returns `Ok(None)` if there
-    /// is no set.
+    /// there is no deadline or if the maximum number of threads already wait. Returns `Ok(None)` if
+    /// there is no set.
     pub(super) fn pull(
         &self,
         proxy: ProxyId,
@@ -580,8 +577,9 @@ impl SharedChannel {
         }
     }
 
-    /// Ends the channel: removes all proxies, unbinds the plain keys, and ends the threads. With
-    /// `is_called_back`, each connected peer's disconnect operation is called once.
+    /// Ends the channel, unless it has ended: removes all proxies, unbinds the plain keys, and
+    /// makes the threads end. With `is_called_back`, each connected peer's disconnect operation is
+    /// called once.
     pub(super) fn end(&self, is_called_back: bool) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.has_ended, true) {
@@ -614,7 +612,8 @@ impl SharedChannel {
     }
 
     /// Wakes the senders and the pullers of a disconnected peer, and calls the peer back if that is
-    /// due: a peer of this process at once, any other peer in the thread `events/admin`.
+    /// due. The thread `events/admin` calls peers of other processes while the channel exists; this
+    /// thread calls all others.
     fn finish(&self, disconnected: Option<Disconnected<Arc<Peer>>>) {
         let Some(Disconnected { peers, is_called_back }) = disconnected else { return };
         let mut state = self.state.lock();
@@ -717,8 +716,8 @@ fn in_spare_memory(event: impl PushedEvent, now: Nanos) -> Arc<StoredEvent> {
     }
 }
 
-/// Empties an event, so that its memory can be used again; `None` if there are other references to
-/// it.
+/// Returns the event without its content, so that its memory can be used again; `None` if there are
+/// other references to the event.
 fn emptied(mut event: Arc<StoredEvent>) -> Option<Arc<StoredEvent>> {
     Arc::get_mut(&mut event)?.empty();
     Some(event)
@@ -745,7 +744,8 @@ impl Drop for NestedPush {
     }
 }
 
-/// Ends the channel when the servant that owns this value is dropped.
+/// When the servant that owns this value is dropped, the drop ends the channel and settles its
+/// store.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {
@@ -757,8 +757,8 @@ impl Drop for ChannelEnd {
     }
 }
 
-/// An event channel in operation. Dropping the handle has no effect: the channel ends with its
-/// ORB, or when a client destroys it.
+/// An event channel in operation. Dropping the handle has no effect: the channel ends with its ORB,
+/// or when this process or a client destroys it.
 #[derive(Clone)]
 pub struct EventChannel {
     shared: Arc<SharedChannel>,
@@ -768,7 +768,7 @@ pub struct EventChannel {
 }
 
 impl EventChannel {
-    /// Returns the settings of a channel with the default values.
+    /// Returns a builder with the default settings.
     #[must_use]
     pub fn builder() -> EventChannelBuilder {
         EventChannelBuilder::default()
@@ -792,13 +792,14 @@ impl EventChannel {
         &self.gateways
     }
 
-    /// Returns the counts of the channel at one instant.
+    /// Returns the counts of the channel.
     #[must_use]
     pub fn statistics(&self) -> ChannelStatistics {
         self.shared.statistics()
     }
 
-    /// Returns the latest connections that the channel's schedule has refused, at most 64, the oldest first.
+    /// Returns the latest connections that the channel's schedule has refused, at most 64, the
+    /// oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<AdmissionRefusal> {
         self.shared.refusals.lock().latest.iter().cloned().collect()
@@ -819,11 +820,12 @@ impl EventChannel {
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once,
-    /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are removed from its
-    /// store.
+    /// unbinds the plain keys, and ends the channel's objects. The events of a durable channel are
+    /// removed from its store.
     ///
     /// # Errors
-    /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then goes on.
+    /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then
+    /// goes on.
     pub fn destroy(&self) -> Result<(), SystemException> {
         self.shared.remove_stored()?;
         destroy(&self.shared);

@@ -34,7 +34,6 @@ struct Group<E> {
     moved_to: Option<(usize, usize)>,
 }
 
-/// The contribution of a child to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contribution {
     Missing,
@@ -70,8 +69,9 @@ impl<E: Clone> Correlation<E> {
     }
 
     /// Offers an occurrence to the filter. Returns the set that the consumer gets, if there is one.
-    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns true
-    /// if its first argument, the offered event, takes the place of the second one, a held event.
+    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns
+    /// true if its first argument, the offered event, takes the place of the second one, a held
+    /// event.
     pub(super) fn offer<'a>(
         &'a mut self,
         filter: &EventFilter,
@@ -175,7 +175,8 @@ impl<E: Clone> Correlation<E> {
         if *missing == 0 { Outcome::Completed(group) } else { Outcome::Absorbed }
     }
 
-    /// Puts an event in the place of one that a group has held at this index, if it outranks it.
+    /// Puts an event in the place of the one that a group has held at this index, if the new event
+    /// outranks it.
     fn replace_outranked(
         &mut self,
         mut group: usize,

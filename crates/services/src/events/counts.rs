@@ -36,7 +36,7 @@ pub struct DropCounts {
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
     /// The set was for a consumer that the supplier's thread calls, and the thread was in too many
-    /// such calls inside each other.
+    /// nested calls of such consumers.
     pub nested: u64,
 }
 
@@ -89,8 +89,9 @@ impl DropCounts {
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded, or that the consumer has pulled. A call of an Rtec consumer
-    /// in another process is oneway, and succeeds when the transport has the event.
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call of a consumer of
+    /// TAO's Real-time Event Service in another process is oneway, and succeeds when the transport
+    /// has the set.
     pub delivered: u64,
     /// Sets that wait in the consumer's queues.
     pub queued: u64,
@@ -146,7 +147,7 @@ pub struct QueueStatistics {
 /// The counts of one consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerStatistics {
-    /// The number of the consumer's proxy, in the order in which proxies were made.
+    /// The number of the consumer's proxy. A proxy that was made later has a larger number.
     pub proxy: u64,
     /// The numbers of the consumer's sets.
     pub counts: DeliveryCounts,
@@ -202,7 +203,8 @@ pub struct ChannelStatistics {
     pub suppliers: usize,
     /// The sum of the counts of all consumers that were disconnected.
     pub departed: DeliveryCounts,
-    /// Events without acknowledgement of a durable channel that are not in its store.
+    /// Events that suppliers pushed to a durable channel without acknowledgement, and that are not
+    /// in its store.
     pub unstored: UnstoredEvents,
 }
 

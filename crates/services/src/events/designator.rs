@@ -12,7 +12,7 @@ pub(super) const TIME_UNIT: Nanos = 100;
 pub enum TimeoutKind {
     /// Expires once: `ACE_ES_EVENT_TIMEOUT`.
     Once,
-    /// Expires in every period: `ACE_ES_EVENT_INTERVAL_TIMEOUT`.
+    /// Expires once in every period: `ACE_ES_EVENT_INTERVAL_TIMEOUT`.
     Interval,
     /// Expires if the consumer gets nothing for a period: `ACE_ES_EVENT_DEADLINE_TIMEOUT`. Each
     /// delivery to the consumer starts the period again.
@@ -35,8 +35,7 @@ impl TimeoutKind {
 
 /// The meaning of a dependency that is not a plain pair of type and source.
 ///
-/// The number after each description is the value of the designator, from TAO's
-/// `Event_Service_Constants.h`.
+/// The number in parentheses is the designator's value in TAO's `Event_Service_Constants.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Designator {
     /// A timeout; `creation_time` is its delay or period (4, 5, 6).
@@ -103,7 +102,7 @@ impl Designator {
         })
     }
 
-    /// Returns true if a group of filters follows.
+    /// Returns true if the designator is the head of a group of dependencies.
     #[must_use]
     pub const fn is_group(self) -> bool {
         matches!(self, Self::Global | Self::Conjunction | Self::Disjunction | Self::LogicalAnd)
@@ -113,7 +112,7 @@ impl Designator {
 /// The headers of a consumer's dependencies, in prefix order: each designator precedes the
 /// dependencies to which it applies.
 ///
-/// The methods append one node each, as TAO's `ACE_ConsumerQOS_Factory` does. The methods check
+/// Each method that appends adds one node, as TAO's `ACE_ConsumerQOS_Factory` does, and checks
 /// nothing; [`EventFilter::build`](super::EventFilter::build) checks the set.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Filters as text: `all(inertial, position)`, `type 16 source 3 or not source 7`.
 //!
-//! Each filter of the `prefix` builder has an expression. If the expression is read, the result is
-//! the same filter.
+//! Each filter of the `prefix` builder has an expression. Within the parser's bounds, the
+//! expression is read as the same filter.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -52,26 +52,26 @@ impl EventNames {
         name.starts_with(is_first) && name.chars().all(is_in_name) && !KEYWORDS.contains(&name)
     }
 
-    /// Returns the type with this name.
+    /// Returns the type with this name, if there is one.
     #[must_use]
     pub fn event_type(&self, name: &str) -> Option<EventType> {
         self.types.get(name).copied()
     }
 
-    /// Returns the source with this name.
+    /// Returns the source with this name, if there is one.
     #[must_use]
     pub fn source(&self, name: &str) -> Option<EventSource> {
         self.sources.get(name).copied()
     }
 
-    /// Returns the name of a type, or its number.
+    /// Returns the name of a type, or its number if it has no name that expressions can use.
     #[must_use]
     pub fn type_text(&self, event_type: EventType) -> String {
         let found = self.types.iter().find(|(name, value)| **value == event_type && Self::is_name(name));
         found.map_or_else(|| event_type.0.to_string(), |(name, _)| name.clone())
     }
 
-    /// Returns the name of a source, or its number.
+    /// Returns the name of a source, or its number if it has no name that expressions can use.
     #[must_use]
     pub fn source_text(&self, source: EventSource) -> String {
         let found = self.sources.iter().find(|(name, value)| **value == source && Self::is_name(name));
@@ -89,7 +89,7 @@ fn is_in_name(character: char) -> bool {
 pub enum FilterExpressionError {
     /// The text is no expression.
     Malformed {
-        /// The place in the text, in characters from 1.
+        /// The place in the text: the number of the character, counted from 1.
         column: usize,
         /// The reason.
         reason: String,
@@ -225,8 +225,8 @@ impl EventFilter {
         Ok(())
     }
 
-    /// Writes an operand, in parentheses if it binds less closely than its operator. `is_close` is
-    /// false for operands of `or`.
+    /// Writes an operand, in parentheses if it binds less closely than the operator around it.
+    /// `is_close` is false for operands of `or`.
     fn write_operand(&self, out: &mut String, at: usize, names: &EventNames, is_close: bool) -> fmt::Result {
         let needs = match self.nodes()[at].kind {
             NodeKind::Disjunction => true,

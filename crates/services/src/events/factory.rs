@@ -1,7 +1,8 @@
 //! A factory of event channels with the interface of omniEvents.
 //!
-//! Invariant: `by_name` has each channel of the factory that has not ended, and each that is being created. The lock is
-//! not held while a channel is created, which waits for the disk if the channel is durable.
+//! Invariant: `by_name` has each channel of the factory that has not ended, and each that is being
+//! created. The lock is not held while a channel is created, which waits for the disk if the
+//! channel is durable.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -50,7 +51,6 @@ pub struct EventChannelFactory {
     max_channels: usize,
     monitor: Option<EventMonitor>,
     durable: Option<(EventStore, Retention)>,
-    /// True if only permitted clients create durable channels.
     needs_permission: bool,
 }
 
@@ -77,10 +77,11 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets clients create durable channels, with the criterion `CorelaneDurable`, a boolean. Such a channel keeps its
-    /// events in this store; a server that starts again serves the channels of
-    /// [`EventStore::channels`](EventStore::channels). Any client that reaches the factory may then use the room of the
-    /// store, within its [limits](super::EventStoreLimits). Default: none; the criterion cannot be met.
+    /// Lets clients create durable channels, with the criterion `CorelaneDurable`, a boolean. Such
+    /// a channel keeps its events in this store. After a restart, the program must serve the
+    /// channels of [`EventStore::channels`](EventStore::channels) itself. Any client that reaches
+    /// the factory may use the room of the store, within its [limits](super::EventStoreLimits).
+    /// Default: no store, and the criterion cannot be met.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
@@ -88,8 +89,8 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled) returns create durable
-    /// channels. Others get NO_PERMISSION.
+    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled)
+    /// returns create durable channels. Others get NO_PERMISSION.
     #[must_use]
     pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
         Self { needs_permission: true, ..self.durable(store, retention) }
@@ -104,8 +105,9 @@ impl EventChannelFactory {
         Ok(self.serve_controlled(orb)?.0)
     }
 
-    /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same factory whose clients may
-    /// create durable channels. The program decides which clients reach it.
+    /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same
+    /// factory whose clients may create durable channels. The program decides which clients reach
+    /// it.
     ///
     /// # Errors
     /// The errors of `serve`.
@@ -133,7 +135,6 @@ impl EventChannelFactory {
     }
 }
 
-/// A channel of the factory; `None` while it is created.
 type CreatedChannel = Option<EventChannel>;
 
 #[derive(Default)]
@@ -142,11 +143,9 @@ struct CreatedChannels {
     unnamed: u64,
 }
 
-/// A factory for some clients.
 #[derive(Debug)]
 struct Factory {
     shared: Arc<SharedFactory>,
-    /// True if the clients may create durable channels.
     is_permitted: bool,
 }
 
@@ -252,7 +251,8 @@ impl GenericFactory for Factory {
 }
 
 impl SharedFactory {
-    /// Reserves the name of a channel. Returns `None` if the name is in use.
+    /// Reserves the name of a channel. Returns `None` if the name is in use, and raises IMP_LIMIT
+    /// at the maximum number of channels.
     fn enter(&self, name: Option<String>) -> Result<Option<ChannelPlace<'_>>, SystemException> {
         let mut channels = self.channels.lock();
         channels.by_name.retain(|_, created| created.as_ref().is_none_or(|channel| !channel.has_ended()));
@@ -268,8 +268,8 @@ impl SharedFactory {
         Ok(Some(ChannelPlace { factory: self, name }))
     }
 
-    /// Returns the name of a channel without a name: none that a channel of the factory or of its store has. A durable
-    /// channel comes back under this name after a restart.
+    /// Makes a name that no channel of the factory, and none of its store, has. A durable channel
+    /// comes back under this name after a restart.
     fn unused_name(&self, channels: &mut CreatedChannels) -> String {
         let stored = self.settings.durable.as_ref().map(|(store, _)| store.channels()).unwrap_or_default();
         loop {
@@ -282,7 +282,8 @@ impl SharedFactory {
     }
 }
 
-/// The place of a channel that is being created, which is free again if there will be no channel.
+/// The reserved name of a channel that is being created. If it is dropped without a channel, the
+/// name is free again.
 struct ChannelPlace<'f> {
     factory: &'f SharedFactory,
     name: String,

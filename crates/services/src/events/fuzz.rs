@@ -11,8 +11,9 @@ pub use super::durable::fuzz::event_records;
 const MAX_EVENTS: usize = 64;
 
 /// Builds a filter from the input, and reads it again from its dependencies and from its
-/// expression: each must give the same filter. The index must find each consumer whose filter
-/// accepts an event, and groups must hold no more occurrences than the filter has nodes.
+/// expression. Both must give the same filter, unless the input is long enough to nest too deeply.
+/// The index must find the consumer if its filter accepts an event, and groups must hold no more
+/// occurrences than the filter has nodes.
 ///
 /// # Panics
 /// If a property is violated.
@@ -28,7 +29,8 @@ pub fn event_filters(input: &[u8]) {
     let Ok(filter) = EventFilter::build(builder, &headers, &limits) else { return };
     let nodes = filter.nodes().len();
     assert!(nodes <= headers.len() + 1);
-    // An implicit group is one more filter and one more dependency.
+    // The filter's dependencies also name a group that is implicit in the input, so they may be
+    // deeper and more.
     let wider = FilterLimits { max_depth: usize::MAX, max_dependencies: usize::MAX, ..limits };
     let is_deepest = FilterLimits::DEEPEST <= headers.len();
     let again = EventFilter::build(FilterBuilder::Prefix, filter.dependencies().headers(), &wider);

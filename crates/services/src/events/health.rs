@@ -1,17 +1,17 @@
-//! How often a consumer has failed to answer, and the reaction.
+//! Counts the calls that a peer leaves unanswered, and decides which call to the peer comes next.
 
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 
 /// The reaction to a consumer, or to a supplier from which the channel pulls, that does not answer.
-/// It does not apply to a consumer that the supplier's thread calls.
+/// It does not apply to a direct consumer, which the supplier's thread calls.
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
-/// misses in a row the channel pauses for the time `suspension` and asks again; each further miss
-/// leads to another pause. After `max_suspensions` pauses in a row, a further miss disconnects the
-/// consumer.
+/// misses in a row the channel makes no call to the consumer for the time `suspension`, and then
+/// asks again; each further miss leads to another suspension. After `max_suspensions` suspensions
+/// in a row, a further miss disconnects the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissPolicy {
     /// The deadline of each call to a consumer, a supplier or an observer.
@@ -38,7 +38,6 @@ impl Default for MissPolicy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextCall {
-    /// The next event.
     Event,
     Question,
     WaitUntil(Nanos),

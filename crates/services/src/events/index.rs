@@ -19,39 +19,34 @@ const EVERYTHING: Key = (0, 0);
 /// separate lists for events with the type 0 or the source 0, which are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ListName {
-    /// Keys with this type and this source.
     Exact(i32, i32),
-    /// Keys with this type and every source.
     Type(i32),
-    /// Keys with this source and every type.
     Source(i32),
     /// The key of all events.
     Everything,
-    /// Keys with this type and one source, for events with the source 0.
+    /// Keys with this type and a source other than 0, for events with the source 0.
     ExactOfType(i32),
-    /// Keys with this source and one type, for events with the type 0.
+    /// Keys with this source and a type other than 0, for events with the type 0.
     ExactOfSource(i32),
-    /// Keys with one type and every source, for events with the type 0.
+    /// Keys with a type other than 0 and every source, for events with the type 0.
     AllTypes,
-    /// Keys with one source and every type, for events with the source 0.
+    /// Keys with a source other than 0 and every type, for events with the source 0.
     AllSources,
     /// All keys, for events with the type 0 and the source 0.
     All,
 }
 
-/// Number of kinds of events, each a type and a source, whose consumers are kept. A power of two.
+/// Number of places for kept candidates. A power of two.
 const KEPT_KINDS: usize = 64;
-/// Maximum number of consumers of an event that are kept.
+/// Maximum number of consumers in one place. The candidates of an event that has more are not kept.
 const MAX_KEPT_CONSUMERS: usize = 8;
 
-/// The consumers of the latest event of a type and source. Most events are of a kind that came
-/// before, and need no search then.
+/// The candidates for one type and source, from the latest search.
 #[derive(Clone, Debug, Default)]
 struct KeptCandidates {
-    /// The state of the index with which the consumers were found.
     version: u64,
     key: Key,
-    /// The number of consumers, each once; `None` if there are too many.
+    /// The number of consumers; `None` if there are more than [`MAX_KEPT_CONSUMERS`].
     count: Option<usize>,
     consumers: [u32; MAX_KEPT_CONSUMERS],
 }
@@ -60,15 +55,13 @@ struct KeptCandidates {
 pub(super) struct Index {
     /// No list is empty.
     lists: HashMap<ListName, Vec<u32>>,
-    /// The numbers of lists with the names `Type`, `Source` and `Everything`. Most events need no
-    /// search in lists of a form that does not occur.
+    /// The numbers of lists with the names `Type`, `Source` and `Everything`. A search for an event
+    /// without wildcards skips a form that has no list.
     types: usize,
     sources: usize,
     everything: usize,
-    /// Number of changes.
     version: u64,
-    /// A place for each kind of events; empty before the first search. Kinds with one place displace each
-    /// other: their events then cost a search.
+    /// Empty before the first search. Kinds that share a place displace each other.
     kept: Box<[KeptCandidates]>,
 }
 
@@ -85,7 +78,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of lists with a name of the form of `name`, if this is counted.
+    /// Returns the counter of the lists whose names have the form of `name`; `None` if that form is
+    /// not counted.
     fn count(&mut self, name: ListName) -> Option<&mut usize> {
         match name {
             ListName::Type(_) => Some(&mut self.types),
@@ -109,7 +103,8 @@ impl Index {
         }
     }
 
-    /// Returns the consumers that may accept an event with this header, each once, if they are few.
+    /// Returns the consumers that may accept an event with this header, each once; `None` if there
+    /// are more than [`MAX_KEPT_CONSUMERS`].
     pub(super) fn few_candidates(&mut self, header: &EventHeader) -> Option<&[u32]> {
         let key = (header.event_type.0, header.source.0);
         let mixed = (key.0 ^ key.1.rotate_left(16)).cast_unsigned().wrapping_mul(0x9e37_79b9);
@@ -246,7 +241,6 @@ mod tests {
         assert_eq!(found(&mut index, 16, 1), Some(vec![]));
         index.add(&[ListName::Exact(16, 1), ListName::Type(16)], 3);
         index.add(&[ListName::Type(16)], 4);
-        // More kinds than places, so that kinds displace each other.
         for _ in 0..2 {
             for event_type in 0..3 * i32::try_from(KEPT_KINDS).unwrap() {
                 let expected = if event_type == 16 { vec![3, 4] } else { vec![] };

@@ -1,4 +1,4 @@
-//! Plain object keys of the objects of a server of channels.
+//! The plain object keys of a server's factory and monitor.
 
 /// Plain key of the factory.
 pub const FACTORY_KEY: &str = "omniEvents";

@@ -13,7 +13,8 @@ const MAX_LANES: usize = 16;
 /// A lane of a channel: the events of one preemption priority, for example of one rate group.
 ///
 /// In a channel with lanes ([`EventChannelBuilder::lanes`](super::EventChannelBuilder::lanes)) a
-/// push consumer has a queue, a thread and a connection for each lane in which it gets events.
+/// push consumer has a queue, a thread and a connection for each lane in which it gets events. A
+/// gateway in the channel's process needs none.
 ///
 /// ```
 /// use corelane_services::events::{EventChannel, EventLane, EventType};
@@ -56,20 +57,22 @@ impl EventLane {
     }
 }
 
-/// Creates a thread pool with a lane of one thread for each priority of `lanes`, and returns policies with which channels
-/// receive calls in this pool ([`EventChannelBuilder::real_time`](super::EventChannelBuilder::real_time)).
+/// Creates a thread pool with a lane of one thread for each priority of `lanes`, and returns
+/// policies with which channels receive calls in this pool
+/// ([`EventChannelBuilder::real_time`](super::EventChannelBuilder::real_time)).
 ///
-/// A supplier's call runs in the pool's lane with the highest priority that is not above the CORBA priority of the
-/// supplier's thread (CLIENT_PROPAGATED with priority bands). So a push waits for no push of a lower band. The lanes have
-/// addresses of their own, and clients choose by the references of the channel's objects. Calls without a priority run in
-/// the lowest lane. A lane of `lanes` without a priority has the priority 0 here.
+/// A supplier's call runs in the pool's lane with the highest priority that is not above the CORBA
+/// priority of the supplier's thread (CLIENT_PROPAGATED with priority bands). So no push waits for
+/// a thread that serves a lower band. The lanes have addresses of their own, and clients choose by
+/// the references of the channel's objects. Calls without a priority run in the lowest lane. A lane
+/// of `lanes` without a priority has the priority 0 here.
 ///
-/// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses their calls above it with
-/// NO_PERMISSION, and their oneway pushes above it are lost. `None` permits them the lowest lane's priority only
-/// ([`LaneConfig::ceiling`]).
+/// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses
+/// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`
+/// permits them the lowest lane's priority only ([`LaneConfig::ceiling`]).
 ///
-/// A call that waits keeps the calls to its lane waiting. So the policies are not for durable channels, whose pushes wait
-/// for the disk, and a channel that consumers pull from needs
+/// A call that waits keeps the calls to its lane waiting. So the policies are not for durable
+/// channels, whose pushes wait for the disk, and a channel that consumers pull from needs
 /// [`max_waiting_pulls(0)`](super::EventChannelBuilder::max_waiting_pulls).
 ///
 /// ```
@@ -96,7 +99,8 @@ pub fn receive_lanes(orb: &Orb, lanes: &[EventLane], ceiling: Option<i16>) -> Re
     if lowest < 0 {
         return Err(invalid(format!("the priority {lowest} of a lane is negative")));
     }
-    // The lowest band begins at 0, so that each priority has a band. A lane's priority is in its band.
+    // The lowest band begins at 0, so that each priority has a band. A lane's priority is in its
+    // band.
     let tops = priorities.iter().skip(1).map(|next| next - 1).chain([i16::MAX]);
     let bands =
         priorities.iter().zip(tops).map(|(&priority, top)| (if priority == lowest { 0 } else { priority }, top));
@@ -129,7 +133,6 @@ impl LaneTable {
         self.0.len()
     }
 
-    /// Returns the number of each lane.
     pub(super) fn rt_infos(&self) -> Box<[i32]> {
         self.0.iter().map(|lane| lane.rt_info).collect()
     }
@@ -157,7 +160,8 @@ impl LaneTable {
         Ok(())
     }
 
-    /// Returns the lane of each event type, for suppliers that name no lane.
+    /// Returns the lane of each event type that the lanes list, for suppliers that name no lane.
+    /// The most urgent lane counts.
     pub(super) fn by_type(&self) -> HashMap<i32, usize> {
         let types = |(lane, settings): (usize, &EventLane)| {
             settings.event_types.iter().map(move |event_type| (event_type.0, lane)).collect::<Vec<_>>()
@@ -166,7 +170,7 @@ impl LaneTable {
     }
 
     /// Returns the most urgent lane that the numbers name; `None` if each is 0, and in a channel
-    /// without lanes.
+    /// without lanes. Refuses a number that no lane has.
     pub(super) fn most_urgent(&self, rt_infos: impl Iterator<Item = i32>) -> Result<Option<usize>, SystemException> {
         let mut most_urgent = None;
         for rt_info in rt_infos.filter(|rt_info| *rt_info != 0 && !self.is_empty()) {

@@ -1,4 +1,4 @@
-//! How long events wait for a consumer before they are dropped.
+//! The lifetimes of events: how long they wait for a consumer before they are dropped.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -23,8 +23,9 @@ const POA: &str = "CorelaneEventMonitor";
 const MAX_CHANNELS: usize = 64;
 const MAX_CONSUMERS: usize = 32;
 
-/// An object that reports the counts of a server's channels to clients, and the control object that
-/// destroys channels. Clones show the same channels.
+/// The channels that a server shows to clients. [`serve`](Self::serve) makes an object that reports
+/// their counts, and [`control_servant`](Self::control_servant) one that destroys them. Clones show
+/// the same channels.
 ///
 /// ```
 /// use corelane::Orb;
@@ -54,7 +55,8 @@ impl EventMonitor {
         Self { channels: Arc::new(Mutex::new("event channels of a monitor", LockScope::Orb, BTreeMap::new())) }
     }
 
-    /// Lets the monitor show a channel until the channel ends.
+    /// Adds a channel, in place of an earlier channel with its name. The monitor shows the channel
+    /// until it ends.
     pub fn add(&self, channel: &EventChannel) {
         let mut channels = self.channels.lock();
         channels.retain(|_, channel| !channel.has_ended());

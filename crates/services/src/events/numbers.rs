@@ -1,5 +1,5 @@
-//! Hashing of numbers that the channel itself assigns. Their hash needs no protection against
-//! peers that choose colliding keys, as the index of types and sources does.
+//! Hashing of numbers that the channel assigns. Peers cannot choose these numbers, so the hash
+//! needs no protection against keys that were chosen to collide.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

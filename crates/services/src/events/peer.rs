@@ -31,12 +31,11 @@ pub(super) struct Peer {
     pub(super) object: PeerObject,
     /// Wakes the sender or the pullers of a consumer, or the thread that pulls from a supplier.
     pub(super) wake: PiCondvar,
-    /// The turn to send to a consumer that takes oneways in another process; `None` for any other
-    /// peer.
+    /// The turn to send to a Real-time Event Service consumer in another process; `None` for any
+    /// other peer.
     turn: Option<SendTurn>,
 }
 
-/// The result of an attempt to push without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImmediatePush {
     Done,
@@ -86,7 +85,8 @@ impl Peer {
         }
     }
 
-    /// Pushes a set if this waits for nothing. The caller must have the peer's turn.
+    /// Pushes a set as far as this is possible without waiting. The caller must have the peer's
+    /// turn.
     pub(super) fn push_now(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> ImmediatePush {
         let PeerObject::RtecConsumer(consumer) = &self.object else { return ImmediatePush::NotSent };
         let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);
@@ -103,8 +103,8 @@ impl Peer {
         self.reference().map_or(CallResult::Gone, |object| object.finish_oneway().into())
     }
 
-    /// Gives the turn back that the router has taken. Returns false if the turn is now the
-    /// sender's, which the caller must wake.
+    /// Gives the turn back that the router has taken. Returns false if the turn has passed to the
+    /// sender; the caller must then wake the sender.
     #[must_use]
     pub(super) fn give_turn_back(&self) -> bool {
         self.turn.as_ref().is_none_or(SendTurn::give_back)
@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Calls the peer's disconnect operation. The channel does not depend on the result.
+    /// Calls the peer's disconnect operation and ignores the result.
     pub(super) fn call_back(&self) {
         let _ = match &self.object {
             PeerObject::RtecConsumer(peer) => peer.disconnect_push_consumer(),
@@ -177,7 +177,7 @@ fn push_events(
     consumer.as_object().send_oneway(&PUSH, &|encoder| stored::write_events(set, now, encoder))
 }
 
-/// Pushes the values of a set, each in a separate call. Timeouts are left out.
+/// Pushes the values of a set in separate calls, up to the first failure. Timeouts are left out.
 fn push_values(consumer: &cos::PushConsumerRef, set: &DeliverySet<Arc<StoredEvent>>) -> CallResult {
     for occurrence in set.as_slice() {
         let Occurrence::Event(event) = occurrence else { continue };

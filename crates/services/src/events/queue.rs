@@ -20,12 +20,11 @@ pub enum OverflowPolicy {
     /// is dropped. The urgency of a set is the lane of its most urgent event. A channel without
     /// lanes drops the oldest set.
     DropLeastUrgent,
-    /// The queue holds one set of each type and source: a newer set takes the place of the older
-    /// one, even if the queue has room. If there are too many types and sources, the oldest sets
-    /// are dropped. Sets of several events are never replaced.
+    /// A new set of one event takes the place of the queued set with its type and source, even if
+    /// the queue has room. If the set does not fit, the oldest other sets are dropped. Sets of
+    /// several events are not replaced.
     KeepLatest,
-    /// The new set is dropped, and the consumer is disconnected: it gets a stream without gaps, or
-    /// none.
+    /// The new set is dropped, and the consumer is disconnected.
     Disconnect,
 }
 
@@ -34,7 +33,7 @@ pub enum OverflowPolicy {
 pub struct QueueLimits {
     /// Maximum number of sets.
     pub max_sets: usize,
-    /// Maximum number of bytes of all sets. A larger set is dropped.
+    /// Maximum size in bytes of all sets together. A set that is larger by itself is dropped.
     pub max_bytes: usize,
 }
 
@@ -45,7 +44,6 @@ impl Default for QueueLimits {
     }
 }
 
-/// Type and source of an event.
 pub(super) type LatestKey = (i32, i32);
 
 #[derive(Debug)]
@@ -53,11 +51,11 @@ pub(super) struct QueuedSet<S> {
     pub(super) set: S,
     pub(super) bytes: usize,
     pub(super) event_type: i32,
-    /// The type and source of the only event; `None` for sets of several events.
+    /// The type and source of the only event; `None` for sets of several events. A queue clears the
+    /// key unless its policy is [`OverflowPolicy::KeepLatest`].
     pub(super) key: Option<LatestKey>,
     /// The lane of the most urgent event.
     pub(super) urgency: usize,
-    /// The time from which on the set is not sent.
     pub(super) expires_at: Nanos,
 }
 
@@ -98,8 +96,8 @@ impl<S> DeliveryQueue<S> {
         self.bytes
     }
 
-    /// Appends a set. `dropped` gets the type of each set that is dropped, and the reason. Returns
-    /// false if the policy demands that the consumer be disconnected.
+    /// Appends a set. `dropped` gets the type of each set that is dropped or replaced, and the
+    /// reason. Returns false if the policy demands that the consumer be disconnected.
     pub(super) fn push(
         &mut self,
         mut entry: QueuedSet<S>,
@@ -165,7 +163,7 @@ impl<S> DeliveryQueue<S> {
     }
 
     /// Puts a set in the place of the entry with this number, and drops the oldest other sets until
-    /// the set fits.
+    /// the set fits. If the new set becomes the oldest meanwhile, it moves to the end.
     fn replace(
         &mut self,
         mut number: u64,
@@ -225,7 +223,8 @@ impl<S> DeliveryQueue<S> {
             self.displaced.push(at);
         }
         self.displaceable = displaceable.into_vec();
-        // A large set that was displaced at last may have made room for the smaller ones before it.
+        // A large set that was displaced last may have made room for smaller ones that were
+        // displaced before it.
         sets = freed_sets - sets;
         bytes = freed_bytes - bytes;
         let entries = &self.entries;
@@ -332,8 +331,6 @@ mod tests {
     #[test]
     fn least_urgent_set_is_dropped_first() {
         let sets = [(1, 10, 16, 1), (2, 10, 16, 2), (3, 10, 16, 2), (4, 10, 16, 0), (5, 10, 16, 3), (6, 10, 16, 1)];
-        // The fourth set displaces the second; the fifth is less urgent than all; the sixth
-        // displaces the third.
         assert_eq!(filled(OverflowPolicy::DropLeastUrgent, &sets), (vec![1, 4, 6], (3, 0), true));
     }
 
@@ -344,7 +341,6 @@ mod tests {
         assert_eq!(filled(policy, &[(1, 80, 16, 0), (2, 10, 16, 2), (3, 30, 16, 1)]), (vec![1, 2], (1, 0), true));
         // The second set must go, and leaves room for the less urgent first one.
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 40, 16, 0)]), (vec![1, 3], (1, 0), true));
-        // The first set alone does not suffice; both are needed.
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 95, 16, 0)]), (vec![3], (2, 0), true));
     }
 

@@ -11,7 +11,7 @@ use super::expression::EventNames;
 use super::filter::{EventFilter, FilterInput, NodeKind};
 use super::header::EventHeader;
 
-/// An event that a supplier publishes.
+/// A kind of event that suppliers publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedEvent {
     /// The event's type and source.
@@ -49,7 +49,7 @@ pub struct SetArrival {
     pub groups: Vec<Vec<usize>>,
 }
 
-/// A part of a filter that no published event can fulfil.
+/// A part of a filter that the published events never fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadPart {
     /// The part as an expression.
@@ -237,7 +237,7 @@ fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
 fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
     match sets {
         [one] => one.groups.clone(),
-        // A timeout among the sets has no event.
+        // A set of a timeout has no event, so no event is certain.
         sets if sets.iter().any(|set| set.groups.is_empty()) => Vec::new(),
         sets => {
             let mut events: Vec<usize> = sets.iter().flat_map(|set| set.groups.concat()).collect();

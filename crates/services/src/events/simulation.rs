@@ -9,10 +9,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The times of this module are in units of 100 ns.
+/// Length in nanoseconds of the unit in which this module counts time.
 const UNIT: u64 = 100;
 
-/// 0 is a wildcard, in filters and in events.
 const TYPES: [i32; 6] = [0, 4, 16, 17, 18, 19];
 
 #[derive(Clone, Debug)]
@@ -67,7 +66,8 @@ struct Offer {
 struct Naive {
     condition: Condition,
     children: Vec<Naive>,
-    /// The number and the next expiry of a timeout. `None` if the node is not a timeout.
+    /// The number and the next expiry of a timeout; the expiry is `None` once the timeout has
+    /// expired for good. `None` if the node is not a timeout.
     timer: Option<(usize, Option<u64>)>,
     arrived: Vec<bool>,
     held: Vec<Occurrence<u32>>,
@@ -97,7 +97,7 @@ impl Naive {
     }
 
     /// Returns true if the node accepts the offer, and the occurrences that the node passes to its
-    /// parent.
+    /// parent, if any.
     fn filter(&mut self, offer: &Offer) -> (bool, Option<Vec<Occurrence<u32>>>) {
         let itself = || Some(vec![offer.occurrence]);
         let pass = |is_passed: bool| if is_passed { (true, itself()) } else { (false, None) };
@@ -244,7 +244,6 @@ fn any_condition() -> impl Strategy<Value = Condition> {
     let mask = || prop::sample::select(vec![-1, 0, 1, 2, 3, 16, 17]);
     let leaf = prop_oneof![
         8 => (prop::sample::select(TYPES.to_vec()), 0..3).prop_map(|(event_type, source)| {
-            // Type 4 is a designator in a filter.
             Condition::Type(if event_type == 4 { 20 } else { event_type }, source)
         }),
         2 => ((mask(), mask()), (prop::sample::select(TYPES.to_vec()), 0..3))
@@ -296,7 +295,7 @@ proptest! {
             match step {
                 Step::Add(condition) => {
                     let set = condition.write(DependencySet::new());
-                    // With one group, the end of the set ends the group for both builders.
+                    // With at most one group, the end of the set ends the group for both builders.
                     let is_basic = condition.groups() <= 1;
                     let builder = if is_basic { FilterBuilder::Basic } else { FilterBuilder::Prefix };
                     let filter = EventFilter::build(builder, set.headers(), &limits()).unwrap();

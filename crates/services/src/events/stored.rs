@@ -31,14 +31,14 @@ const MIN_SHARED_BYTES: usize = 16 << 10;
 pub(super) struct CosEvents {
     pub(super) event_type: EventType,
     pub(super) source: EventSource,
-    /// Types by the repository id of the event's value.
     pub(super) types: HashMap<String, EventType>,
 }
 
-/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the default limit of 128.
+/// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the
+/// default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
 
-/// Maximum size in bytes of the memory that a thread keeps for its next event.
+/// Maximum size in bytes of the memory that a thread keeps for the encoded data of its next event.
 const MAX_SPARE_OCTETS: usize = 64 << 10;
 /// Maximum size in bytes of the payload's memory that an empty event keeps.
 const MAX_SPARE_PAYLOAD: usize = 4 << 10;
@@ -61,11 +61,11 @@ pub(super) struct StoredEvent {
     /// Written by the router, with relaxed ordering, before other threads have the event.
     lane: AtomicUsize,
     bytes: OnceLock<usize>,
-    /// The data in the form of the first connection on which it was sent.
+    /// The data in the form that its first shared write needed; `None` inside if the data cannot be
+    /// encoded in advance.
     encoded: OnceLock<Option<EncodedData>>,
     /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
     value: OnceLock<Result<Any, SystemException>>,
-    /// The way of an event that came through a gateway, or that goes through one.
     passage: OnceLock<Passage>,
 }
 
@@ -164,12 +164,13 @@ impl StoredEvent {
         Self::of(rtec::Event { header, data })
     }
 
-    /// Returns an event that a gateway has brought on this way.
+    /// Returns an event that a gateway has brought with this passage.
     pub(super) fn passed(event: &rtec::Event, passage: Passage, now: Nanos) -> Self {
         Self { passage: OnceLock::from(passage), ..Self::new(event, now) }
     }
 
-    /// Returns the event for a gateway. `own` makes the way of an event that has come through none.
+    /// Returns the event for a gateway. `own` makes the passage of an event that has come through
+    /// none.
     pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
         let Passage { path, number } = self.passage.get_or_init(own);
         let lane = lanes.get(self.lane.load(Ordering::Relaxed)).copied().unwrap_or_default();
@@ -180,7 +181,8 @@ impl StoredEvent {
         Self { event, ..Self::default() }
     }
 
-    /// Removes the content, so that the event's memory, and that of a short payload, can be used again.
+    /// Removes the content, so that the event's memory, and that of a short payload, can be used
+    /// again.
     pub(super) fn empty(&mut self) {
         if let Some(Some(EncodedData { mut octets, .. })) = self.encoded.take()
             && octets.capacity() <= MAX_SPARE_OCTETS
@@ -198,13 +200,14 @@ impl StoredEvent {
         self.passage.take();
     }
 
-    /// Computes the event's size, which later calls need.
+    /// Computes and keeps the event's size.
     pub(super) fn measure(self: &Arc<Self>) {
         self.bytes();
     }
 
-    /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or 0, and the event in
-    /// CDR with UTF-8 and UTF-16. Refuses an event that readers with the default limits could not decode.
+    /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or
+    /// 0 for big-endian, and the event in CDR with UTF-8 and UTF-16. Refuses an event that readers
+    /// with the default limits could not decode.
     pub(super) fn to_octets(&self) -> Result<Vec<u8>, CdrError> {
         let mut encoder = Encoder::new();
         encoder.set_code_sets(CodeSets::UTF8_UTF16);
@@ -218,7 +221,6 @@ impl StoredEvent {
         Ok(octets)
     }
 
-    /// Reads an event in the form of [`to_octets`](Self::to_octets).
     pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
         decode(octets, &Limits::default())
     }
@@ -239,8 +241,8 @@ impl StoredEvent {
         self.value.get_or_init(|| Any::new(&self.event)).as_ref().map_err(Clone::clone)
     }
 
-    /// Encodes small data once for all connections that have the version and code sets of the first
-    /// one, if `is_shared` says that the event has several consumers.
+    /// Writes the event. If `is_shared` says that the event has several consumers, small data is
+    /// encoded once for all connections that have the version and code sets of the first one.
     fn write(&self, now: Nanos, encoder: &mut Encoder<'_>, is_shared: bool) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
@@ -250,7 +252,6 @@ impl StoredEvent {
             return data.encode(encoder);
         }
         let (version, code_sets) = (encoder.version(), encoder.code_sets());
-        // An event with one consumer is not encoded in advance.
         let encoded = match is_shared {
             true => self.encoded.get_or_init(|| encode(data, version, code_sets)).as_ref(),
             false => self.encoded.get().and_then(Option::as_ref),
@@ -274,7 +275,6 @@ pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
     }
 }
 
-/// Returns the number of bytes that an event counts in a queue.
 pub(super) fn size(data: &RtecEventData) -> usize {
     let value = if is_null(&data.any_value) { 0 } else { encoded_size(&data.any_value) };
     HEADER_BYTES.saturating_add(data.payload.len()).saturating_add(value)
@@ -292,7 +292,7 @@ fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
     rtec::Event::decode(&mut decoder)
 }
 
-/// Returns false for values of types that contain no others.
+/// Returns false for null and for values of simple types, which contain no other values.
 fn has_parts(value: &Any) -> bool {
     let kind = value.type_code().kind();
     !is_null(value)
@@ -335,7 +335,8 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Passes the events of a set to `push`. An event that only this set has is not copied.
+/// Passes the events of a set to `push`. The event of a set of one is not copied if nothing else
+/// has it.
 pub(super) fn with_events<R>(
     set: &mut DeliverySet<Arc<StoredEvent>>,
     now: Nanos,

@@ -67,7 +67,6 @@ pub enum Occurrence<E> {
     Timeout(Expiry),
 }
 
-/// A set that a consumer gets.
 pub(super) enum Offered<'a, E> {
     /// The event of a push that no other consumer gets.
     Only(Occurrence<E>),
@@ -81,7 +80,8 @@ pub struct Expiry {
     pub kind: TimeoutKind,
     /// The time at which the timeout was due, in nanoseconds.
     pub due_at: Nanos,
-    /// The number of further expiries of this timeout that were due by now. They are not reported.
+    /// The number of further expiries of this timeout that were due when this one was reported.
+    /// They are not reported.
     pub missed: u64,
 }
 
@@ -124,8 +124,8 @@ pub struct Subscriptions<E> {
     index: Index,
     timers: Timers,
     filter_nodes: usize,
-    /// Number of pushes so far. `Consumer::last_push` records it for the consumers to which the
-    /// present event was offered.
+    /// Number of pushes so far. A consumer whose `last_push` is this number is not offered the
+    /// present event again.
     pushes: u64,
     now: Nanos,
 }
@@ -139,12 +139,10 @@ struct Slot<E> {
 #[derive(Debug)]
 struct Consumer<E> {
     filter: Arc<EventFilter>,
-    /// True if the index alone decides which events the consumer gets.
     is_decided_by_index: bool,
     lists: Box<[ListName]>,
     correlation: Correlation<E>,
     timers: Box<[TimerKey]>,
-    /// The deadlines among `timers`. Each delivery to the consumer starts them again.
     deadlines: Box<[TimerKey]>,
     last_push: u64,
 }
@@ -194,11 +192,12 @@ impl<E: Clone> Subscriptions<E> {
         Ok(ConsumerId { slot, generation })
     }
 
-    /// Gives a consumer another filter, between two events. The events that its groups hold are lost, and its timeouts
-    /// start anew. Returns false if it was removed before.
+    /// Gives a consumer another filter, between two events. The events that its groups hold are
+    /// lost, and its timeouts start anew. Returns false if the consumer was removed before.
     ///
     /// # Errors
-    /// If the filter would exceed a limit of [`SubscriptionLimits`]. The consumer then keeps its filter.
+    /// If the filter would exceed a limit of [`SubscriptionLimits`]. The consumer then keeps its
+    /// filter.
     pub fn replace(&mut self, id: ConsumerId, filter: EventFilter, now: Nanos) -> Result<bool, SubscriptionError> {
         let now = self.advance(now);
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
@@ -245,8 +244,8 @@ impl<E: Clone> Subscriptions<E> {
         entry.generation
     }
 
-    /// Removes a consumer, with the events that its groups hold. Returns false if it was removed
-    /// before.
+    /// Removes a consumer, with the events that its groups hold. Returns false if the consumer was
+    /// removed before.
     pub fn remove(&mut self, consumer: ConsumerId) -> bool {
         let Some(slot) = self.slots.get_mut(consumer.slot as usize) else { return false };
         if slot.generation != consumer.generation {
@@ -278,8 +277,8 @@ impl<E: Clone> Subscriptions<E> {
     }
 
     /// Offers an event to the consumers, after the expiries that are due. Returns the number of
-    /// consumers to which the event was delivered, or a set that it completed. `deliver` gets the
-    /// consumer and its set.
+    /// consumers that got the event, or a set that it completed. `deliver` gets the consumer and
+    /// its set.
     ///
     /// # Errors
     /// If the header is invalid. Nothing is delivered in this case.
@@ -296,8 +295,9 @@ impl<E: Clone> Subscriptions<E> {
         })
     }
 
-    /// Does what [`push`](Self::push) does. An only consumer may get the event itself, which spares a clone.
-    /// A group with an event that the new event `outranks` holds the new event in its place.
+    /// Does what [`push`](Self::push) does. If the index finds only one consumer, that consumer may
+    /// get the event itself, which spares a clone. A group with an event that the new event
+    /// `outranks` holds the new event in its place.
     pub(super) fn push_owned(
         &mut self,
         header: &EventHeader,
@@ -344,7 +344,7 @@ impl<E: Clone> Subscriptions<E> {
         })
     }
 
-    /// Returns the time at which the next timeout expires.
+    /// Returns the time at which the next timeout expires; `None` if none will.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Nanos> {
         self.timers.next_due()
@@ -423,8 +423,8 @@ mod tests {
     const ANY: EventSource = EventSource::ANY;
     const MS: Nanos = 1_000_000;
 
-    /// Offers events, each with its type and rank. Returns the delivered sets by the numbers of their
-    /// events.
+    /// Offers events, each with its type and rank. Returns the delivered sets by the numbers of
+    /// their events.
     fn ranked(filter: &str, events: &[(EventType, u32)]) -> Vec<Vec<usize>> {
         let filter = EventFilter::parse(filter, &EventNames::new(), &FilterLimits::default()).unwrap();
         let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
@@ -450,7 +450,6 @@ mod tests {
     fn event_takes_the_place_of_one_that_it_outranks() {
         let pair = "all(type 16, type 17)";
         assert_eq!(ranked(pair, &[(A, 0), (A, 1), (A, 2), (A, 2), (A, 1), (B, 0)]), [[2, 5]]);
-        // A delivered set is not changed, and the next one begins anew.
         assert_eq!(ranked(pair, &[(A, 1), (B, 0), (B, 0), (A, 0), (B, 1)]), [[0, 1], [2, 3]]);
         let nested = "all(type 16, all(type 17, type 18))";
         assert_eq!(ranked(nested, &[(B, 0), (A, 0), (C, 0), (A, 1)]), [[1, 0, 2]]);

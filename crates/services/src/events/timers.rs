@@ -76,8 +76,9 @@ impl Timers {
         self.heap.first().map(|key| self.timers[*key].due_at)
     }
 
-    /// Returns the first timer that is due. A periodic timer is armed for its first expiry after
-    /// `now`, a whole number of periods after the returned expiry; any other timer is disarmed.
+    /// Returns the first timer that is due, if there is one. A periodic timer is armed for its
+    /// first expiry after `now`, a whole number of periods after the returned expiry; any other
+    /// timer is disarmed.
     pub(super) fn pop_due(&mut self, now: Nanos) -> Option<ExpiredTimer> {
         let key = *self.heap.first()?;
         let Timer { owner, kind, delay, due_at, .. } = self.timers[key];
@@ -198,7 +199,6 @@ mod tests {
             steps in prop::collection::vec((0..5_u8, any::<prop::sample::Index>(), 1..40_u64), 0..200),
         ) {
             let mut timers = Timers::default();
-            // By owner: the key, the period, and the next expiry.
             let mut model: BTreeMap<TimerOwner, (TimerKey, TimeoutKind, Nanos, Option<Nanos>)> = BTreeMap::new();
             let mut now = 0;
             for (number, (step, index, delay)) in steps.into_iter().enumerate() {

@@ -15,7 +15,8 @@ const TAKEN: u8 = 1;
 const OF_SENDER: u8 = 2;
 
 /// All changes except [`give_back`](Self::give_back) are made under the channel's lock. `give_back`
-/// releases what the thread has done with the consumer's connection, and `take` acquires it.
+/// releases the thread's actions on the consumer's connection; `take` and `call_sender` acquire
+/// them.
 #[derive(Debug)]
 pub(super) struct SendTurn(AtomicU8);
 
@@ -25,13 +26,14 @@ impl SendTurn {
         Self(AtomicU8::new(OF_SENDER))
     }
 
-    /// Takes the turn if it is free. Otherwise the sender has it, or gets it.
+    /// Takes the turn and returns true if the turn is free. Otherwise returns false: the sender has
+    /// the turn, or gets it when the thread that has it gives it back.
     pub(super) fn take(&self) -> bool {
         self.claim(TAKEN)
     }
 
-    /// Gives the turn to the sender if it is free, and returns true. Otherwise the sender has it, or
-    /// gets it.
+    /// Gives the turn to the sender and returns true if the turn is free. Otherwise returns false:
+    /// the sender has the turn, or gets it when the thread that has it gives it back.
     pub(super) fn call_sender(&self) -> bool {
         self.claim(OF_SENDER)
     }
@@ -48,18 +50,16 @@ impl SendTurn {
     }
 
     /// Gives the turn back that [`take`](Self::take) has taken. Returns false if sets have been
-    /// queued since then: the turn is now the sender's, which the caller must wake.
+    /// queued since then: the turn has passed to the sender, and the caller must wake the sender.
     #[must_use]
     pub(super) fn give_back(&self) -> bool {
         self.0.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Passes the turn that the caller has to the sender.
     pub(super) fn pass_to_sender(&self) {
         self.0.store(OF_SENDER, Ordering::Release);
     }
 
-    /// Gives the sender's turn back.
     pub(super) fn free(&self) {
         self.0.store(FREE, Ordering::Release);
     }

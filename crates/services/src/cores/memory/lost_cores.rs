@@ -111,7 +111,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Demotes a promised task for good: without a home, it gets no core again.
+    /// Demotes a promised task for good: without a home, it gets no core again. Returns false, and
+    /// changes nothing, if the task is not promised or has no core.
     pub(super) fn leave_refused_core(&mut self, task: TaskId) -> bool {
         let is_promised = |entry: &&super::Entry| matches!(entry.state, EntryState::Promised { .. });
         if self.entries.get(&task).filter(is_promised).and_then(|entry| entry.core).is_none() {

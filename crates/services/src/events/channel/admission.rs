@@ -39,8 +39,8 @@ impl SharedChannel {
         Ok(consumer.map(Box::new))
     }
 
-    /// Returns a publication with these type and source, which names a lane, or an entry of the
-    /// schedule. `at` is its index among the supplier's publications.
+    /// Returns a publication with this type and source, whose `rt_info` names a lane or an entry of
+    /// the schedule. `at` is its index among the supplier's publications.
     pub(in crate::events) fn publication(
         &self,
         at: usize,
@@ -141,7 +141,7 @@ mod tests {
             let counts = reader.statistics().surplus.not_admitted + reader.shared().summary().surplus.not_admitted;
             results.send((counts, reader.refusals().len())).unwrap();
         });
-        // The time is far above that of the calls; a call that waits for the analysis never ends.
+        // The calls need far less than 60 s. A call that waits for the analysis never ends.
         assert_eq!(read.receive_until(Some(now() + Duration::from_secs(60))).unwrap(), Some((0, 0)));
         drop(analysis);
         thread.unwrap().join().unwrap();

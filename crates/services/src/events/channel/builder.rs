@@ -27,7 +27,8 @@ pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
 }
 
-/// Returns true for a name whose plain keys are those of another object of a server, or of another channel.
+/// Returns true for a name whose plain keys are those of another object of a server, or of another
+/// channel.
 fn is_reserved(name: &str) -> bool {
     [FACTORY_KEY, MONITOR_KEY].contains(&name) || name.ends_with(".rtec")
 }
@@ -135,8 +136,9 @@ impl EventChannelBuilder {
     }
 
     /// Sets the lanes, at most 16, the most urgent first. A push consumer has a separate thread for
-    /// each of its lanes, even in the channel's process. Default: none; the supplier's thread then
-    /// calls push consumers in the channel's process, and any other push consumer has one thread.
+    /// each of its lanes, even in the channel's process; only gateways there have none. Default: no
+    /// lanes. The supplier's thread then calls push consumers in the channel's process, and any
+    /// other push consumer has one thread.
     ///
     /// The `rt_info` of dependencies and publications names a lane. A consumer that names lanes
     /// gets all its sets in the most urgent of these lanes. Any other consumer gets each event in
@@ -149,8 +151,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the real-time policies of the channel's objects, for example the lanes in which calls to the channel arrive
-    /// ([`receive_lanes`](crate::events::receive_lanes)). Default: those of
+    /// Sets the real-time policies of the channel's objects, for example the lanes in which calls
+    /// to the channel arrive ([`receive_lanes`](crate::events::receive_lanes)). Default: those of
     /// [`RtOrb::set_policies`](corelane::rt::RtOrb::set_policies).
     #[must_use]
     pub fn real_time(mut self, policies: RtPolicies) -> Self {
@@ -158,21 +160,22 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the schedule. The `rt_info` of publications and dependencies then names an entry of the schedule instead of
-    /// a lane; another number that is not 0 is refused with BAD_PARAM. A publication or consumer with which an admitted
-    /// consumer would miss its deadline is refused with NO_RESOURCES
-    /// ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
+    /// Sets the schedule. The `rt_info` of publications and dependencies then names an entry of the
+    /// schedule instead of a lane; another number that is not 0 is refused with BAD_PARAM. A
+    /// publication or consumer with which an admitted consumer would miss its deadline is refused
+    /// with NO_RESOURCES ([`NOT_ADMITTED`](corelane::minor::NOT_ADMITTED)). Default: none.
     ///
-    /// A consumer that names an entry gets each set in the lane that the publications of its events declare, and any
-    /// other consumer gets all sets in the least urgent lane. [`EventLane::event_type`] has no effect.
+    /// A consumer that names an entry gets each set in the lane that the publications of its events
+    /// declare, and a set with a surplus or undeclared event in the least urgent lane. Any other
+    /// consumer gets all sets in the least urgent lane. [`EventLane::event_type`] has no effect.
     #[must_use]
     pub fn schedule(mut self, schedule: ChannelSchedule) -> Self {
         self.config.schedule = Some(ScheduleConfig { schedule, listener: RefusalListener::default() });
         self
     }
 
-    /// Sets a function that hears of each connection that the schedule refuses, in the thread of the call. A channel
-    /// without a [schedule](Self::schedule) refuses none.
+    /// Sets a function that is called with each refusal of the [schedule](Self::schedule), in the
+    /// thread of the refused call.
     #[must_use]
     pub fn on_refusal(mut self, listener: impl Fn(&AdmissionRefusal) + Send + Sync + 'static) -> Self {
         self.refusal_listener = RefusalListener(Some(Arc::new(listener)));
@@ -238,10 +241,11 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Permits gateways of clients: that they take the channel's events with their ways, and bring events that have come
-    /// through other channels. Without permission this raises NO_PERMISSION; gateways in the channel's process stay
-    /// permitted. Default: permitted. A client that is no gateway can misuse this: events that it brings under the
-    /// identity of another channel let the channel take events of that channel for duplicates.
+    /// Permits gateways of clients, which take the channel's events with their paths and bring
+    /// events that have come through other channels. Without permission such calls raise
+    /// NO_PERMISSION; gateways in the channel's process stay permitted. Default: permitted. A
+    /// client that is no gateway can misuse this: if it brings events under the identity of another
+    /// channel, the channel takes later events of that channel for duplicates.
     #[must_use]
     pub fn gateways_by_clients(mut self, is_permitted: bool) -> Self {
         self.config.is_joined_by_clients = is_permitted;
@@ -279,33 +283,38 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull` does not wait: if there
-    /// is no event, it raises TRANSIENT. The bound of `events_after` of a durable channel is that of its store,
-    /// [`EventStoreLimits::max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers). Default: 2.
+    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
+    /// does not wait: if there is no event, it raises TRANSIENT. The bound of `events_after` of a
+    /// durable channel is that of its store,
+    /// [`max_waiting_readers`](field@crate::events::EventStoreLimits::max_waiting_readers).
+    /// Default: 2.
     #[must_use]
     pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
         self.config.max_waiting_pulls = threads;
         self
     }
 
-    /// Keeps the channel's events in a store, under the channel's name. The channel's reference for CORBA's Event
-    /// Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier, and `publish`, return when the
-    /// event is on the disk. Events of TAO's service, and pulled ones, are stored without acknowledgement. The
-    /// delivery of an event does not wait for its commit. Default: none.
+    /// Keeps the channel's events in a store, under the channel's name. The channel's reference for
+    /// CORBA's Event Service is then a `CorelaneEvents::DurableChannel`: `push` of a push supplier,
+    /// and `publish`, return when the event is on the disk. Events of TAO's service, and pulled
+    /// ones, are stored without acknowledgement. The delivery of an event does not wait for its
+    /// commit. Default: none.
     ///
-    /// Threads of the ORB's pool wait for the disk, at most as many as
-    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise TRANSIENT.
-    /// [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets all suppliers share commits, and
-    /// keeps the order of each that has a thread. The names `omniEvents` and `CorelaneEvents`, and those that end with
-    /// `.rtec`, are not permitted for durable channels, because other objects of a server have these plain keys.
+    /// Threads of the ORB that serve requests wait for the disk, at most as many as
+    /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise
+    /// TRANSIENT. [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets
+    /// all suppliers share commits, and keeps the order of each that has a thread. The names
+    /// `omniEvents` and `CorelaneEvents`, and those that end with `.rtec`, are not permitted for
+    /// durable channels, because other objects of a server have these plain keys.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
         self
     }
 
-    /// Adds a gateway that passes the channel's events to another channel, for the consumers there. It has the channel's
-    /// lanes, and ends with the channel. [`EventChannel::gateways`] returns it.
+    /// Adds a gateway that passes the channel's events to another channel, for the consumers there.
+    /// The gateway has the channel's lanes, and ends with the channel. [`EventChannel::gateways`]
+    /// returns it.
     #[must_use]
     pub fn gateway(mut self, to: &impl Reference, settings: GatewayBuilder) -> Self {
         self.gateways.push((to.as_object().clone(), settings));
@@ -322,13 +331,14 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
+    /// Serves the channel in an ORB until the ORB ends or the channel is destroyed.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid name, for invalid lanes, and if a plain key of the channel is
-    /// already bound; NO_RESOURCES if the system refuses a thread; DATA_CONVERSION if it refuses
-    /// the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel
-    /// fails; IMP_LIMIT if it has too many channels; other errors of the ORB.
+    /// BAD_PARAM for an invalid name, for invalid lanes or an invalid schedule, and if a plain key
+    /// of the channel is already bound; NO_RESOURCES if the system refuses a thread;
+    /// DATA_CONVERSION if it refuses the priority of a lane; NO_RESOURCES, INTERNAL or TIMEOUT if
+    /// the store of a durable channel fails; IMP_LIMIT if the store has too many channels; other
+    /// errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<EventChannel, SystemException> {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {

@@ -1,7 +1,7 @@
 //! The pushes of durable channels: each event goes to the consumers, and then to the store.
 //!
-//! The delivery of an event does not wait for its commit. Only a supplier that gets an acknowledgement waits for the
-//! disk.
+//! The delivery of an event does not wait for its commit. Only a supplier that gets an
+//! acknowledgement waits for the disk.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::events::durable::{DurablePart, PublishFailure, UnstoredEvents};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::StoredEvent;
 
-/// Maximum size of an event in a store, in bytes.
 const MAX_STORED_BYTES: usize = 4 << 20;
 
 fn encode(event: &StoredEvent) -> Result<Arc<[u8]>, SystemException> {
@@ -47,14 +46,16 @@ impl SharedChannel {
         result
     }
 
-    /// Routes an event, and returns its number after its commit. `supplier` is `None` for an event without a supplier.
+    /// Routes an event, and returns its number after its commit. `supplier` is `None` for an event
+    /// without a supplier.
     pub(in crate::events) fn publish(
         &self,
         durable: &DurablePart,
         supplier: Option<ProxyId>,
         event: StoredEvent,
     ) -> Result<u64, PublishFailure> {
-        // A request that would be one too many to wait is refused before a consumer gets its event.
+        // A request beyond the maximum number of waiting requests is refused before a consumer gets
+        // its event.
         let _place = durable.enter().map_err(|error| PublishFailure::System(error.into()))?;
         let octets = encode(&event).map_err(PublishFailure::System)?;
         if !self.route_one(supplier, event).map_err(PublishFailure::Push)? {
@@ -66,12 +67,12 @@ impl SharedChannel {
         stored.map_err(failed)
     }
 
-    /// Returns the events without acknowledgement that are not in the store.
+    /// Returns the counts of the events without acknowledgement that are not in the store.
     pub(in crate::events) fn unstored(&self) -> UnstoredEvents {
         self.durable.as_ref().map(DurablePart::unstored).unwrap_or_default()
     }
 
-    /// Returns false if the supplier does not publish such events.
+    /// Routes an event. Returns false if the router has dropped the event.
     fn route_one(&self, supplier: Option<ProxyId>, event: StoredEvent) -> Result<bool, PushRefusal> {
         let event = Arc::new(event);
         event.measure();
@@ -96,9 +97,9 @@ impl SharedChannel {
         pushed.map(|()| is_routed)
     }
 
-    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The stream is opened after
-    /// the channel has its plain keys: a refused channel is not in the store, where later starts would find it. Returns
-    /// true if the store had no such channel.
+    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The
+    /// stream is opened after the channel has its plain keys: a refused channel is not in the
+    /// store, where later starts would find it. Returns true if the store had no such channel.
     pub(super) fn open_and_activate(&self) -> Result<bool, SystemException> {
         let is_new = self.durable.as_ref().map(|durable| durable.open(&self.name)).transpose()?.unwrap_or_default();
         let activated = self.poa.manager().activate();
@@ -111,7 +112,6 @@ impl SharedChannel {
         Ok(is_new)
     }
 
-    /// Removes the events of a durable channel from its store.
     pub(super) fn remove_stored(&self) -> Result<(), SystemException> {
         match &self.durable {
             Some(durable) => Ok(durable.remove()?),

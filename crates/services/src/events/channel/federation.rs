@@ -1,4 +1,5 @@
-//! A channel among others: its identity, the gateways that take its events, and the events that gateways bring.
+//! A channel among others: its identity, the gateways that take its events, and the events that
+//! gateways bring.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -24,9 +25,7 @@ use crate::events::peer::{Peer, PeerObject};
 use crate::events::router::{ProxyId, Publication, PushRefusal, SupplierConnection};
 use crate::events::stored::{StoredEvent, event_header};
 
-/// Maximum number of gateways that take a channel's events.
 const MAX_GATEWAYS: usize = 64;
-/// Maximum number of characters of the destination that a gateway reports.
 const MAX_DESTINATION: usize = 200;
 
 pub(in crate::events) struct Federation {
@@ -57,7 +56,8 @@ impl Known {
         removed.map(|(proxy, _)| proxy).collect()
     }
 
-    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None` at the maximum.
+    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None`
+    /// at the maximum.
     fn add(&mut self, proxy: ProxyId, outlet: Outlet) -> Option<Vec<ProxyId>> {
         let earlier = self.remove(&outlet.gateway);
         if self.outlets.len() >= MAX_GATEWAYS {
@@ -128,8 +128,8 @@ impl SharedChannel {
         demand::reported(self.channel_number(), wanted, behind).into_iter().map(demand).collect()
     }
 
-    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends: the gateway has lost
-    /// the answer to a call, and connects again.
+    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends:
+    /// the gateway has lost the answer to a call, and connects again.
     pub(in crate::events) fn open_outlet(
         self: &Arc<Self>,
         gateway: &GatewayConsumerRef,
@@ -218,8 +218,8 @@ impl SharedChannel {
         self.disconnect_consumer(proxy, false)
     }
 
-    /// Returns the states that at most `max` connected gateways have reported: those with the lowest numbers above
-    /// `proxy`.
+    /// Returns the states that at most `max` connected gateways have reported: those with the
+    /// lowest numbers above `proxy`.
     pub(in crate::events) fn gateways_after(&self, proxy: u64, max: usize) -> Vec<ChannelGateway> {
         self.forget_ended_outlets();
         let known = self.federation.known.lock();
@@ -229,7 +229,8 @@ impl SharedChannel {
         later.map(gateway).take(max).collect()
     }
 
-    /// Routes the events of a gateway, each once.
+    /// Routes the events that a gateway brings. Leaves out duplicates, and counts events that are
+    /// invalid, too old or on a path that is too long as refused.
     pub(in crate::events) fn accept(&self, events: &[PassingEvent]) -> Result<AcceptedEvents, SystemException> {
         let mut accepted = AcceptedEvents::default();
         for PassingEvent { path, number, lane, event } in events {
@@ -237,7 +238,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
-            // Before the event is noted as known: an event that cannot be routed may come again.
+            // The inlet is found before the event is noted as known: an event that cannot be routed
+            // may come again.
             let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {
@@ -273,8 +275,8 @@ impl SharedChannel {
         Ok(accepted)
     }
 
-    /// Returns the supplier of the events that gateways bring in this lane. A lane that the channel does not have is
-    /// that of the event's type.
+    /// Returns the supplier of the events that gateways bring in this lane. For a lane that the
+    /// channel does not have, returns the supplier whose events get the lane of their type.
     fn inlet(&self, lane: i32) -> Result<ProxyId, SystemException> {
         let index = self.config.lanes.most_urgent(std::iter::once(lane)).unwrap_or_default();
         let lane = if index.is_some() { lane } else { 0 };

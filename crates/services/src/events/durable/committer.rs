@@ -1,4 +1,5 @@
-//! Batches of requests, each with one commit of the store, and reading of events. Time is an argument.
+//! Batches of requests, each with one commit of the store, and reading of events. Time is an
+//! argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,12 +10,11 @@ use super::limits::EventStoreLimits;
 use super::records::{self, EventRecord, StoredWrite};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
-/// Number of events whose sizes are read at a time, to delete the oldest ones.
+/// Maximum number of events whose sizes are read at a time, to delete the oldest ones.
 const MAX_READ_SIZES: usize = 256;
 /// Maximum number of attempts to commit while another process changes the store.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The reason why a request was not done.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum LedgerError {
     Refused(LedgerRefusal),
@@ -31,7 +31,7 @@ pub(super) struct Committer {
     limits: EventStoreLimits,
     /// The channels with a damaged event, since the last reading of the store.
     damaged: BTreeMap<ChannelNumber, Arc<StoreError>>,
-    /// A number above those of all channels since the start.
+    /// A number above those of all channels that this process has seen or created.
     next_channel: u32,
 }
 
@@ -46,8 +46,8 @@ impl Committer {
         self.head.as_ref().map(|(ledger, _)| ledger)
     }
 
-    /// Applies the requests in their order, with one commit, and returns a result for each. `now` is in milliseconds
-    /// since 1970.
+    /// Applies the requests in their order, with one commit, and returns a result for each. `now`
+    /// is in milliseconds since 1970.
     pub(super) fn run<'r>(
         &mut self,
         requests: impl Iterator<Item = &'r LedgerRequest> + Clone,
@@ -132,7 +132,8 @@ impl Committer {
             }
             writes.push(records::put_channel(channel, book));
         }
-        // The events of this commit are not in the store yet, so a channel that it removes waits for the next one.
+        // The events of this commit are not in the store yet, so a channel that it removes waits
+        // for the next one.
         if let Some(channel) = ledger.removed.first().copied() {
             self.delete_events(channel, &mut next, &mut writes)?;
         }
@@ -149,7 +150,8 @@ impl Committer {
         Ok(results)
     }
 
-    /// Deletes some events of a removed channel.
+    /// Deletes at most [`MAX_DELETIONS`] events of a removed channel, and the record of the removal
+    /// when no more are left.
     fn delete_events(
         &self,
         channel: ChannelNumber,
@@ -174,7 +176,6 @@ impl Committer {
     }
 }
 
-/// The reason why a commit is not done.
 enum CommitFailure {
     /// An event of this channel is damaged.
     Damaged(ChannelNumber, StoreError),
@@ -220,6 +221,7 @@ fn read_sizes(store: &dyn Store, channel: ChannelNumber, from: u64, last: u64) -
 }
 
 /// Visits the events of a channel with the numbers `from` to `last`, until `visit` ends the visit.
+/// A gap between the numbers is an error.
 pub(super) fn visit_events(
     store: &dyn Store,
     channel: ChannelNumber,
@@ -348,7 +350,6 @@ mod tests {
             assert_eq!(*results[1].as_ref().unwrap(), number);
         }
         assert!(!committer.ledger().unwrap().has_deletions());
-        // The damaged channel can be removed.
         run(&mut committer, &[LedgerRequest::Remove(FIRST)]);
         delete(&mut committer);
         let mut left = 0;

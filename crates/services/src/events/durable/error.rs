@@ -8,7 +8,6 @@ use super::committer::LedgerError;
 use super::ledger::LedgerRefusal;
 use crate::store::StoreError;
 
-/// The reason why a request was not done.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum DurableError {
     Request(LedgerError),

@@ -4,8 +4,9 @@ use super::ledger::{ChannelNumber, Ledger};
 use super::records::{self, HeadRecord};
 use crate::events::stored::StoredEvent;
 
-/// Checks that records of a store of events that can be read are written in the same form, and that an event that is
-/// written again can be read again.
+/// Checks records of a store of durable channels. A record that can be read is written in the same
+/// form. The channels that are loaded have consistent numbers. An event that can be read and
+/// encoded again can be read again.
 ///
 /// # Panics
 /// If a property is violated.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corelane::{UpcallThread, upcall_thread};
 
-/// The number of threads of ORBs that wait at a time. Threads of the application are not bounded: they serve no other
-/// requests.
+/// Bounds the number of threads of ORBs that wait at a time. Threads of the application are not
+/// bounded: they serve no other requests.
 ///
 /// The counts order no other memory, so their ordering is `Relaxed`.
 #[derive(Debug)]
@@ -34,13 +34,14 @@ impl WaitCount {
 }
 
 impl WaitGate {
-    /// Creates a gate for `of_connections` threads that serve one connection each, and `in_pools` threads that serve
-    /// several.
+    /// Creates a gate for `of_connections` threads that serve one connection each, and `in_pools`
+    /// threads that serve several.
     pub(in crate::events) const fn new(of_connections: usize, in_pools: usize) -> Self {
         Self { of_connections: WaitCount::new(of_connections), in_pools: WaitCount::new(in_pools) }
     }
 
-    /// Counts the calling thread until the place is dropped. Returns `None` at the maximum.
+    /// Counts the calling thread until the place is dropped. Returns `None` if the maximum number
+    /// of threads of its kind wait.
     pub(in crate::events) fn enter(&self) -> Option<WaitPlace<'_>> {
         self.enter_as(upcall_thread())
     }
@@ -60,7 +61,6 @@ impl WaitGate {
     }
 }
 
-/// The place of a thread at a [`WaitGate`].
 #[derive(Debug)]
 pub(in crate::events) struct WaitPlace<'g>(Option<&'g WaitCount>);
 

@@ -1,7 +1,8 @@
-//! The state of durable channels without their events, and the decisions about it. Time is an argument.
+//! The state of durable channels without their events, and the decisions about it. Time is an
+//! argument.
 //!
-//! Invariants: the numbers of a channel's events are `first` to `last` without gaps, `last` never becomes smaller, and
-//! a consumer's position is at most `last`.
+//! Invariants: the numbers of a channel's events are `first` to `last` without gaps, `last` never
+//! becomes smaller, and a consumer's position is at most `last`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,29 +13,28 @@ use super::names::is_name;
 use super::records::{self, HeadRecord, StoredWrite};
 use crate::store::StoreError;
 
-/// Maximum number of named consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
-/// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so the number of kept
-/// events reaches its maximum again.
+/// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so
+/// the number of kept events reaches its maximum again.
 pub(super) const MAX_DELETIONS: usize = 1_024;
-/// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that the request created.
+/// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that
+/// the request created.
 pub(super) const IS_NEW: u64 = 1 << 32;
 
-/// The number of a channel in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChannelNumber(pub(super) u32);
 
-/// The events that a durable channel keeps. Each commit of new events deletes the oldest events beyond these bounds,
-/// acknowledged or not.
+/// The events that a durable channel keeps. The commits of new events delete the oldest events
+/// beyond these bounds, acknowledged or not.
 ///
 /// The default: 1,000,000 events, 1 GiB, and no bound of their age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Maximum number of events.
     pub max_events: u64,
-    /// Maximum size of all events in bytes.
+    /// Maximum size of all events in bytes. Each event counts 32 bytes beyond its encoded form.
     pub max_bytes: u64,
     /// Maximum age, in steps of 1 ms; `None` for no maximum.
     pub max_age: Option<Duration>,
@@ -58,7 +58,6 @@ impl Retention {
     }
 }
 
-/// The size and the time of an event in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptEvent {
     pub(super) bytes: u64,
@@ -81,9 +80,10 @@ pub(super) struct Book {
     pub(super) first: u64,
     /// The number of the latest event, or 0.
     pub(super) last: u64,
-    /// The size of all events.
+    /// The size of all events in bytes.
     pub(super) bytes: u64,
-    /// The last acknowledged event of each consumer.
+    /// The position of each consumer: the number of the event that it has acknowledged last, or
+    /// behind which it began.
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
@@ -118,8 +118,9 @@ impl Book {
             || (max_age > 0 && oldest.stored_at.saturating_add(max_age) < now)
     }
 
-    /// Deletes the oldest events beyond the retention, of those up to the number `committed`. `read` returns some of
-    /// the events from a number on, at least one if there is one.
+    /// Deletes the oldest events beyond the retention, of those up to the number `committed`, and
+    /// at most [`MAX_DELETIONS`]. `read` returns some of the events from a number on, at least one
+    /// if there is one.
     pub(super) fn trim(
         &mut self,
         channel: ChannelNumber,
@@ -152,24 +153,24 @@ impl Book {
     }
 }
 
-/// A change of the channels in a store.
 #[derive(Clone, Debug)]
 pub(super) enum LedgerRequest {
-    /// Creates a channel, or sets the retention of the channel with this name. Returns the channel's number, with
-    /// [`IS_NEW`] if it is created.
+    /// Creates a channel, or sets the retention of the channel with this name. Returns the
+    /// channel's number, with [`IS_NEW`] if it is created.
     Open(String, Retention),
     Remove(ChannelNumber),
-    /// Adds an event. Returns the event's number. A channel that has as many bytes as its retention permits does not
-    /// become larger by a further event, so that the bound of the store does not refuse it.
+    /// Adds an event. Returns the event's number. The store's bound does not apply to a channel
+    /// that has as many bytes as its retention permits, because a further event does not make it
+    /// larger.
     Append(ChannelNumber, Arc<[u8]>),
-    /// Returns the position of a consumer. A new consumer begins at this position, or at the last event if it is lower.
+    /// Returns the position of a consumer. A new consumer begins at this position, or at the last
+    /// event if that is lower.
     Resume(ChannelNumber, String, u64),
     /// Moves the position of a consumer forward to this number. Returns the consumer's position.
     Acknowledge(ChannelNumber, String, u64),
     Forget(ChannelNumber, String),
 }
 
-/// The reason why a request changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum LedgerRefusal {
     NoChannel,
@@ -178,11 +179,10 @@ pub(in crate::events) enum LedgerRefusal {
     Name,
     TooManyChannels,
     TooManyConsumers,
-    /// The store has as many bytes of events as it may have.
     NoRoom,
     /// The channel has no event of this number yet.
     Ahead,
-    /// The numbers have come to their end.
+    /// No further number is left for an event.
     Exhausted,
 }
 
@@ -190,10 +190,9 @@ pub(in crate::events) enum LedgerRefusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,
-    /// The channels whose events are being deleted.
     pub(super) removed: BTreeSet<ChannelNumber>,
-    /// A number above those of all channels that this process has seen. Streams of removed channels may still be in
-    /// use, so no later channel may have their numbers.
+    /// A number above those of all channels that this process has seen. Streams of removed channels
+    /// may still be in use, so no later channel may have their numbers.
     pub(super) next: u32,
 }
 
@@ -235,8 +234,8 @@ impl Ledger {
         self.books.values().map(|book| &**book)
     }
 
-    /// Returns the bytes of the events of all channels, without those beyond a channel's retention, which later commits
-    /// delete.
+    /// Returns the bytes of the events of all channels, without those beyond a channel's retention,
+    /// which later commits delete.
     pub(super) fn bytes(&self) -> u64 {
         self.books().fold(0, |sum, book| sum.saturating_add(book.bytes.min(book.retention.max_bytes)))
     }
@@ -255,8 +254,8 @@ impl Ledger {
         self.books.iter().find(|(_, book)| book.name == name).map(|(number, _)| *number)
     }
 
-    /// Applies a request, and adds its changes of the store to `writes`, except those of the channels' records: the
-    /// caller writes the records of the channels in `touched`.
+    /// Applies a request, and adds its changes of the store to `writes`, except those of the
+    /// channels' records: the caller writes the records of the channels in `touched`.
     pub(super) fn apply(
         &mut self,
         request: &LedgerRequest,
@@ -352,7 +351,8 @@ impl Ledger {
         if !is_name(name) {
             return Err(LedgerRefusal::Name);
         }
-        // A removed channel counts until its events are deleted, so that the store has a bounded number of channels.
+        // A removed channel counts until its events are deleted, so that the store has a bounded
+        // number of channels.
         if self.books.len() + self.removed.len() >= limits.max_channels {
             return Err(LedgerRefusal::TooManyChannels);
         }

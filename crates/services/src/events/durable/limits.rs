@@ -1,30 +1,38 @@
 //! The limits of a store of event channels.
 
-/// The limits of an [`EventStore`](super::EventStore): threads that wait for it, and what clients may keep in it.
+/// The limits of an [`EventStore`](super::EventStore): threads that wait for it, and what clients
+/// may keep in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventStoreLimits {
-    /// Maximum number of requests that wait for the store at a time in threads that serve one connection each
-    /// ([`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection)). A further request raises TRANSIENT
-    /// ([`STORE_BUSY`](corelane::minor::STORE_BUSY)), COMPLETED_NO. Clearly fewer than the pool's threads. Default: 128.
+    /// Maximum number of requests that wait for the store at a time in threads that serve one
+    /// connection each
+    /// ([`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection)). A further
+    /// request raises TRANSIENT ([`STORE_BUSY`](corelane::minor::STORE_BUSY)), COMPLETED_NO. The
+    /// maximum should be clearly lower than the number of these threads. Default: 128.
     pub max_waiting: usize,
-    /// Maximum number of them for one channel. Default: 64.
+    /// Maximum number of requests of one channel that wait for the store at a time in threads that
+    /// serve one connection each, and likewise in threads that serve several. Default: 64.
     pub max_waiting_of_channel: usize,
-    /// Maximum number of requests that wait for the store at a time in threads that serve several connections: the
-    /// threads of the other architectures, and the four shared threads of `ThreadPerConnection`. Fewer than half of these
-    /// threads. Default: 2.
+    /// Maximum number of requests that wait for the store at a time in threads that serve several
+    /// connections: the threads of the other architectures, and the four shared threads of
+    /// `ThreadPerConnection`. The maximum should be lower than half the number of these threads.
+    /// Default: 2.
     pub max_waiting_in_pool: usize,
-    /// Maximum number of readers that wait at a time for a further event, in threads that serve one connection each, and
-    /// in other threads. A further reader gets an empty answer at once. Default: 64 and 1.
+    /// Maximum number of readers that wait at a time for a further event, in threads that serve one
+    /// connection each, and in other threads. A further reader gets an empty answer at once.
+    /// Default: 64 and 1.
     pub max_waiting_readers: (usize, usize),
-    /// Maximum number of channels. A further one is refused with IMP_LIMIT. A channel of the store that was opened
-    /// with a higher limit stays. Default: 64.
+    /// Maximum number of channels. A further one is refused with IMP_LIMIT. Channels that the store
+    /// already has stay, even if they are more. Default: 64.
     pub max_channels: usize,
-    /// Maximum number of named consumers of all channels; each channel has at most 256. Default: 1,024.
+    /// Maximum number of named consumers of all channels together; each channel has at most 256.
+    /// Default: 1,024.
     pub max_consumers: usize,
-    /// Maximum size of the events of all channels in bytes, each with 32 bytes beyond its encoded form. An event that
-    /// would exceed it is refused with NO_RESOURCES, unless its channel is as large as its
-    /// [`Retention`](super::Retention) permits: such a channel deletes its oldest events. Default: 8 GiB.
+    /// Maximum size in bytes of the events of all channels together. Each event counts 32 bytes
+    /// beyond its encoded form. An event beyond the maximum is refused with NO_RESOURCES, unless
+    /// its channel is as large as its [`Retention`](super::Retention) permits: such a channel
+    /// deletes its oldest events. Default: 8 GiB.
     pub max_bytes: u64,
 }
 

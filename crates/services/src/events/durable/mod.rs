@@ -1,8 +1,9 @@
-//! Durable streams of events: each channel's events in a store, with numbers from 1 that survive restarts, and named
-//! consumers with the number of the last event that they acknowledged.
+//! Durable streams of events: each channel's events in a store, with numbers from 1 that survive
+//! restarts, and named consumers with the number of the last event that they acknowledged.
 //!
-//! A thread writes the requests of all suppliers that wait, with one commit of the store. A reader sees an event after
-//! its commit, so that a power failure never takes back an event that a named consumer has seen.
+//! A thread writes the requests of all suppliers that wait, with one commit of the store. A reader
+//! sees an event after its commit, so that a power failure never takes back an event that a named
+//! consumer has seen.
 
 mod committer;
 mod error;

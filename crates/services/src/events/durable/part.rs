@@ -12,22 +12,21 @@ use super::store::{DurableStream, EventStore};
 use super::unstored::{UnstoredCounts, UnstoredEvents, UnstoredReason};
 use crate::events::router::PushRefusal;
 
-/// Time for which the end of a channel waits for the commit of its events.
+/// Maximum time for which the end of a channel waits for the commit of its events.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The store of a durable channel.
+/// The stream of a durable channel, its waiting requests, and its counts.
 #[derive(Debug)]
 pub(in crate::events) struct DurablePart {
     store: EventStore,
     retention: Retention,
-    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves nothing in the store.
+    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves
+    /// nothing in the store.
     stream: OnceLock<DurableStream>,
-    /// The channel's threads that wait for the store.
     requests: WaitGate,
     unstored: Arc<UnstoredCounts>,
 }
 
-/// The place of a request that may wait for the store.
 #[derive(Debug)]
 pub(in crate::events) struct RequestPlace<'p> {
     _of_channel: WaitPlace<'p>,
@@ -41,8 +40,8 @@ impl DurablePart {
         Self { store, retention, stream, requests, unstored }
     }
 
-    /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the maximum, and after
-    /// the end of the store.
+    /// Counts a request that may wait for the store, until the place is dropped. Refuses it at the
+    /// maximum, and after the end of the store.
     pub(in crate::events) fn enter(&self) -> Result<RequestPlace<'_>, DurableError> {
         if !self.store.takes_requests() {
             return Err(DurableError::Ended);
@@ -52,14 +51,16 @@ impl DurablePart {
         Ok(RequestPlace { _of_channel: of_channel, _of_store: of_store })
     }
 
-    /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait already.
+    /// Calls `wait`, which waits for a further event, unless the maximum number of threads wait
+    /// already.
     pub(in crate::events) fn with_waiting_reader(&self, wait: impl FnOnce()) {
         if let Some(_place) = self.store.readers().enter() {
             wait();
         }
     }
 
-    /// Opens the stream of the channel with this name. Returns true if the store had no such channel.
+    /// Opens the stream of the channel with this name. Returns true if the store had no such
+    /// channel.
     pub(in crate::events) fn open(&self, name: &str) -> Result<bool, DurableError> {
         let _place = self.enter()?;
         let (stream, is_new) = self.store.stream(name, self.retention)?;
@@ -72,13 +73,13 @@ impl DurablePart {
         self.stream.get().ok_or(DurableError::NO_CHANNEL)
     }
 
-    /// Removes the channel and its events from the store.
     pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
         let _place = self.enter()?;
         self.stream()?.remove()
     }
 
-    /// Stores an event without acknowledgement, and without waiting. Counts an event that is not stored.
+    /// Stores an event without acknowledgement, and without waiting. Counts an event that is not
+    /// stored.
     pub(in crate::events) fn offer(&self, event: Result<Arc<[u8]>, SystemException>) {
         match (self.stream(), event) {
             (Ok(stream), Ok(event)) => stream.offer(event, &self.unstored),
@@ -87,7 +88,7 @@ impl DurablePart {
         }
     }
 
-    /// Waits until the channel's events are committed, or for a time.
+    /// Waits until the store's queued requests have results, for [`SETTLE_TIMEOUT`] at most.
     pub(in crate::events) fn settle(&self) {
         if let Some(stream) = self.stream.get() {
             stream.settle(SETTLE_TIMEOUT);
@@ -99,7 +100,6 @@ impl DurablePart {
     }
 }
 
-/// The reason why an acknowledged event was refused.
 #[derive(Debug)]
 pub(in crate::events) enum PublishFailure {
     Push(PushRefusal),

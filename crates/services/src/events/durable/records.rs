@@ -43,7 +43,6 @@ impl StoredWrite {
     }
 }
 
-/// A record other than an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeadRecord {
     Channel(ChannelNumber, Book),
@@ -93,7 +92,6 @@ pub(super) fn event_key(channel: ChannelNumber, number: u64) -> Vec<u8> {
     [&key(EVENT, channel)[..], &number.to_be_bytes()].concat()
 }
 
-/// Returns true for the key of an event of this channel.
 pub(super) fn is_event_of(channel: ChannelNumber, found: &[u8]) -> bool {
     found.starts_with(&key(EVENT, channel))
 }
@@ -138,7 +136,6 @@ fn decode_book(value: &[u8], name: impl Fn(&[u8]) -> Result<String, StoreError>)
     Ok(Book { name: name(rest)?, retention, first, last, bytes, ..Book::default() })
 }
 
-/// An event of a channel in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventRecord<'r> {
     pub(super) number: u64,
@@ -147,7 +144,7 @@ pub(super) struct EventRecord<'r> {
     pub(super) event: &'r [u8],
 }
 
-/// Reads the record of an event. Returns `None` for a record of another channel.
+/// Reads the record of an event. Returns `None` for any record that is no event of this channel.
 pub(super) fn decode_event<'r>(
     channel: ChannelNumber,
     found: &[u8],

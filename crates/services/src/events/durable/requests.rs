@@ -16,19 +16,19 @@ use crate::store::Store;
 
 /// Maximum number of requests that one commit takes.
 const MAX_BATCH_REQUESTS: usize = 1_024;
-/// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of this size fits into the
-/// store's log.
+/// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of
+/// this size fits into the store's log.
 const MAX_BATCH_BYTES: usize = 512 << 10;
-/// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room, and other events are
-/// not stored.
+/// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room,
+/// and other events are not stored.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 const MAX_WAITING_REQUESTS: usize = 16_384;
 /// Number of bytes that a request counts beyond its event.
 const REQUEST_BYTES: usize = 128;
-/// Time after which a request is given up whose commit has not ended.
+/// Time after which a thread no longer waits for the commit of its request.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A commit waits for further requests for at most the last commit's duration divided by this number, and at most
-/// [`MAX_GATHER`].
+/// A commit waits for further requests for at most the last commit's duration divided by this
+/// number, and at most [`MAX_GATHER`].
 const GATHER_PART: u32 = 4;
 const MAX_GATHER: Duration = Duration::from_millis(20);
 
@@ -39,13 +39,12 @@ pub(super) struct SharedStore {
     arrived: Condvar,
     /// Notified after each commit.
     done: Condvar,
-    /// The state after the last commit.
+    /// The state after the last successful commit.
     pub(super) ledger: Mutex<Ledger>,
     /// Notified when `ledger` changes.
     pub(super) committed: Condvar,
 }
 
-/// The recipient of a request's result.
 enum Recipient {
     /// A thread that waits with this ticket.
     Ticket(u64),
@@ -58,24 +57,24 @@ type QueuedRequest = (Recipient, LedgerRequest);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<QueuedRequest>,
-    /// The size of the waiting requests, and of those being committed.
+    /// The size in bytes of the waiting requests, and of those being committed.
     bytes: usize,
-    /// The numbers of events that are being committed, by channel.
+    /// The number of events of each channel that are being committed.
     committing: BTreeMap<ChannelNumber, u64>,
-    /// The tickets for whose results threads wait.
+    /// The results for which threads wait, by ticket; `None` until the commit has ended.
     results: HashMap<u64, Option<LedgerResult>>,
     last_ticket: u64,
     /// Numbers of requests that have arrived, and that have a result.
     arrived: u64,
     done: u64,
-    /// Number of waiting requests with tickets.
     submitters: usize,
-    /// Number of threads that waited for the last commit, and of those that arrived during it.
+    /// Number of threads that waited for the last commit, plus those that arrived during it.
     expected: usize,
     last_commit: Duration,
     /// No thread waits for a result beyond this time.
     end_at: Option<Monotonic>,
-    /// The time until which ended channels wait for their events. Set by the first of them since the last commit.
+    /// The time until which ended channels wait for their events. Set by the first of them since
+    /// the last commit.
     settle_until: Option<Monotonic>,
     is_ending: bool,
     has_ended: bool,
@@ -134,17 +133,18 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A request whose commit has begun.
+/// A queued request whose result a thread can wait for.
 #[derive(Debug)]
 pub(super) struct Ticket {
     number: u64,
     deadline: Monotonic,
 }
 
-/// The events that a store has not committed before it was closed: see [`EventStore::close`](super::EventStore::close).
+/// The events that a store has not committed before it was closed: see
+/// [`EventStore::close`](super::EventStore::close).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UncommittedEvents {
-    /// The names of channels, and the numbers of their events.
+    /// The name of each such channel, and the number of its events that are not committed.
     pub channels: Vec<(String, u64)>,
 }
 
@@ -221,7 +221,8 @@ impl SharedStore {
         }
     }
 
-    /// Queues an event without acknowledgement. Counts it if there is no room, or if its commit fails.
+    /// Queues an event without acknowledgement. Counts it if there is no room, or if its commit
+    /// fails.
     pub(super) fn offer(&self, request: LedgerRequest, counts: &Arc<UnstoredCounts>) {
         let mut queue = self.queue.lock();
         let refusal = match (queue.takes_requests(), queue.has_room()) {
@@ -237,7 +238,7 @@ impl SharedStore {
         self.arrived.notify_one();
     }
 
-    /// Ends the waits for results after this time.
+    /// Lets no thread wait for a result beyond this time from now.
     pub(super) fn limit_waits(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         queue.end_at = Some(queue.earlier_end(Monotonic::now() + timeout));
@@ -245,8 +246,8 @@ impl SharedStore {
         self.done.notify_all();
     }
 
-    /// Takes no further requests, and ends the thread when it has committed all others. Returns the events that are not
-    /// committed after this time.
+    /// Takes no further requests, and ends the thread when it has committed all others. Returns the
+    /// events that are not committed when this time has passed.
     pub(super) fn close(&self, timeout: Duration) -> Result<(), UncommittedEvents> {
         self.limit_waits(timeout);
         let deadline = Monotonic::now() + timeout;
@@ -270,8 +271,8 @@ impl SharedStore {
         Err(UncommittedEvents { channels: named.collect() })
     }
 
-    /// Waits until the requests that are queued now have results. Channels that end while the disk does not answer wait
-    /// for this time together.
+    /// Waits until the requests that are queued now have results. Channels that end while the disk
+    /// does not answer wait for this time together.
     pub(super) fn settle(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         let last = queue.arrived;
@@ -329,8 +330,9 @@ impl SharedStore {
         }
     }
 
-    /// Waits, before a commit, until the expected number of threads have submitted requests or a time has passed.
-    /// Without the wait, the first event would be committed alone, and the other suppliers would wait for two commits.
+    /// Waits, before a commit, until the expected number of threads have submitted requests or a
+    /// time has passed. Without the wait, the first event would be committed alone, and the other
+    /// suppliers would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         if queue.submitters >= queue.expected {
             return queue;

@@ -1,4 +1,5 @@
-//! Random requests against a naive model, with restarts, and with commits that fail before or after they are applied.
+//! Random requests against a naive model, with restarts, and with commits that fail before or after
+//! they are applied.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -95,14 +96,12 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelChannel {
     retention: Retention,
-    /// Every event ever stored, with its time.
     events: Vec<(u64, Vec<u8>)>,
     /// The number of deleted events.
     deleted: usize,
     consumers: BTreeMap<&'static str, u64>,
 }
 
-/// The channels by name. `None` as a result is a refusal.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(BTreeMap<usize, ModelChannel>);
 
@@ -166,7 +165,6 @@ struct Tested {
     store: MemoryStore,
     failure: Arc<AtomicU8>,
     committer: Committer,
-    /// The number of each channel in the store.
     numbers: BTreeMap<usize, ChannelNumber>,
 }
 
@@ -250,7 +248,8 @@ fn simulate(steps: &[Step]) {
             }
             Step::Batch(actions, pause, failure) => {
                 now += pause;
-                // A channel is opened and removed by a batch of its own, because other requests need its number.
+                // A channel is opened and removed by a batch of its own, because other requests
+                // need its number.
                 for group in actions.chunk_by(|one, other| is_appended(one) && is_appended(other)) {
                     let mut next = model.clone();
                     let expected: Vec<_> = group.iter().map(|action| next.apply(action, now)).collect();

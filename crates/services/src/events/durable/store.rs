@@ -23,14 +23,16 @@ use crate::store::{RecordKind, Store, StoreError};
 /// [`FileStore::open`](crate::store::FileStore::open).
 pub const STORED_EVENTS: RecordKind = records::KIND;
 
-/// Time for which the drop of a store waits for the commit of the waiting requests.
+/// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum numbers of events and bytes that one reading returns. A single event may be larger.
+/// Maximum numbers of events and bytes that one reading returns. A single event may have more
+/// bytes.
 const MAX_READ_EVENTS: usize = 1_024;
 const MAX_READ_BYTES: usize = 1 << 20;
 
-/// A store of durable event channels: `EventChannelBuilder::durable` and `EventChannelFactory::durable` take it. Clones
-/// are one store, which closes when the last clone and the last of its channels are dropped.
+/// A store of durable event channels: `EventChannelBuilder::durable` and
+/// `EventChannelFactory::durable` take it. Clones are one store, which closes when the last clone
+/// and the last of its channels are dropped.
 ///
 /// ```
 /// use corelane_services::events::{EventStore, STORED_EVENTS};
@@ -51,17 +53,17 @@ impl fmt::Debug for EventStore {
 }
 
 impl EventStore {
-    /// Reads the channels of a store, without their events, and starts the thread that writes to it. The store has the
-    /// default limits.
+    /// Reads the channels of a store, without their events, and starts the thread that writes to
+    /// it. The store has the default limits.
     ///
     /// # Errors
-    /// Errors of reading; [`StoreError::Damaged`] if the records are inconsistent; [`StoreError::Unusable`] if the
-    /// system refuses a thread.
+    /// Errors of reading; [`StoreError::Damaged`] if the records are inconsistent;
+    /// [`StoreError::Unusable`] if the system refuses a thread.
     pub fn open(store: impl Store) -> Result<Self, StoreError> {
         Self::open_with(store, EventStoreLimits::default())
     }
 
-    /// Opens a store with these limits.
+    /// Does what [`open`](Self::open) does, with these limits.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -81,16 +83,18 @@ impl EventStore {
         Ok(Self(Arc::new(Writer { shared, limits, requests, readers, thread: Some(thread.map_err(failed)?) })))
     }
 
-    /// Lets no request wait for the store beyond this time, from now on. A program that ends calls it before it shuts
-    /// down its ORB, which waits for running requests, and [`close`](Self::close) afterwards.
+    /// Lets no request wait for the store for longer than this time from now. A program that ends
+    /// calls this before it shuts down its ORB, which waits for running requests, and calls
+    /// [`close`](Self::close) afterwards.
     pub fn limit_waits(&self, timeout: Duration) {
         self.0.shared.limit_waits(timeout);
     }
 
-    /// Takes no further events, and waits until all events that wait for the disk are committed, at most for this time.
-    /// After an error, the store's thread still waits for its disk, and goes on if the disk answers.
+    /// Takes no further events, and waits until all events that wait for the disk are committed, at
+    /// most for this time. After an error, the store's thread still waits for its disk, and goes on
+    /// if the disk answers.
     ///
-    /// A store that is dropped with events that wait does this, for at most 5 s.
+    /// The drop of a store with events that wait does this too, for at most 5 s.
     ///
     /// ```
     /// use std::time::Duration;
@@ -104,7 +108,8 @@ impl EventStore {
     /// ```
     ///
     /// # Errors
-    /// The events that are not committed in time. A power failure, or the end of the process, may lose them.
+    /// The events that are not committed in time. A power failure, or the end of the process, may
+    /// lose them.
     pub fn close(&self, timeout: Duration) -> Result<(), UncommittedEvents> {
         self.0.shared.close(timeout)
     }
@@ -131,12 +136,12 @@ impl EventStore {
         &self.0.limits
     }
 
-    /// The threads that wait for a request's result.
+    /// Returns the gate of the threads that wait for a request's result.
     pub(in crate::events) fn requests(&self) -> &WaitGate {
         &self.0.requests
     }
 
-    /// The threads that wait for further events.
+    /// Returns the gate of the threads that wait for further events.
     pub(in crate::events) fn readers(&self) -> &WaitGate {
         &self.0.readers
     }
@@ -146,8 +151,8 @@ impl EventStore {
         self.0.shared.takes_requests()
     }
 
-    /// Opens the stream of a channel, and creates it if the store has no channel of this name. Returns true with a new
-    /// stream.
+    /// Opens the stream of a channel, with this retention. If the store has no channel of this
+    /// name, creates the channel and returns true with the stream.
     pub(in crate::events) fn stream(
         &self,
         name: &str,
@@ -159,7 +164,8 @@ impl EventStore {
     }
 }
 
-/// Ends the thread when it is dropped, after the commit of all waiting requests, or after a time.
+/// The drop of the writer ends the thread after the commit of all waiting requests, and waits for
+/// [`DROP_TIMEOUT`] at most.
 struct Writer {
     shared: Arc<SharedStore>,
     limits: EventStoreLimits,
@@ -177,17 +183,13 @@ impl Drop for Writer {
     }
 }
 
-/// The numbers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StreamNumbers {
-    /// The number of the oldest event, or `last + 1` if there is none.
     pub(in crate::events) first: u64,
-    /// The number of the latest event, or 0.
     pub(in crate::events) last: u64,
     pub(in crate::events) bytes: u64,
 }
 
-/// An encoded event in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StoredOctets {
     pub(in crate::events) number: u64,
@@ -196,7 +198,6 @@ pub(in crate::events) struct StoredOctets {
     pub(in crate::events) event: Vec<u8>,
 }
 
-/// The events of one channel in a store.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct DurableStream {
     store: EventStore,
@@ -228,8 +229,8 @@ impl DurableStream {
         self.shared().settle(timeout);
     }
 
-    /// Returns the number of the last event that a consumer acknowledged. A new consumer begins behind the event
-    /// `start`, or behind the last event if it has a lower number.
+    /// Returns the number of the last event that a consumer acknowledged. A new consumer begins
+    /// behind the event `start`, or behind the last event if that number is lower.
     pub(in crate::events) fn resume(&self, consumer: &str, start: u64) -> Result<u64, DurableError> {
         self.shared().submit(LedgerRequest::Resume(self.channel, consumer.to_owned(), start))
     }
@@ -242,7 +243,8 @@ impl DurableStream {
         self.shared().submit(LedgerRequest::Forget(self.channel, consumer.to_owned())).map(drop)
     }
 
-    /// Removes the channel, its consumers and its events from the store, unless that is done already.
+    /// Removes the channel, its consumers and its events from the store, unless that is done
+    /// already.
     pub(in crate::events) fn remove(&self) -> Result<(), DurableError> {
         match self.shared().submit(LedgerRequest::Remove(self.channel)) {
             Err(error) if !error.is_unknown_channel() => Err(error),
@@ -256,8 +258,8 @@ impl DurableStream {
         Some(StreamNumbers { first, last, bytes })
     }
 
-    /// Waits until the channel has a committed event with a number above `number`, until the channel is removed, or
-    /// until the deadline.
+    /// Waits until the channel has a committed event with a number above `number`, until the
+    /// channel is removed, or until the deadline.
     pub(in crate::events) fn wait_beyond(&self, number: u64, deadline: Monotonic) {
         let shared = self.shared();
         let mut ledger = shared.ledger.lock();
@@ -266,8 +268,10 @@ impl DurableStream {
         }
     }
 
-    /// Returns some events with numbers above `number`, in the order of their numbers: at most `max`, and at least one
-    /// if there is one.
+    /// Returns some events with numbers above `number`, in the order of their numbers: at most
+    /// `max`, and no more than one reading may return; at least one if there is one and `max` is
+    /// not 0.
+    /// 0.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
         let book = self.shared().ledger.lock().book(self.channel).cloned().ok_or(DurableError::NO_CHANNEL)?;
@@ -287,14 +291,14 @@ impl DurableStream {
             if events.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         match visited {
-            // The events before a damaged one are read first.
+            // The events before a damaged one are returned first.
             Err(error) if events.is_empty() => Err(of_channel(error, name).into()),
             _ => Ok(events),
         }
     }
 }
 
-/// An event whose commit has begun.
+/// An event that is queued for its commit.
 #[derive(Debug)]
 pub(in crate::events) struct AppendTicket(Ticket);
 
@@ -307,7 +311,6 @@ mod tests {
     use super::*;
     use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision};
 
-    /// A store that counts commits, and that can stand still or fail.
     struct Probe {
         inner: MemoryStore,
         stands: Arc<AtomicBool>,

@@ -6,16 +6,12 @@ use super::committer::LedgerError;
 use super::ledger::LedgerRefusal;
 use crate::store::StoreError;
 
-/// The reason why an event without acknowledgement is not in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum UnstoredReason {
-    /// Too many events waited for the disk.
     QueueFull,
-    /// The event is too large for the store, or has no encoding.
     Size,
-    /// The disk is full.
     NoRoom,
-    /// The store failed, or has ended. The event may be in the store.
+    /// The store failed, has ended, or no longer has the channel. The event may be in the store.
     Failed,
 }
 
@@ -29,17 +25,18 @@ impl UnstoredReason {
     }
 }
 
-/// The number of events without acknowledgement of a durable channel that are not in its store, by reason. They count
-/// from the start of the channel.
+/// The number of events without acknowledgement of a durable channel that are not in its store, by
+/// reason, since the channel was served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnstoredEvents {
     /// Too many events waited for the disk.
     pub queue_full: u64,
     /// The event is too large for a store, or cannot be encoded.
     pub size: u64,
-    /// The disk is full, or the store has as many bytes as it may have.
+    /// The disk is full, or the store has as many bytes of events as it may have.
     pub no_room: u64,
-    /// The store failed or has ended. The event may be in the store all the same.
+    /// The store failed, has ended, or no longer has the channel. After a failure the event may be
+    /// in the store.
     pub failed: u64,
 }
 

@@ -26,8 +26,8 @@ impl FilterLimits {
     pub const DEEPEST: usize = 128;
 }
 
-/// The default limits: 1,024 dependencies, 32 filters inside each other, 64 timeouts, periods from
-/// 100 us, delays and periods up to 366 days.
+/// The default limits: 1,024 dependencies, a depth of 32, 64 timeouts, periods from 100 us, delays
+/// and periods up to 366 days.
 impl Default for FilterLimits {
     fn default() -> Self {
         const SECOND: Nanos = 1_000_000_000;

@@ -54,7 +54,6 @@ pub struct EventFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) kind: NodeKind,
-    /// Index behind the last node of the subtree.
     pub(super) end: usize,
 }
 
@@ -91,7 +90,6 @@ pub(super) enum NodeKind {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilterInput<'a> {
     Event(&'a EventHeader),
-    /// The index of the node of the timeout that expired.
     Timeout(usize),
 }
 
@@ -223,7 +221,7 @@ impl EventFilter {
 
 impl NodeKind {
     /// Returns true if the type and source of an event fulfil the condition of this node, without
-    /// regard to its children.
+    /// regard to its children. Always returns false for the expiry of a timeout.
     pub(super) fn matches(&self, input: FilterInput<'_>) -> bool {
         let FilterInput::Event(header) = input else { return false };
         let (event_type, source) = (header.event_type.0, header.source.0);

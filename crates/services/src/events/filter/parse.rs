@@ -50,7 +50,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Several filters without a common group are a disjunction.
+    /// Reads the whole set. Several filters without a common group become a disjunction.
     fn root(&mut self) -> Result<(), FilterError> {
         let root = self.open(NodeKind::Disjunction);
         let first = self.set.first().and_then(|header| Designator::from_type(header.event_type));

@@ -1,4 +1,5 @@
-//! Tables of sets: each designator, both builders, nesting, and sets that are refused.
+//! Tests of filters with tables of dependency sets: each designator, both builders, nesting, and
+//! sets that are refused.
 
 use proptest::prelude::*;
 
@@ -63,7 +64,6 @@ fn cases() -> Vec<Case> {
         (BOTH, set().global().event(A, ANY), &[(16, 1)], &[(17, 1)]),
         (BOTH, set().global().event(A, ANY).event(B, ANY), &[(16, 1), (17, 1)], &[(18, 1)]),
         (BOTH, set().event(A, ANY).event(B, ANY), &[(16, 1), (17, 1)], &[(18, 1)]),
-        // Negation.
         (BOTH, set().negation().event(A, ANY), &[(17, 1), (17, 0)], &[(16, 1), (16, 0), (0, 0)]),
         (BOTH, set().negation().negation().event(A, ANY), &[(16, 1)], &[(17, 1)]),
         (BOTH, set().negation().every_event(), &[], &[(16, 1), (0, 0)]),
@@ -77,9 +77,7 @@ fn cases() -> Vec<Case> {
         (BOTH, set().bitmask(0, -1).every_event(), &[], &[(16, 1)]),
         (BOTH, set().disjunction(2).bitmask(1, -1).event(A, ANY).event(B, ANY), &[(16, 1), (17, 2)], &[(16, 2)]),
         (BOTH, set().negation().bitmask(1, -1).event(A, ANY), &[(16, 2), (17, 1)], &[(16, 1)]),
-        // The masks have the value of a designator.
         (BOTH, set().bitmask(8, 8).every_event(), &[(8, 8), (24, 9)], &[(16, 8)]),
-        // Masked types.
         (BOTH, set().masked_type(0, -1, 0, 16), &[(16, 1), (16, 0)], &[(17, 1), (0, 1)]),
         (BOTH, set().masked_type(1, 3, 1, 2), &[(18, 1), (2, 3)], &[(16, 1), (18, 2)]),
         (BOTH, set().masked_type(0, 0, 0, 0), &[(16, 1), (0, 0)], &[]),
@@ -98,7 +96,6 @@ fn cases() -> Vec<Case> {
             &[(18, 5), (16, 1), (17, 5)],
             &[(16, 5), (19, 1)],
         ),
-        // Groups inside groups.
         (
             &[Prefix],
             set()
@@ -146,7 +143,6 @@ fn sets_that_are_no_filters_are_refused() {
     let FilterLimits { min_period: min, max_timeout_delay, .. } = FilterLimits::default();
     let day = 24 * 3_600 * 10_000_000;
     let cases: Vec<(&[FilterBuilder], DependencySet, FilterError)> = vec![
-        // Sets that end too early.
         (BOTH, set().negation(), FilterError::Cut { at: 0 }),
         (BOTH, set().disjunction(2).event(A, ANY).negation(), FilterError::Cut { at: 2 }),
         (BOTH, set().bitmask(1, 1), FilterError::Cut { at: 0 }),
@@ -154,7 +150,6 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().event(EventType(13), ANY), FilterError::Cut { at: 0 }),
         (BOTH, set().event(EventType(13), ANY).event(A, ANY), FilterError::Cut { at: 0 }),
         (&[Prefix], set().disjunction(2).negation().event(A, ANY), FilterError::Cut { at: 0 }),
-        // Wrong numbers of children.
         (&[Prefix], set().disjunction(2).event(A, ANY), FilterError::WrongCount { at: 0, count: 2 }),
         (&[Prefix], set().conjunction(-1).event(A, ANY), FilterError::WrongCount { at: 0, count: -1 }),
         (&[Prefix], set().conjunction(i32::MAX).event(A, ANY), FilterError::WrongCount { at: 0, count: i32::MAX }),
@@ -163,11 +158,9 @@ fn sets_that_are_no_filters_are_refused() {
         (BOTH, set().conjunction(0), FilterError::EmptyGroup { at: 0 }),
         (BOTH, set().logical_and(0), FilterError::EmptyGroup { at: 0 }),
         (&[Basic], set().conjunction(2).disjunction(1).event(A, ANY), FilterError::EmptyGroup { at: 0 }),
-        // Groups at places where the builder permits none.
         (&[Basic], set().disjunction(1).negation().disjunction(1).event(A, ANY), FilterError::NestedGroup { at: 2 }),
         (&[Basic], set().disjunction(1).bitmask(1, 1).global().event(A, ANY), FilterError::NestedGroup { at: 3 }),
         (&[Prefix], set().event(A, ANY).global().event(A, ANY), FilterError::MisplacedGlobal { at: 1 }),
-        // Unknown designators.
         (BOTH, set().event(EventType(15), ANY), FilterError::UnknownDesignator { at: 0, value: 15 }),
         (BOTH, set().timeout(Interval, 0), FilterError::PeriodTooShort { at: 0, min }),
         (BOTH, set().timeout(Deadline, 0), FilterError::PeriodTooShort { at: 0, min }),

@@ -6,13 +6,12 @@ use crate::events::queue::QueueLimits;
 
 /// Events in the order of their arrival, with the events of a batch that is under way.
 ///
-/// Invariant: the events that wait and those under way are within the limits. An event under way is not dropped.
+/// Invariant: the events that wait and those under way are within the limits. An event under way is
+/// not dropped.
 #[derive(Debug)]
 pub(super) struct ForwardBuffer<E> {
     waiting: VecDeque<(E, usize)>,
-    /// Number of bytes of all events, also of those under way.
     bytes: usize,
-    /// The sizes of the events under way.
     under_way: Vec<usize>,
 }
 
@@ -23,8 +22,8 @@ impl<E> Default for ForwardBuffer<E> {
 }
 
 impl<E> ForwardBuffer<E> {
-    /// Adds an event. Returns the number of events that were dropped for it: the oldest ones that wait, or the event
-    /// itself if it has no room beside the events under way.
+    /// Adds an event. Returns the number of events that were dropped: the oldest ones that wait,
+    /// and the event itself if it has no room beside the events under way.
     pub(super) fn push(&mut self, event: E, bytes: usize, limits: &QueueLimits) -> u64 {
         let mut dropped = 0;
         while self.len() >= limits.max_sets || self.bytes.saturating_add(bytes) > limits.max_bytes {
@@ -39,8 +38,8 @@ impl<E> ForwardBuffer<E> {
         dropped
     }
 
-    /// Takes the oldest events, at least one if any waits. They are under way until [`delivered`](Self::delivered) or
-    /// [`put_back`](Self::put_back).
+    /// Takes the oldest events, within the two bounds, but at least one if any waits. They are
+    /// under way until [`delivered`](Self::delivered) or [`put_back`](Self::put_back).
     pub(super) fn take(&mut self, max_events: usize, max_bytes: usize) -> Vec<E> {
         let (mut batch, mut bytes) = (Vec::new(), 0_usize);
         while let Some((_, next)) = self.waiting.front() {
@@ -95,7 +94,6 @@ mod tests {
         assert_eq!((buffer.len(), buffer.bytes()), (2, 20));
         assert_eq!(buffer.push(5, 95, &limits), 2);
         assert_eq!(buffer.take(9, 25), [5]);
-        // An event that has no room is dropped itself.
         assert_eq!((buffer.push(6, 10, &limits), buffer.push(7, 101, &limits)), (1, 1));
         buffer.delivered();
         assert_eq!((buffer.len(), buffer.bytes()), (0, 0));

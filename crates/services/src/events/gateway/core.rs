@@ -1,5 +1,5 @@
-//! The decisions of a gateway: which events it passes on, which wait, which are dropped, and when it tries to reach a
-//! lost channel. The caller makes the calls and wakes the threads.
+//! The decisions of a gateway: which events it passes on, which wait, which are dropped, and when
+//! it tries to reach a lost channel. The caller makes the calls and wakes the threads.
 //!
 //! Invariant: the counts are balanced ([`GatewayCounts::is_balanced`]).
 
@@ -10,7 +10,6 @@ use super::passage::{ChannelId, Held, cross};
 use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
-/// Maximum number of events in a batch, and of their bytes.
 pub(super) const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
@@ -21,19 +20,22 @@ pub struct GatewayCounts {
     pub received: u64,
     /// Events that the destination has taken.
     pub forwarded: u64,
-    /// Events that the destination had already got on another way.
+    /// Events that the destination had already got through another gateway, or on an earlier
+    /// attempt.
     pub duplicates: u64,
-    /// Events that had been in the destination before, which the gateway does not pass on.
+    /// Events that had been in the destination before, or in too many channels (32). The gateway
+    /// does not pass them on.
     pub returned: u64,
-    /// Events whose time to live was 0, which the gateway does not pass on.
+    /// Events whose time to live was not above 0. The gateway does not pass them on.
     pub ttl_ended: u64,
     /// Lost events: the buffer was full.
     pub dropped_full: u64,
-    /// Lost events: the destination refused them, or they came so late that it could not tell if it had got them.
+    /// Lost events: the destination refused them, or they came so late that it could not tell if it
+    /// had got them.
     pub dropped_refused: u64,
     /// Events that wait in the gateway, or whose call is running.
     pub waiting: u64,
-    /// The number of times that the gateway has reached its channels again.
+    /// Number of times that the gateway has reached the source or the destination again.
     pub reconnects: u64,
 }
 
@@ -52,14 +54,12 @@ impl GatewayCounts {
     }
 }
 
-/// An event that may cross a gateway.
 pub(super) trait CrossingEvent {
     fn ttl(&self) -> i32;
     fn set_ttl(&mut self, ttl: i32);
     fn path(&self) -> &[ChannelId];
 }
 
-/// The answer of the destination to a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) duplicates: u64,
@@ -86,7 +86,8 @@ pub(super) struct GatewayCore<E> {
 }
 
 impl<E: CrossingEvent> GatewayCore<E> {
-    /// Creates a gateway that is due to reach its channels at once. `lanes` is the number of buffers; 0 counts as 1.
+    /// Creates a gateway that is due to reach its channels at once. `lanes` is the number of
+    /// buffers; 0 counts as 1.
     pub(super) fn new(lanes: usize, limits: QueueLimits, policy: ReconnectPolicy, seed: u64) -> Self {
         Self {
             to: 0,
@@ -99,7 +100,9 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Takes an event of the source, of this size in bytes. Returns the lane in which it waits; `None` if the gateway does not pass it on.
+    /// Takes an event of the source, with this size in bytes, into the buffer of a lane, which
+    /// drops events if it is full. Returns the lane; `None` if the gateway does not pass the event
+    /// on.
     pub(super) fn receive(&mut self, lane: usize, mut event: E, bytes: usize) -> Option<usize> {
         self.counts.received += 1;
         match cross(event.ttl(), event.path(), self.to) {
@@ -118,8 +121,9 @@ impl<E: CrossingEvent> GatewayCore<E> {
         Some(lane)
     }
 
-    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or the destination is lost. The caller
-    /// answers with [`delivered`](Self::delivered) or [`failed`](Self::failed).
+    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or
+    /// the destination is lost. The caller answers with [`delivered`](Self::delivered) or
+    /// [`failed`](Self::failed).
     pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {
             (LinkState::Connected, Some(buffer)) => buffer.take(max.min(MAX_BATCH), MAX_BATCH_BYTES),
@@ -140,15 +144,14 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Records that the destination has not answered to a batch. Its events are sent again, before all others: if the
-    /// destination has got them, it knows them as duplicates.
+    /// Records that the destination has not answered to a batch. Its events are sent again, before
+    /// all others. A destination with an identity takes those that it has got for duplicates.
     pub(super) fn failed(&mut self, lane: usize, batch: Vec<E>) {
         if let Some(buffer) = self.lanes.get_mut(lane) {
             buffer.put_back(batch);
         }
     }
 
-    /// Records that the destination is reached, with this identity.
     pub(super) fn connected(&mut self, to: ChannelId) {
         self.counts.reconnects += u64::from(self.has_connected);
         self.has_connected = true;
@@ -162,7 +165,6 @@ impl<E: CrossingEvent> GatewayCore<E> {
         self.counts.reconnects += u64::from(is_again);
     }
 
-    /// Records that the destination is not reached.
     pub(super) fn lost(&mut self, now: Nanos) {
         let delay = u64::try_from(self.back_off.next_delay().as_nanos()).unwrap_or(u64::MAX);
         self.state = LinkState::Lost(now.saturating_add(delay));

@@ -1,28 +1,31 @@
 //! The demand of federated channels: which events a gateway subscribes.
 //!
-//! A channel reports the events that its own consumers want, and those that channels behind its gateways want. A demand
-//! names the channels on its way, so it ends when its consumers leave: no channel hears its own demand as that of others.
+//! A channel reports the events that its own consumers want, and those that channels behind its
+//! gateways want. A demand names the channels on its path, so it ends when its consumers leave: no
+//! channel hears its own demand as that of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::passage::{ChannelId, MAX_PATH};
 use crate::events::queue::LatestKey;
 
-/// Maximum number of demands that a channel reports, and takes from a gateway.
+/// Maximum number of demands that a channel reports, or takes from a gateway.
 pub(in crate::events) const MAX_DEMANDS: usize = 256;
-/// Maximum number of types and sources of a demand. A longer demand becomes one for every event.
+/// Maximum number of types and sources of a demand. A channel reports a longer demand as one for
+/// every event, and refuses one of a gateway.
 pub(in crate::events) const MAX_WANTED: usize = 512;
 
-/// Maximum number of types and sources of all demands that a channel reports, and takes from a gateway.
+/// Maximum number of types and sources of all demands that a channel reports, or takes from a
+/// gateway.
 pub(in crate::events) const MAX_ALL_WANTED: usize = 1 << 14;
 
-/// Every type and every source.
 const EVERY_EVENT: LatestKey = (0, 0);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::events) struct Demand {
-    /// The wanting channel first, and the channel that reports the demand last. A channel that reports only the demand
-    /// of its own consumers, such as TAO's, has no identity: the path is empty.
+    /// The wanting channel first, and the channel that reports the demand last. A channel that
+    /// reports only the demand of its own consumers, such as TAO's, has no identity: the path is
+    /// empty.
     pub(in crate::events) path: Vec<ChannelId>,
     pub(in crate::events) wanted: BTreeSet<LatestKey>,
 }
@@ -32,11 +35,13 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
     if is_every { BTreeSet::from([EVERY_EVENT]) } else { wanted }
 }
 
-/// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its gateways.
+/// Returns the demand that the channel `own` reports. `gateways` has the demands behind each of its
+/// gateways.
 ///
-/// The report has one way, a shortest one, from each wanting channel through each gateway. It has the ways through
-/// different gateways all, so that a gateway which is on one of them still hears of the others. If there are more ways
-/// than a report may have, `own` itself wants every event, so that those come for which there is no room.
+/// For each wanting channel and each gateway, the report has one shortest path. It has the paths
+/// through all gateways, because a channel that is on one of the paths ignores that path only. If
+/// there are more paths than a report may have, `own` itself wants every event, so that the events
+/// come whose demands are left out.
 pub(in crate::events) fn reported<'d>(
     own: ChannelId,
     wanted: BTreeSet<LatestKey>,
@@ -70,8 +75,8 @@ pub(in crate::events) fn reported<'d>(
     all
 }
 
-/// Returns the types and sources that a gateway subscribes at the channel `from`, if its destination reports these
-/// demands.
+/// Returns the types and sources that a gateway subscribes at the channel `from`, if its
+/// destination reports these demands.
 pub(in crate::events) fn subscription(from: ChannelId, demands: &[Demand]) -> BTreeSet<LatestKey> {
     let of_others = demands.iter().filter(|demand| !demand.path.contains(&from));
     bounded(of_others.flat_map(|demand| demand.wanted.iter().copied()).collect())
@@ -114,7 +119,7 @@ mod tests {
         let many: Vec<Demand> = (10..10 + 2 * MAX_DEMANDS as u64).map(|origin| demand(&[origin], &types)).collect();
         let reports = reported(1, demand(&[], &[16]).wanted, [&many[..]].into_iter());
         assert_eq!(reports.len(), MAX_DEMANDS);
-        // Some ways are left out, so the channel itself wants every event.
+        // Some paths are left out, so the channel itself wants every event.
         assert_eq!((reports[0].path.len(), &reports[0].wanted), (1, &BTreeSet::from([EVERY_EVENT])));
         assert_eq!(reports[1].wanted, BTreeSet::from([EVERY_EVENT]));
         let half: Vec<Demand> = many.iter().map(|it| demand(&it.path, &types[..MAX_WANTED / 2])).collect();

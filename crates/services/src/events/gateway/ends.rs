@@ -1,5 +1,5 @@
-//! The calls of a gateway to its two channels. Each channel is one of ours, one of TAO's Real-time Event Service, or one
-//! of CORBA's Event Service.
+//! The calls of a gateway to its two channels. Each channel is one of ours, one of TAO's Real-time
+//! Event Service, or one of CORBA's Event Service.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -27,12 +27,12 @@ use crate::events::peer::classify;
 use crate::events::router::CallResult;
 use crate::events::stored;
 
-/// The demand of a channel that has no identity and wants every event.
+/// Returns the demand of a channel that has no identity and wants every event.
 pub(super) fn every_event() -> Vec<ChannelDemand> {
     vec![ChannelDemand { path: Vec::new(), wanted: vec![EventKey { event_type: 0, source: 0 }] }]
 }
 
-/// The demand that an observer was told.
+/// Returns the demand that an observer was told.
 pub(super) fn observed(subscribed: &ConsumerQOS) -> Vec<ChannelDemand> {
     let is_head = |header: &EventHeader| {
         Designator::from_type(crate::events::EventType(header.r#type)).is_some_and(Designator::is_group)
@@ -51,18 +51,19 @@ fn said(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do not delay its calls.
+/// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
+/// not delay its calls.
 pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
 }
 
-/// Returns the reference that a channel has returned, with a time-out: it does not have that of the channel's reference.
+/// Returns the reference that a channel has returned, with a time-out. Such a reference does not
+/// take over the time-out of the channel's reference.
 fn timed<R: Reference>(returned: Result<Option<R>, SystemException>, timeout: Duration) -> Result<R, String> {
     Ok(returned.map_err(said)?.ok_or_else(nil).map_err(said)?.with_timeout(timeout))
 }
 
-/// The kind of a channel, with its reference.
 pub(super) enum Channel {
     Federated(FederatedChannelRef),
     Rtec(EventChannelRef),
@@ -93,18 +94,19 @@ pub(super) enum LaneEnd {
 }
 
 impl LaneEnd {
-    /// Maximum number of events that may be sent together. Each event of a channel of CORBA's Event Service is a call of
-    /// its own: after a failed call, events of the batch would be sent again that the channel has got.
+    /// Maximum number of events that may be sent together. Each event to a channel of CORBA's Event
+    /// Service is a separate call. After a failed call in a longer batch, the gateway would send
+    /// events again that the channel has got.
     pub(super) const fn max_batch(&self) -> usize {
         if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
     }
 
-    /// Sends events. An error means that the destination is not reached; it may have got the events.
+    /// Sends events. An error means that the destination is lost; it may have got the events.
     pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),
-                // The destination refuses one of the events, not all.
+                // The destination may refuse only one of the events.
                 several => several.iter().try_fold(Accepted::default(), |sum, event| {
                     let one = self.send(std::slice::from_ref(event))?;
                     Ok(Accepted { duplicates: sum.duplicates + one.duplicates, refused: sum.refused + one.refused })
@@ -147,7 +149,8 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    /// Connects the gateway, in each of the lanes.
+    /// Connects the gateway to the destination in each of the lanes, and adds the observer if the
+    /// channel takes one.
     pub(super) fn connect(
         to: &ObjectRef,
         lanes: &[i32],
@@ -192,7 +195,8 @@ impl Destination {
         }
     }
 
-    /// Leaves the channel. It may have ended, or may not be reached.
+    /// Leaves the channel, which may have ended or may not be reached. Returns the observer if it
+    /// could not be removed from a channel with an identity.
     pub(super) fn leave(&self, ends: &[LaneEnd]) -> Option<StaleObserver> {
         let observer = self.observer;
         let is_removed = match (&self.channel, observer) {
@@ -219,7 +223,8 @@ impl Destination {
     }
 }
 
-/// An observer that could not be removed, because its channel was not reached. It would occupy a place there.
+/// An observer that could not be removed, because its channel was not reached. It would occupy a
+/// place there.
 pub(super) struct StaleObserver {
     channel: ChannelId,
     observer: u32,
@@ -248,7 +253,6 @@ pub(super) enum Source {
     Cos(cos_admin::ProxyPushSupplierRef),
 }
 
-/// The objects that a gateway shows to its source.
 pub(super) struct Intakes {
     pub(super) typed: GatewayConsumerRef,
     pub(super) values: cos::PushConsumerRef,
@@ -306,7 +310,8 @@ impl Source {
                 let consumer = PushConsumerRef::unchecked_narrow(intakes.typed.as_object());
                 match proxy.connect_push_consumer(Some(&consumer), &consumer_qos(demands)) {
                     Ok(()) => Ok(()),
-                    // The channel does not permit reconnection. Events between the two calls are lost.
+                    // The channel does not permit reconnection. Events between the two calls are
+                    // lost.
                     Err(ConnectPushConsumerError::AlreadyConnected(_)) => {
                         proxy.disconnect_push_supplier().map_err(said)?;
                         *proxy = rtec_consumer(channel, intakes, demands, timeout)?;
@@ -319,7 +324,8 @@ impl Source {
         }
     }
 
-    /// Tells the source the state of the gateway, or asks if it exists.
+    /// Tells the source the state of the gateway, or asks a source without that operation if the
+    /// gateway's proxy exists.
     pub(super) fn report(&self, state: &GatewayState) -> Result<(), String> {
         match self {
             Self::Federated(outlet) => outlet.report(state),
@@ -329,7 +335,7 @@ impl Source {
         .map_err(said)
     }
 
-    /// Leaves the channel. It may have ended.
+    /// Leaves the channel, which may have ended.
     pub(super) fn leave(&self) {
         let _ = match self {
             Self::Federated(outlet) => outlet.close(),
@@ -352,7 +358,8 @@ fn rtec_consumer(
     Ok(proxy)
 }
 
-/// Returns the subscription at a channel without identity: what the consumers of the destination itself want.
+/// Returns the subscription at a channel without identity: what the consumers of the destination
+/// itself want.
 fn consumer_qos(demands: &[ChannelDemand]) -> ConsumerQOS {
     let demand = |demand: &ChannelDemand| Demand {
         path: demand.path.clone(),

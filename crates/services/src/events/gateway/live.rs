@@ -1,7 +1,8 @@
-//! A gateway in operation: the threads that reach the channels and that send events, and the objects that channels call.
+//! A gateway in operation: the threads that reach the channels and that send events, and the
+//! objects that channels call.
 //!
-//! A push of the source puts an event into a buffer and returns. So a destination that does not answer never holds up
-//! the source.
+//! A push of the source puts an event into a buffer and returns. So a destination that does not
+//! answer never holds up the source.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -31,7 +32,7 @@ use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::QueueLimits;
 use crate::events::stored;
 
-/// The time for which a gateway that is stopped still sends the events that wait.
+/// The longest time for which a gateway that is stopped still sends the events that wait.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CrossingEvent for PassingEvent {
@@ -50,7 +51,6 @@ impl CrossingEvent for PassingEvent {
 
 /// A channel whose gateway ends with it.
 pub(in crate::events) trait OwnSource: Send + Sync {
-    /// Returns true after the channel was destroyed.
     fn is_destroyed(&self) -> bool;
 }
 
@@ -62,7 +62,6 @@ pub struct GatewayBuilder {
     reconnect: ReconnectPolicy,
     check_interval: Duration,
     call_timeout: Duration,
-    /// The source, if the gateway ends with it.
     own_source: Option<Weak<dyn OwnSource>>,
 }
 
@@ -80,17 +79,17 @@ impl Default for GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Sets the lanes, named as those of the channels are, the most urgent first. Each has a buffer, a thread and a
-    /// connection to the destination. Events of a lane that the gateway does not have are in its last one. Default: one
-    /// buffer for all events.
+    /// Sets the lanes, named as those of the channels are, the most urgent first. Each has a
+    /// buffer, a thread and a connection to the destination. Events of a lane that the gateway does
+    /// not have are in its last one. Default: one buffer for all events.
     #[must_use]
     pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
         self.lanes = LaneTable(lanes.into_iter().collect());
         self
     }
 
-    /// Sets the bounds of each lane's buffer, in which events wait for the destination. A full buffer drops its oldest
-    /// event.
+    /// Sets the bounds of each lane's buffer, in which events wait for the destination. A full
+    /// buffer drops its oldest waiting events, and the new event if it still has no room.
     #[must_use]
     pub const fn buffer(mut self, limits: QueueLimits) -> Self {
         self.buffer = limits;
@@ -111,7 +110,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the deadline of each call. Default: 2 s.
+    /// Sets the deadline of each call to a channel. Default: 2 s.
     #[must_use]
     pub const fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
@@ -129,13 +128,15 @@ impl GatewayBuilder {
         self
     }
 
-    /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB ends. Neither channel
-    /// has to be there yet. Both references may be of channels of TAO's Real-time Event Service or of CORBA's Event
-    /// Service. The channels call the gateway, so the ORB has to listen at an address that they reach.
+    /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB
+    /// ends. Neither channel has to be there yet. Each reference may be of a channel of TAO's
+    /// Real-time Event Service or of CORBA's Event Service. The channels call the gateway, so the
+    /// ORB has to listen at an address that they reach.
     ///
     /// # Errors
-    /// BAD_PARAM if both references are of one channel, and for invalid lanes; NO_RESOURCES if the system refuses a
-    /// thread; DATA_CONVERSION if it refuses the priority of a lane; other errors of the ORB.
+    /// BAD_PARAM if both references are of one channel, and for invalid lanes; NO_RESOURCES if the
+    /// system refuses a thread; DATA_CONVERSION if it refuses the priority of a lane; other errors
+    /// of the ORB.
     pub fn serve(self, orb: &Orb, from: &impl Reference, to: &impl Reference) -> Result<Gateway, SystemException> {
         let (from, to) = (from.as_object(), to.as_object());
         if from.is_equivalent(to) {
@@ -189,7 +190,7 @@ impl GatewayBuilder {
             settings: self,
             poa: poa.clone(),
         });
-        // Ends the threads if an error follows, and when the ORB ends.
+        // The drop of the servants ends the threads if an error follows, and when the ORB ends.
         let intake = Arc::new(Intake { shared: Arc::clone(&shared) });
         let typed = poa.activate(&GatewayConsumer::servant_of(Arc::clone(&intake)))?;
         let values = poa.activate(&<Intake as cos::PushConsumer>::servant_of(Arc::clone(&intake)))?;
@@ -203,7 +204,8 @@ impl GatewayBuilder {
             observer: ObserverRef::from_object(observer),
         };
         let refused = |error: std::io::Error| {
-            // Ends the forwarders that run already: the thread that would tell them does not.
+            // Ends the forwarders that already run, because the thread that would end them does not
+            // run.
             shared.run.lock().is_stopped = true;
             shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
             SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
@@ -222,7 +224,7 @@ impl GatewayBuilder {
 
 const ITSELF: &str = "a gateway does not lead from a channel to itself";
 
-/// The first characters of a stringified reference, for people.
+/// Returns the first characters of a stringified reference, for people to read.
 fn short(reference: &str) -> String {
     const MAX: usize = 80;
     reference.chars().take(MAX).collect()
@@ -232,7 +234,6 @@ fn now() -> Nanos {
     Monotonic::now().as_nanos()
 }
 
-/// The objects of a gateway that its channels call.
 struct Objects {
     intakes: Intakes,
     observer: ObserverRef,
@@ -242,11 +243,11 @@ struct GatewayRun {
     core: GatewayCore<PassingEvent>,
     /// The destination in each lane; empty while the destination is lost.
     ends: Arc<Vec<LaneEnd>>,
-    /// The number of times that the destination was reached. A late failure of an earlier connection means nothing.
+    /// The number of times that the destination was reached. A late failure of an earlier
+    /// connection means nothing.
     session: u64,
     /// True for each lane whose forwarder waits for an event.
     is_idle: Vec<bool>,
-    /// What the observer was told last.
     observed: Option<Vec<ChannelDemand>>,
     is_demand_due: bool,
     is_source_lost: bool,
@@ -258,14 +259,12 @@ struct GatewayRun {
 }
 
 struct SharedGateway {
-    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting threads. It is not
-    /// held during calls.
+    /// Threads of any priority take the lock, so it lends its holder the priority of the waiting
+    /// threads. It is not held during calls.
     run: PiMutex<GatewayRun>,
-    /// Wakes the forwarder of each lane.
     lane_wakes: Box<[PiCondvar]>,
     /// Wakes the thread `events/gate`.
     control_due: PiCondvar,
-    /// Wakes the threads that wait for the end.
     stopped: PiCondvar,
     from: ObjectRef,
     to: ObjectRef,
@@ -282,20 +281,23 @@ struct SharedGateway {
 pub struct GatewayStatus {
     /// True if both channels are reached.
     pub is_connected: bool,
-    /// The reason why a channel is not reached, or was not reached last.
+    /// The reason of the latest failure to reach a channel; `None` before a failure, and after a
+    /// recovery.
     pub problem: Option<String>,
     /// True if the gateway has ended because it would lead from a channel to itself.
     pub is_refused: bool,
     /// The numbers of events.
     pub counts: GatewayCounts,
-    /// Size of the events that wait, in bytes.
+    /// Size in bytes of the events that wait in the gateway, or whose call is running.
     pub waiting_bytes: usize,
 }
 
-/// A gateway in operation: events of one channel that consumers at another channel want cross to it.
+/// A gateway in operation: events of one channel that consumers at another channel want cross to
+/// it.
 ///
-/// An event crosses if its time to live is above 0; each gateway decrements it. Between channels of this crate, each
-/// event reaches each channel once, also in rings and meshes. Dropping the handle has no effect.
+/// An event crosses if its time to live is above 0; each gateway decrements it. No channel of this
+/// crate takes an event from other channels of this crate twice, also in rings and meshes of up to
+/// 256 channels. Dropping the handle has no effect.
 ///
 /// ```
 /// use corelane::Orb;
@@ -315,7 +317,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Returns the settings of a gateway with the default values.
+    /// Returns a builder with the default settings.
     #[must_use]
     pub fn builder() -> GatewayBuilder {
         GatewayBuilder::default()
@@ -334,8 +336,8 @@ impl Gateway {
         }
     }
 
-    /// Leaves the source, sends the events that wait for at most two seconds, leaves the destination, and ends the
-    /// threads.
+    /// Leaves the source, sends the events that wait for at most two seconds, leaves the
+    /// destination, and ends the threads. Returns when this is done.
     pub fn stop(&self) {
         let mut run = self.shared.run.lock();
         run.is_stopping = true;
@@ -362,11 +364,10 @@ impl GatewayRun {
 struct Ends {
     destination: Option<(Destination, Arc<Vec<LaneEnd>>)>,
     source: Option<Source>,
-    /// The demand of the destination, as last heard; `None` before the first contact. The source keeps it while the
-    /// destination is lost, so that events wait.
+    /// The demand of the destination, as last heard; `None` before the first contact. The source
+    /// keeps it while the destination is lost, so that events wait.
     demands: Option<Vec<ChannelDemand>>,
     is_demand_changed: bool,
-    /// The time from which on the gateway may try to reach the source.
     source_due_at: Nanos,
     source_back_off: BackOff,
     has_had_source: bool,
@@ -472,8 +473,8 @@ impl SharedGateway {
             if now() >= check_at {
                 check_at = now() + nanos(self.settings.check_interval);
             }
-            // A gateway that never reached its destination is not connected to its source, whose end it hears of nowhere
-            // else.
+            // A gateway that never reached its destination has no connection to its source, so
+            // nothing else tells it of the source's end.
             let has_ended = |source: &Weak<dyn OwnSource>| source.upgrade().is_none_or(|source| source.is_destroyed());
             if self.settings.own_source.as_ref().is_some_and(has_ended) {
                 self.run.lock().is_stopping = true;
@@ -488,7 +489,7 @@ impl SharedGateway {
         match state {
             LinkState::Lost(at) => {
                 if let Some((destination, lanes)) = ends.destination.take() {
-                    // The destination may be there, without an answer to one call.
+                    // The destination may still exist, although it has not answered one call.
                     ends.stale = destination.leave(&lanes).or(ends.stale.take());
                 }
                 if at > now() {
@@ -597,7 +598,8 @@ impl SharedGateway {
         }
     }
 
-    /// Ends the gateway, after the events that wait.
+    /// Leaves the source, sends the events that wait for at most [`DRAIN_TIMEOUT`], and ends the
+    /// gateway.
     fn finish(&self, ends: &Ends) {
         if let Some(source) = &ends.source {
             let _ = source.report(&self.state());

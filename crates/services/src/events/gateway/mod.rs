@@ -1,11 +1,14 @@
-//! Gateways: events cross from one channel to another.
+//! Gateways, through which events cross from one channel to another.
 //!
-//! A gateway subscribes at its source the events that consumers at its destination want, and those that channels behind
-//! the destination want (`demand`). Each event that crosses carries its [way](passage), so that each channel of a ring
-//! or a mesh delivers it once (`seen`). While a channel cannot be reached, events wait in a bounded buffer (`buffer`),
-//! and the gateway tries again (`reconnect`). `core` has the decisions; these modules know no clock and no socket.
+//! A gateway subscribes at its source the events that consumers at its destination want, and those
+//! that channels behind the destination want (`demand`). Each event that crosses carries its
+//! [path](passage), so that each channel of a ring or a mesh delivers it once (`seen`). While a
+//! channel cannot be reached, events wait in a bounded buffer (`buffer`), and the gateway tries
+//! again (`reconnect`). `core` has the decisions. None of these modules reads a clock or uses a
+//! socket.
 //!
-//! `ends` makes the calls to the two channels, `live` has the threads, and `outlet` is the gateway as its source sees it.
+//! `ends` makes the calls to the two channels, `live` has the threads, and `outlet` is the gateway
+//! as its source sees it.
 
 mod buffer;
 mod core;

@@ -1,4 +1,4 @@
-//! A gateway as its source sees it: a consumer that gets each event with its way.
+//! A gateway as its source sees it: a consumer that gets each event with its path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use crate::events::router::DeliverySet;
 use crate::events::stored::StoredEvent;
 use crate::events::subscriptions::Occurrence;
 
-/// The identity of a channel, and the last number that it has given to an event. An event gets its number when it first
-/// goes to a gateway.
+/// The identity of a channel, and the last number that it has given to an event. An event gets its
+/// number when it first goes to a gateway.
 #[derive(Debug)]
 pub(in crate::events) struct ChannelIdentity {
     pub(in crate::events) id: ChannelId,
@@ -35,7 +35,7 @@ impl ChannelIdentity {
 pub(in crate::events) struct GatewayPeer {
     pub(in crate::events) consumer: GatewayConsumerRef,
     pub(in crate::events) identity: Arc<ChannelIdentity>,
-    /// The numbers of the channel's lanes.
+    /// The `rt_info` of each lane of the channel.
     pub(in crate::events) lanes: Box<[i32]>,
 }
 

@@ -1,15 +1,18 @@
-//! The way of an event through federated channels, and the decision whether a gateway passes the event on.
+//! The path of an event through federated channels, and the decision whether a gateway passes the
+//! event on.
 
-/// The identity of a channel: a random number that a channel gets when it is served. 0 is no channel.
+/// The identity of a channel: a random number that a channel gets when it is served. 0 is no
+/// channel.
 pub(in crate::events) type ChannelId = u64;
 
-/// Maximum number of channels on the way of an event or of a demand.
+/// Maximum number of channels on the path of an event or of a demand.
 pub(in crate::events) const MAX_PATH: usize = 32;
 
 /// The channels that an event has been in, and its number.
 ///
-/// The first channel of `path` gave the event its number, and gives each number once. So the first channel and the
-/// number identify the event in all channels. The last channel is the one that passes the event on.
+/// The first channel of `path` gave the event its number, and gives each number once. So the first
+/// channel and the number identify the event in all channels. The last channel is the one that
+/// passes the event on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::events) struct Passage {
     pub(in crate::events) path: Vec<ChannelId>,
@@ -25,7 +28,8 @@ pub(in crate::events) enum Held {
     Returned,
 }
 
-/// Returns the time to live behind the gateway to the channel `to`.
+/// Returns the event's time to live behind the gateway to the channel `to`, or the reason why the
+/// event does not cross.
 pub(in crate::events) fn cross(ttl: i32, path: &[ChannelId], to: ChannelId) -> Result<i32, Held> {
     if ttl <= 0 {
         return Err(Held::TimeToLive);

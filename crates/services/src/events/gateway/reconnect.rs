@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// When a gateway that has lost a channel tries to reach it again.
+/// The delays after which a gateway that has lost a channel tries to reach it again.
 ///
-/// Each failure doubles the delay, up to `max_delay`. The delay is shortened at random by up to a half, so that gateways
-/// which have lost one channel do not all come back at one instant.
+/// Each failure doubles the delay, up to `max_delay`. The delay is shortened at random by up to a
+/// half, so that gateways which have lost one channel do not all come back at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconnectPolicy {
     /// The delay after the first failure.
@@ -25,7 +25,6 @@ impl Default for ReconnectPolicy {
 pub(super) struct BackOff {
     policy: ReconnectPolicy,
     failures: u32,
-    /// The state of the generator SplitMix64.
     random: u64,
 }
 

@@ -1,16 +1,17 @@
 //! The memory of a channel of the events that gateways have brought.
 //!
-//! Invariant: an event is new once, as long as the memory has its channel. The memory has a fixed size for each of a
-//! bounded number of channels.
+//! Invariant: while the memory has the channel of an event, the event is new only once. The memory
+//! has a fixed size for each of a bounded number of channels.
 
 use std::collections::HashMap;
 
 use super::passage::ChannelId;
 
-/// Number of the latest numbers of a channel that the memory tells apart.
+/// How many of the latest event numbers of a channel the memory tells apart.
 const WINDOW: u64 = 1 << 16;
 const WORDS: usize = (WINDOW / 64) as usize;
-/// Maximum number of channels in the memory. A further channel replaces the one without events for the longest time.
+/// Maximum number of channels in the memory. A further channel replaces the one without events for
+/// the longest time.
 const MAX_ORIGINS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,8 @@ pub(in crate::events) struct SeenEvents {
 #[derive(Debug)]
 struct Window {
     highest: u64,
-    /// A bit for each number from `highest - WINDOW + 1` to `highest`, at its number modulo the window.
+    /// A bit for each number from `highest - WINDOW + 1` to `highest`, at its number modulo the
+    /// window.
     seen: Box<[u64]>,
     last_arrival: u64,
 }

@@ -1,7 +1,8 @@
-//! A simulation in virtual time: rings and meshes of channels with gateways, whose links are cut at random.
+//! A simulation in virtual time: rings and meshes of channels with gateways, whose links are cut at
+//! random.
 //!
-//! Every wanted event must reach each consumer once; never twice; and may be missing only if a gateway has counted a
-//! dropped event. An event that no consumer of another channel wants must not cross.
+//! No consumer may get an event twice. An event that was wanted may be missing only if a gateway
+//! has counted a dropped event. An event that no consumer of another channel wants must not cross.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -54,7 +55,6 @@ struct Gate {
     from: usize,
     to: usize,
     core: GatewayCore<SimEvent>,
-    /// The demands that the source knows.
     demands: Vec<Demand>,
     is_link_up: bool,
 }
@@ -64,7 +64,7 @@ struct World {
     now: u64,
     channels: Vec<Channel>,
     gates: Vec<Gate>,
-    /// The first channel, the number and the type of each event, and the channels whose consumers wanted it.
+    /// The first channel and the number of each event, and the channels whose consumers wanted it.
     published: Vec<((ChannelId, u64), Vec<usize>)>,
     has_cuts: bool,
 }
@@ -180,7 +180,8 @@ impl World {
         true
     }
 
-    /// Lets a gateway ask its destination for the demands, or try to reach it. Returns true if something has changed.
+    /// Lets a gateway ask its destination for the demands, or try to reach it. Returns true if
+    /// something has changed.
     fn control(&mut self, at: usize) -> bool {
         let Gate { to, is_link_up, .. } = self.gates[at];
         let demands = self.demands_of(to);

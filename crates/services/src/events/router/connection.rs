@@ -21,11 +21,9 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
-    /// The thread of the supplier calls the consumer.
     Direct,
     /// A sender calls the consumer.
     Queued,
-    /// The consumer asks for each set.
     Pulled,
 }
 
@@ -38,7 +36,6 @@ pub(in crate::events) enum ConnectRefusal {
     TooManyPulledSuppliers(usize),
 }
 
-/// A disconnected peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) struct Disconnected<P> {
     /// The peer of each queue, at least one. The caller wakes their senders and pullers.
@@ -55,7 +52,6 @@ pub(in crate::events) struct NewConsumer<P> {
     pub(in crate::events) transfer: Transfer,
     pub(in crate::events) filter: Arc<EventFilter>,
     pub(in crate::events) is_gateway: bool,
-    /// `Some` for a consumer that the schedule has admitted.
     pub(in crate::events) declared: Option<Box<AdmittedConsumer>>,
 }
 
@@ -63,7 +59,6 @@ pub(in crate::events) struct NewConsumer<P> {
 pub(in crate::events) struct Publication {
     pub(in crate::events) header: EventHeader,
     pub(in crate::events) lane: Option<usize>,
-    /// `Some` for a publication that the schedule has admitted.
     pub(in crate::events) declared: Option<Box<DeclaredEvents>>,
 }
 
@@ -76,18 +71,19 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
-/// The peer of a queue. A router asks it for the turn to send ([`SendTurn`](super::super::turn::SendTurn)).
+/// The peer of a queue. A router asks it for the turn to send
+/// ([`SendTurn`](super::super::turn::SendTurn)).
 pub(in crate::events) trait QueuePeer: Clone {
-    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the queue's
-    /// sender has the turn, or gets it when the thread that has it gives it back. Always returns
-    /// false for a peer to which only its sender sends.
+    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the
+    /// queue's sender has the turn, or gets it when the thread that has it gives it back. Always
+    /// returns false for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
     /// Gives the turn to the queue's sender. Returns true if the caller has to wake the sender. A
     /// peer to which only its sender sends always returns true.
     fn call_sender(&self) -> bool;
     /// Passes the turn that the calling thread has to the queue's sender.
     fn pass_turn(&self);
-    /// Frees the turn of a sender that waits.
+    /// Frees the turn that the queue's sender has, before the sender waits.
     fn free_turn(&self);
 }
 
@@ -106,7 +102,7 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) has_sender_ended: bool,
 }
 
-/// A set that a thread without time to wait has left to the queue's sender.
+/// A set that another thread could not send without waiting, and has left to the queue's sender.
 #[derive(Debug)]
 pub(in crate::events) enum Handover<E> {
     /// No byte was sent.
@@ -129,7 +125,6 @@ pub(super) struct Connection<E, P> {
     pub(super) transfer: Transfer,
     pub(super) is_gateway: bool,
     pub(super) declared: Option<Box<AdmittedConsumer>>,
-    /// The types and sources for the updates of observers.
     pub(super) wanted: Box<[EventHeader]>,
     pub(super) is_suspended: bool,
     pub(super) wants_gaps: bool,
@@ -152,7 +147,8 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
         self.drops_by_type.count(event_type, reason);
     }
 
-    /// Returns true if the consumer asks for gap events, and none has reported its last drops.
+    /// Returns true if the consumer asks for gap events, and has drops that no gap event has
+    /// reported.
     pub(super) fn has_gap(&self) -> bool {
         self.wants_gaps && self.told != self.counts.dropped
     }

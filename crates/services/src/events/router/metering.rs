@@ -9,7 +9,6 @@ use super::delivery_set::RoutedEvent;
 use crate::events::header::EventHeader;
 use crate::events::schedule::{AdmittedPublication, ChannelLoad, RateMeter, SurplusPolicy};
 
-/// The declaration of a supplier for the events of one type and source, with their meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct DeclaredEvents {
     pub(in crate::events) publication: AdmittedPublication,
@@ -54,7 +53,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
     }
 
-    /// Lets the meters of a new supplier go on where those of earlier suppliers have ended.
+    /// Lets the meters of a new supplier continue from the state of the departed meters.
     pub(super) fn resume_meters(&mut self, supplier: &mut SupplierConnection<P>) {
         for publication in &mut supplier.publications {
             if let Some(DeclaredEvents { publication, meter }) = publication.declared.as_deref_mut() {
@@ -85,8 +84,8 @@ enum Metered {
     Undeclared,
 }
 
-/// An event without type or source matches filters that no declaration has been analysed for, so
-/// only events of exactly the declared type and source are within it.
+/// Meters an event by the publications that declare exactly its type and source. An event without a
+/// type or source is undeclared: it matches filters that no declaration has been analysed for.
 fn take<P>(supplier: &mut SupplierConnection<P>, header: &EventHeader, bytes: usize, now: Nanos) -> Metered {
     let is_same =
         |published: &EventHeader| published.event_type == header.event_type && published.source == header.source;

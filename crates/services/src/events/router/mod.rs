@@ -3,8 +3,7 @@
 //! calls and wakes the threads.
 //!
 //! Lanes are numbers from 0, the most urgent. A consumer has a queue in one lane, for all its sets,
-//! or a queue in each lane, and gets each set in the lane of the set's most urgent event. Timeouts
-//! without an event are in the least urgent lane.
+//! or a queue in each lane, and gets each set in the lane that `DeliverySet::urgency` returns.
 //!
 //! Invariants: the counts of each connection are balanced ([`DeliveryCounts::is_balanced`]). A peer
 //! is called back at most once.
@@ -53,9 +52,9 @@ pub struct ChannelLimits {
     pub max_consumers: usize,
     /// Maximum number of proxies of suppliers, connected or not.
     pub max_suppliers: usize,
-    /// Maximum number of threads that send. In a channel without lanes, each push consumer in
-    /// another process has one. In a channel with lanes, each push consumer has one, or one for
-    /// each lane if it names no `rt_info`.
+    /// Maximum number of threads that send to push consumers. In a channel without lanes, each push
+    /// consumer in another process has one. In a channel with lanes, each push consumer has one for
+    /// each of its lanes; only gateways in the channel's process have none.
     pub max_senders: usize,
     /// Maximum number of suppliers from which the channel pulls. Each has a thread.
     pub max_pulled_suppliers: usize,
@@ -100,10 +99,8 @@ type Connections<E, P> = HashMap<ConsumerId, Connection<E, P>, NumberHashing>;
 pub(super) struct Router<E, P> {
     config: RouterConfig,
     subscriptions: Subscriptions<E>,
-    /// `None` for a proxy without a connected consumer.
     consumers: BTreeMap<ProxyId, Option<ConsumerId>>,
     connections: Connections<E, P>,
-    /// `None` for a proxy without a connected supplier.
     suppliers: HashMap<ProxyId, Option<SupplierConnection<P>>, NumberHashing>,
     last_proxy: u64,
     senders: usize,
@@ -150,21 +147,21 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     }
 
     /// Checks that a consumer may be connected to a proxy. Returns the connection that it would
-    /// replace.
+    /// replace, if there is one.
     pub(super) fn check_consumer(&self, proxy: ProxyId) -> Result<Option<ConsumerId>, ConnectRefusal> {
         let before = *self.consumers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
         let is_permitted = before.is_none() || self.config.is_consumer_reconnected;
         if is_permitted { Ok(before) } else { Err(ConnectRefusal::AlreadyConnected) }
     }
 
-    /// Checks that a supplier may be connected to a proxy.
     pub(super) fn check_supplier(&self, proxy: ProxyId) -> Result<(), ConnectRefusal> {
         let before = self.suppliers.get(&proxy).ok_or(ConnectRefusal::NoProxy)?;
         let is_permitted = before.is_none() || self.config.is_supplier_reconnected;
         if is_permitted { Ok(()) } else { Err(ConnectRefusal::AlreadyConnected) }
     }
 
-    /// Connects a consumer. Returns the id of the connection, and the consumer that it replaces.
+    /// Connects a consumer. Returns the id of the connection, and the consumer that it replaces, if
+    /// there is one.
     pub(super) fn connect_consumer(
         &mut self,
         proxy: ProxyId,
@@ -212,7 +209,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         Ok((id, replaced))
     }
 
-    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no consumer is connected.
+    /// Gives a connected consumer another filter. Its queued sets stay. Returns false if no
+    /// consumer is connected.
     pub(super) fn replace_filter(
         &mut self,
         proxy: ProxyId,

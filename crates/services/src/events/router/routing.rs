@@ -1,4 +1,4 @@
-//! From an event or a timeout to the queues and direct calls of the consumers.
+//! Routes events and timeouts to the queues and direct calls of the consumers.
 
 use corelane_sched::task::Nanos;
 
@@ -19,15 +19,14 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The sets that the caller sends if this waits for nothing, in this order. The caller has the
-    /// turn of each peer.
+    /// The sets that the caller sends as far as this is possible without waiting, in this order.
+    /// The caller has the turn of each peer.
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
     /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
     /// proxies.
     pub(in crate::events) disconnected: Vec<(ProxyId, Disconnected<P>)>,
-    /// The consumers that [`OverflowPolicy::Disconnect`] is about to disconnect.
     overflowed: Vec<ConsumerId>,
 }
 
@@ -48,11 +47,11 @@ pub(in crate::events) struct DirectDelivery<E, P> {
     pub(in crate::events) consumer: ConsumerId,
     pub(in crate::events) peer: P,
     pub(in crate::events) set: DeliverySet<E>,
-    /// The drops that a gap event reports; `None` for any other set.
     gap: Option<Box<DropCounts>>,
 }
 
-/// A set that counts as delivered until [`Router::hand_over`] or [`Router::immediate_failed`].
+/// A set that counts as delivered unless [`Router::hand_over`] or [`Router::immediate_failed`] is
+/// called for it.
 #[derive(Debug)]
 pub(in crate::events) struct ImmediateDelivery<E, P> {
     pub(in crate::events) sender: SenderId,
@@ -101,7 +100,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
         let least_urgent = config.lanes.saturating_sub(1);
-        // Otherwise an event for best effort would take a declared event with it out of its lane.
+        // Otherwise a held event for best effort would move the whole set, with its declared
+        // events, to the least urgent lane.
         let outranks = |event: &E, held: &E| {
             config.surplus.is_some() && event.lane() < least_urgent && held.lane() >= least_urgent
         };
@@ -126,7 +126,6 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
         self.published += 1;
         let Self { subscriptions, connections, config, .. } = self;
-        // Without a supplier there is no declaration.
         let least_urgent = config.lanes.saturating_sub(1);
         let lane = if config.surplus.is_some() { least_urgent } else { lane_of_type(header, config) };
         let event = event.in_lane(lane);
@@ -137,7 +136,6 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
-    /// Returns the number of events that were routed.
     pub(in crate::events) fn published(&self) -> u64 {
         self.published
     }
@@ -161,8 +159,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.subscriptions.next_expiry()
     }
 
-    /// Counts a set as dropped that a direct consumer did not get. `is_nested` is true if it was
-    /// not called at all. Returns the consumer's proxy, which is removed, if the consumer is gone.
+    /// Counts a set that a direct consumer did not get as dropped. `is_nested` is true if the
+    /// consumer was not called at all. If `is_gone`, removes the consumer's proxy and returns it.
     pub(in crate::events) fn direct_failed(
         &mut self,
         delivery: &DirectDelivery<E, P>,
@@ -203,14 +201,13 @@ fn lane<P>(supplier: &SupplierConnection<P>, event: &EventHeader, config: &Route
     Some(named.unwrap_or_else(|| lane_of_type(event, config)))
 }
 
-/// Returns the lane of the event's type, or else the least urgent lane.
 fn lane_of_type(event: &EventHeader, config: &RouterConfig) -> usize {
     let of_type = config.lane_of_type.get(&event.event_type.0).copied();
     of_type.unwrap_or(config.lanes.saturating_sub(1))
 }
 
-/// Queues a set for its consumer, or adds it to the direct deliveries, and counts it. A set for a
-/// suspended connection is dropped.
+/// Counts a set, and queues it for its consumer or adds it to the direct or immediate deliveries.
+/// Drops a set for a suspended connection.
 fn route<E: RoutedEvent, P: QueuePeer>(
     connections: &mut Connections<E, P>,
     config: &RouterConfig,
@@ -273,8 +270,8 @@ fn route<E: RoutedEvent, P: QueuePeer>(
 }
 
 impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
-    /// Returns true if a set may be sent without going through the queue: nothing is before it, and
-    /// the consumer has answered its last call.
+    /// Returns true if a set need not go through the queue: the channel has no lanes, the sender is
+    /// idle, no set is queued, and the consumer has answered its last call.
     fn may_skip(&self, config: &RouterConfig, now: Nanos) -> bool {
         config.lanes == 0
             && self.is_sender_idle
@@ -282,7 +279,8 @@ impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
             && self.health.next_call(now) == NextCall::Event
     }
 
-    /// Returns true if the caller has to wake the queue's sender.
+    /// Gives the turn to the queue's sender if the sender is idle. Returns true if the caller has
+    /// to wake the sender.
     pub(super) fn call_sender(&mut self) -> bool {
         let is_called = self.is_sender_idle && self.peer.call_sender();
         self.is_sender_idle &= !is_called;

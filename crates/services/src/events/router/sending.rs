@@ -1,4 +1,4 @@
-//! From the queues to the consumers: the steps of senders, and pulls.
+//! The steps of senders, and pulls: how sets go from the queues to the consumers.
 
 use corelane_sched::task::Nanos;
 
@@ -21,7 +21,8 @@ pub(in crate::events) struct SenderId {
 pub(in crate::events) enum SenderStep<E> {
     /// Send the set, then call [`Router::called`].
     Send(DeliverySet<E>),
-    /// Send the rest of a set of which another thread has sent a part, then call [`Router::called`].
+    /// Send the rest of a set of which another thread has sent a part, then call
+    /// [`Router::called`].
     Finish,
     /// Ask the consumer if it exists, then call [`Router::called`].
     Ask,
@@ -35,9 +36,9 @@ pub(in crate::events) enum SenderStep<E> {
 pub(in crate::events) enum CallResult {
     /// The call has succeeded.
     Done,
-    /// The peer has answered with an exception.
+    /// The call has ended with an exception other than those of `Missed` and `Gone`.
     Refused,
-    /// The peer has not answered.
+    /// The peer was not reached, or has not answered in time.
     Missed,
     /// The peer does not exist, or wants no further calls.
     Gone,
@@ -59,7 +60,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         match queue.handed_over.take() {
             Some(Handover::Whole(set)) => return SenderStep::Send(set),
             Some(Handover::Rest) => return SenderStep::Finish,
-            // Without a call, the turn may be that of another thread.
+            // While the sender has not been called, the turn may be that of another thread.
             None if queue.is_sender_idle => return SenderStep::Wait(None),
             None => {}
         }
@@ -94,8 +95,9 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
     }
 
-    /// Leaves a set to the sender of its queue, because the rest of its call may have to wait. The
-    /// caller, which had the turn, has to wake the sender.
+    /// Leaves a set to the sender of its queue, because the rest of its call may have to wait.
+    /// Drops the set if the consumer has been disconnected. The caller, which had the turn, has to
+    /// wake the sender.
     pub(in crate::events) fn hand_over(&mut self, sender: SenderId, event_type: i32, handover: Handover<E>) {
         if !self.take_back(sender, event_type, DropReason::Disconnected) {
             return;
@@ -107,7 +109,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     }
 
     /// Records that the immediate delivery of a set has failed. Returns what
-    /// [`called`](Self::called) returns.
+    /// [`called`](Self::called) returns; `None` if the consumer has been disconnected before.
     pub(in crate::events) fn immediate_failed(
         &mut self,
         sender: SenderId,

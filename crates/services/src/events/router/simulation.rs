@@ -28,9 +28,7 @@ pub(super) struct TestEvent {
     pub(super) key: LatestKey,
     pub(super) bytes: usize,
     pub(super) lane: usize,
-    /// The number of drops that a gap event reports.
     pub(super) gap: u64,
-    /// The number of all drops since the consumer was connected, in a gap event.
     pub(super) total: u64,
 }
 
@@ -112,7 +110,6 @@ struct SimulatedConsumer {
     /// For each queue: true while a thread that has routed a set sends it.
     is_taken: Vec<bool>,
     wants_gaps: bool,
-    /// Number of drops that the gap events of the consumer have reported.
     told: u64,
     told_total: u64,
     is_disconnected: bool,
@@ -121,7 +118,7 @@ struct SimulatedConsumer {
 struct Simulation {
     random: Random,
     router: Router<TestEvent, TestPeer>,
-    /// The sets that threads that have routed them send at this moment.
+    /// The sets that are being sent by the threads that have routed them.
     immediate: Vec<ImmediateDelivery<TestEvent, TestPeer>>,
     config: RouterConfig,
     consumers: Vec<SimulatedConsumer>,
@@ -314,8 +311,8 @@ impl Simulation {
         self.end_immediate_with(at, result);
     }
 
-    /// Ends an immediate delivery: 0 means that nothing was sent, 1 a part, 2 that the set cannot be
-    /// written.
+    /// Ends an immediate delivery: 0 means that nothing was sent, 1 a part, 2 that the set cannot
+    /// be written.
     fn end_immediate_with(&mut self, index: usize, result: u64) {
         let ImmediateDelivery { sender, peer, set } = self.immediate.remove(index);
         let at = peer.0;
@@ -513,7 +510,6 @@ impl Simulation {
                     }
                     assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
                     steps += 1;
-                    // The question, and the gap events and sets.
                     assert!(steps <= 2 + 2 * self.config.queue.max_sets, "no consumer gets gap events without end");
                 }
             }

@@ -1,4 +1,5 @@
-//! Gap events: which drops they report, and when.
+//! Tests of gap events: which drops they report, and when. Tests of admission and lanes in a
+//! channel with a schedule.
 
 use std::sync::Arc;
 
@@ -36,7 +37,6 @@ struct GapScene {
     pushed: u64,
 }
 
-/// The number of an event, or the number of drops that a gap event reports.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
     Event(u64),
@@ -125,7 +125,7 @@ fn consumer_that_refuses_gap_events_gets_its_queued_sets() {
         let mut scene = GapScene::new(Transfer::Queued, 2);
         (0..5).for_each(|_| drop(scene.push()));
         let mut sent = Vec::new();
-        // The consumer fails in gap events alone.
+        // Only the consumer's calls with gap events fail.
         for _ in 0..12 {
             match scene.router.next_step(scene.consumer, 0) {
                 SenderStep::Send(set) => {
@@ -196,7 +196,8 @@ fn load_for_an_admission_shares_the_filters_of_the_consumers() {
     router.connect_consumer(proxy, new, 0).unwrap();
     let other = router.add_consumer().unwrap();
     let shared = router.admitted_load(other, vec![1], 0).consumers.remove(0).filter;
-    // The test, its copy of the load, the router's declaration, and the subscription.
+    // The filter's holders are the test, its copy of the load, the router's declaration, and the
+    // subscription.
     assert!(Arc::ptr_eq(&shared, &filter));
     assert_eq!(Arc::strong_count(&filter), 4);
     assert!(router.admitted_load(proxy, vec![1], 0).consumers.is_empty());
@@ -256,7 +257,6 @@ impl ScheduledScene {
         (EventHeader::new(event_type, EventSource(1)), event)
     }
 
-    /// Returns the lane of the next set, and the numbers of its events.
     fn pull(&mut self) -> Option<(usize, Vec<u64>)> {
         let queues = self.router.statistics(0).consumers.remove(0).queues;
         let lane = queues.iter().find(|queue| queue.sets > 0)?.lane;
@@ -275,12 +275,12 @@ fn declared_event_takes_the_place_of_one_for_best_effort_in_its_conjunction() {
     let (declared, undeclared) = (scene.declared, scene.undeclared);
     scene.push(undeclared, A, 0);
     scene.push(declared, A, 0);
-    // The second one comes too early.
+    // The second declared event comes too early.
     scene.push(declared, A, 5);
     scene.push(declared, B, 10);
     assert_eq!(scene.pull(), Some((0, vec![2, 4])));
-    // Without a declared event of its own, a part has the other one, and the rate of such sets has no
-    // bound.
+    // A part without a declared event takes the other one. Such sets have no declared rate, so they
+    // are in the least urgent lane.
     scene.push(undeclared, A, 20);
     scene.push(declared, B, 20);
     assert_eq!((scene.pull(), scene.pull()), (Some((1, vec![5, 6])), None));

@@ -1,8 +1,8 @@
-//! Admission: a publication or a consumer is connected only if all admitted consumers then meet
-//! their deadlines.
+//! Admission: a publication or a consumer that names an entry is connected only if all admitted
+//! consumers then meet their deadlines.
 //!
-//! The jobs are those of the declared events alone. A set with an event beyond its declaration is in
-//! the least urgent lane, which delays no job.
+//! The jobs are those of the declared events alone. A set with an event beyond its declaration is
+//! in the least urgent lane, which delays no job.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,12 +20,10 @@ use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
 use crate::events::reach::PublishedEvent;
 
-/// Maximum number of steps of a decision, and of the search for a load that would fit. The thread of
-/// the call makes them.
+/// Maximum number of steps of a decision, and separately of the search for a load that would fit.
+/// The thread of the call makes them.
 const MAX_STEPS: u32 = 1 << 21;
-/// Maximum number of admitted publications of a channel.
 const MAX_PUBLICATIONS: usize = 256;
-/// Maximum number of admitted consumers of a channel.
 const MAX_CONSUMERS: usize = 256;
 
 /// The declaration of a publication, whose supplier is admitted or asks for admission.
@@ -40,7 +38,6 @@ pub(in crate::events) struct AdmittedPublication {
 /// The declaration of a consumer that is admitted or asks for admission. A clone copies no filter.
 #[derive(Clone, Debug)]
 pub(in crate::events) struct AdmittedConsumer {
-    /// The number of the consumer's proxy.
     pub(in crate::events) proxy: u64,
     pub(in crate::events) used: Arc<[EntryUse]>,
     /// Shared with the channel, which reads it for each event.
@@ -48,7 +45,6 @@ pub(in crate::events) struct AdmittedConsumer {
     pub(in crate::events) load: SubscriptionLoad,
 }
 
-/// The peer that asks for admission.
 #[derive(Clone, Debug)]
 pub(in crate::events) enum Candidate {
     Supplier(Vec<AdmittedPublication>),
@@ -100,9 +96,10 @@ pub enum ScheduleTest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdmissibleLoad {
-    /// The longest execution time of the consumer, in nanoseconds.
+    /// The longest execution time of the consumer that would fit, in nanoseconds.
     ExecutionTime(Nanos),
-    /// The smallest factor for the periods of all publications of the supplier, in thousandths.
+    /// The smallest factor that would fit for the periods of all publications of the supplier, in
+    /// thousandths.
     PeriodFactor(Thousandths),
 }
 
@@ -120,7 +117,7 @@ pub struct AdmissionRefusal {
     /// The lane in which the consumer does not pass the test, by the number given to
     /// [`EventLane::new`](crate::events::EventLane::new); 0 without a consumer.
     pub lane: i32,
-    /// The core of this consumer.
+    /// The core of this consumer; 0 without a consumer.
     pub core: u32,
     /// The test.
     pub test: ScheduleTest,
@@ -185,19 +182,18 @@ impl std::error::Error for AdmissionRefusal {}
 
 struct TooManySteps;
 
-/// The admitted publications and consumers of a channel.
 #[derive(Clone, Debug, Default)]
 pub(in crate::events) struct ChannelLoad {
-    /// The number of each lane, the most urgent first.
+    /// The `rt_info` of each lane, the most urgent first.
     pub(in crate::events) lanes: Vec<i32>,
-    /// Processor time of the channel for each delivery.
     pub(in crate::events) overhead: Nanos,
     pub(in crate::events) publications: Vec<AdmittedPublication>,
     pub(in crate::events) consumers: Vec<AdmittedConsumer>,
 }
 
 impl ChannelLoad {
-    /// Decides about a peer. `proxy` is the number of its proxy.
+    /// Returns an error if the candidate does not fit beside the admitted peers. `proxy` is the
+    /// number of the candidate's proxy.
     pub(in crate::events) fn admit(mut self, proxy: u64, candidate: Candidate) -> Result<(), AdmissionRefusal> {
         let (publications, consumers) = (self.publications.len(), self.consumers.len());
         let peer = match candidate {
@@ -236,7 +232,7 @@ impl ChannelLoad {
         refusal(consumer.map(|it| it.proxy), lane, consumer.map_or(0, |it| it.load.core), test, admissible)
     }
 
-    /// Returns an entry that has more users than it may have.
+    /// Returns an entry that has more users than it may have, if there is one.
     fn crowded_entry(&self) -> Option<EntryUse> {
         let publications = self.publications.iter().map(|publication| publication.used);
         let mut uses = publications.chain(self.consumers.iter().flat_map(|consumer| consumer.used.iter().copied()));
@@ -258,7 +254,8 @@ impl ChannelLoad {
         })
     }
 
-    /// Returns the smallest factor for the periods of the publications from the index `first` on.
+    /// Returns the smallest factor that fits for the periods of the publications from the index
+    /// `first` on; `None` if the search finds none.
     fn period_factor(&self, first: usize, steps: &mut StepBudget) -> Option<Thousandths> {
         let mut tried = self.clone();
         let less = largest(0, MAX_FACTOR - 1_000, |less| {
@@ -275,7 +272,7 @@ impl ChannelLoad {
         matches!(self.failing_job(steps), Ok(None))
     }
 
-    /// Returns the most urgent job that does not pass, with its test.
+    /// Returns the most urgent job that does not pass, with its test, if there is one.
     fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, ScheduleTest)>, TooManySteps> {
         let nodes: usize = self.consumers.iter().map(|consumer| consumer.filter.nodes().len()).sum();
         if !steps.take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
@@ -300,7 +297,8 @@ impl ChannelLoad {
         Ok(failing.min_by_key(|(job, _)| job.lanes.1))
     }
 
-    /// Returns the jobs of all admitted consumers, except those of the least urgent lane.
+    /// Returns the load of all admitted peers, and the jobs of the consumers, except the jobs that
+    /// are in the least urgent lane only.
     pub(super) fn jobs(&self) -> (ScheduledLoad, Vec<ConsumerJob>) {
         let load = ScheduledLoad {
             lanes: self.lanes.len(),

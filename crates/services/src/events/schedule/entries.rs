@@ -9,13 +9,10 @@ use corelane_sched::task::{MAX_PERIOD, MIN_PERIOD, Nanos};
 use super::jobs::{PublicationLoad, SubscriptionLoad};
 use crate::events::header::{EventHeader, EventSource, EventType};
 
-/// Maximum number of entries of a schedule, of either kind.
 const MAX_ENTRIES: usize = 1_024;
 
-/// The use of an entry by a publication or a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) struct EntryUse {
-    /// The number of the entry.
     pub(in crate::events) entry: i32,
     /// Maximum number of publications, or of consumers, that name the entry at a time.
     pub(in crate::events) max_users: usize,
@@ -31,7 +28,6 @@ pub enum SurplusPolicy {
     Drop,
 }
 
-/// The load of a consumer, and the entries that its dependencies name.
 type UsedEntries = (SubscriptionLoad, Vec<EntryUse>);
 
 /// The declaration of a supplier's events of one type and source.
@@ -76,8 +72,8 @@ impl PublicationEntry {
         }
     }
 
-    /// Restricts the entry to publications of this type and source. Default: of every type and
-    /// source; so do [`EventType::ANY`] and [`EventSource::ANY`].
+    /// Restricts the entry to publications of this type and source. Default: every type and every
+    /// source; [`EventType::ANY`] and [`EventSource::ANY`] stand for them here.
     #[must_use]
     pub const fn event(mut self, event_type: EventType, source: EventSource) -> Self {
         self.event_type = event_type;
@@ -85,8 +81,8 @@ impl PublicationEntry {
         self
     }
 
-    /// Sets the maximum number of publications that name the entry at a time, at least one, which is
-    /// the default. A connection with a further one is refused
+    /// Sets the maximum number of publications that name the entry at a time, at least one, which
+    /// is the default. A connection with a further one is refused
     /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
@@ -187,7 +183,8 @@ impl PublicationEntry {
 ///
 /// A dependency names the entry by its `rt_info`. One consumer may name it at a time, unless
 /// [`max_users`](Self::max_users) permits more. A consumer whose dependencies name several entries
-/// has the longest of their execution times and the shortest of their deadlines.
+/// has the longest of their execution times, unless an entry leaves it to the publications, and the
+/// shortest of their deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionEntry {
     pub(super) rt_info: i32,
@@ -202,8 +199,9 @@ impl SubscriptionEntry {
         Self { rt_info, max_users: 1, load: SubscriptionLoad::default() }
     }
 
-    /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least 1.
-    /// Default: one. A further consumer is refused ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least
+    /// one, which is the default. A further consumer is refused
+    /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
         self.max_users = max;
@@ -250,9 +248,10 @@ fn check_times(wcet: Option<Nanos>, deadline: Option<Nanos>) -> Result<(), (&'st
 
 /// The schedule of a channel: the entries that publications and dependencies name by `rt_info`.
 ///
-/// The channel needs at least two lanes. The least urgent lane is for best effort: it has the events
-/// of publications without an entry, the surplus of publications with one, timeouts without an
-/// event, and everything for consumers without an entry. None of it can delay the other lanes.
+/// The channel needs at least two lanes. The least urgent lane is for best effort: it has the
+/// events of publications without an entry, the surplus of publications with one, timeouts without
+/// an event, and everything for consumers without an entry. The analysis supposes that this lane
+/// delays no other one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -317,7 +316,7 @@ impl ChannelSchedule {
         self.surplus
     }
 
-    /// Returns the entry with this number, and the index of its lane.
+    /// Returns the entry with this number and the index of its lane, if both exist.
     pub(in crate::events) fn publication_entry(
         &self,
         rt_info: i32,
@@ -327,8 +326,8 @@ impl ChannelSchedule {
         Some((entry, lanes.iter().position(|lane| *lane == entry.lane)?))
     }
 
-    /// Returns the load of a consumer whose dependencies name these numbers, and the entries that it
-    /// uses; `None` if all are 0.
+    /// Returns the load of a consumer whose dependencies name these numbers, and the entries that
+    /// it uses; `None` if all are 0.
     ///
     /// # Errors
     /// Returns the index of a number without an entry, or of an entry with another core than those

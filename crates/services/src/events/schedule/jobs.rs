@@ -12,9 +12,11 @@ use crate::events::reach::{DeliveryTrigger, SetArrival};
 /// The declared load of the events of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublicationLoad {
-    /// Worst-case execution time of a consumer that gets one event, in nanoseconds.
+    /// Worst-case execution time of a consumer that gets one event, in nanoseconds; `None` if it is
+    /// not declared.
     pub wcet: Option<Nanos>,
-    /// The time after which consumers must have handled an event, in nanoseconds.
+    /// The time after which consumers must have handled an event, in nanoseconds; `None` for the
+    /// period.
     pub deadline: Option<Nanos>,
     /// The time by which an event may be early or late, in nanoseconds.
     pub jitter: Nanos,
@@ -25,11 +27,11 @@ pub struct PublicationLoad {
 /// The declared load of a consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionLoad {
-    /// Worst-case execution time of the consumer for a set, in nanoseconds, in place of the sum of
-    /// the publications.
+    /// Worst-case execution time of the consumer for a set, in nanoseconds; `None` for the sum of
+    /// the times that the publications of the set's events declare.
     pub wcet: Option<Nanos>,
-    /// The time after which the consumer must have handled a set, in nanoseconds, in place of that
-    /// of the publication.
+    /// The time after which the consumer must have handled a set, in nanoseconds; `None` for that
+    /// of the publication that triggers the set.
     pub deadline: Option<Nanos>,
     /// The lane of all sets of the consumer; `None` if the events decide.
     pub lane: Option<usize>,
@@ -46,13 +48,13 @@ pub struct ConsumerJob {
     pub trigger: JobTrigger,
     /// The most urgent and the least urgent lane in which the sets may be.
     pub lanes: (usize, usize),
-    /// The task, if period and execution time are declared.
+    /// The task, or the reason why its period or execution time is not known.
     pub timing: Result<Timing, UndeclaredTiming>,
     /// Index of a job without a known load that may delay this job, which then has no response
     /// time.
     pub delayed_by: Option<usize>,
     /// The longest time from the arrival of a set's last event until its consumer has handled it,
-    /// in nanoseconds; `None` if it is not analysed or has no bound.
+    /// in nanoseconds; `None` if it is not analysed or has no known bound.
     pub response: Option<Nanos>,
 }
 
@@ -72,7 +74,7 @@ pub enum UndeclaredTiming {
     Period,
     /// No execution time is declared.
     Execution,
-    /// The timeout expires once. The execution time may be declared.
+    /// The timeout expires once. The value is the execution time in nanoseconds, if it is declared.
     Once(Option<Nanos>),
 }
 
@@ -89,7 +91,7 @@ impl UndeclaredTiming {
 }
 
 impl ConsumerJob {
-    /// Returns true if the response time is computed, or has no bound.
+    /// Returns true if the times of the job, and of all jobs that may delay it, are known.
     #[must_use]
     pub const fn is_analysed(&self) -> bool {
         self.timing.is_ok() && self.delayed_by.is_none()
@@ -182,9 +184,10 @@ impl ScheduledLoad {
         ConsumerJob { subscription: number, trigger, lanes, timing, delayed_by: None, response: None }
     }
 
-    /// Computes the response times of all jobs, and returns the utilization of each core. A job is
-    /// delayed by each other job on its core whose lane may be as urgent. If the load of one of them
-    /// is not known, or if `steps` end, the job has no known response time.
+    /// Computes the response times of all jobs, and returns the utilization of each core by the
+    /// jobs with known times. A job is delayed by each other job on its core whose lane may be as
+    /// urgent or more urgent. If the load of one of them is not known, or if `steps` end, the job
+    /// has no known response time.
     pub fn analyse(&self, jobs: &mut [ConsumerJob], steps: &mut StepBudget) -> BTreeMap<u32, Utilization> {
         let core = |job: &ConsumerJob| self.subscriptions.get(job.subscription).map_or(0, |it| it.core);
         let mut results = Vec::with_capacity(jobs.len());

@@ -17,9 +17,7 @@ use crate::events::queue::LatestKey;
 pub(in crate::events) struct RateMeter {
     period: Nanos,
     jitter: Nanos,
-    /// Maximum size of an event in bytes; `None` without a bound.
     max_bytes: Option<usize>,
-    /// The time at which the next event is due.
     due_at: Nanos,
 }
 
@@ -28,8 +26,8 @@ impl RateMeter {
         Self { period, jitter, max_bytes, due_at: 0 }
     }
 
-    /// Takes an event of `bytes` bytes that arrives at `now`. Returns false if it is more than
-    /// declared; such an event leaves the meter as it is.
+    /// Takes an event of `bytes` bytes that arrives at `now`. Returns false if the event is too
+    /// large or too early; such an event leaves the meter as it is.
     pub(in crate::events) fn take(&mut self, bytes: usize, now: Nanos) -> bool {
         let is_small = self.max_bytes.is_none_or(|max| bytes <= max);
         if !is_small || now.saturating_add(self.jitter) < self.due_at {

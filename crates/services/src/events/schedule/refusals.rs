@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::{AdmissionRefusal, ChannelSchedule};
 
-/// Maximum number of refusals that a channel keeps.
 const MAX_REFUSALS: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -17,7 +16,6 @@ pub(in crate::events) struct ScheduleConfig {
 
 type RefusalFunction = dyn Fn(&AdmissionRefusal) + Send + Sync;
 
-/// The function that is called with each refusal.
 #[derive(Clone, Default)]
 pub(in crate::events) struct RefusalListener(pub(in crate::events) Option<Arc<RefusalFunction>>);
 
@@ -27,7 +25,6 @@ impl fmt::Debug for RefusalListener {
     }
 }
 
-/// The refusals of a channel.
 #[derive(Debug, Default)]
 pub(in crate::events) struct Refusals {
     pub(in crate::events) count: u64,

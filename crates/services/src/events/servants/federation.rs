@@ -1,4 +1,5 @@
-//! The servants of a federated channel: `CorelaneEvents::FederatedChannel` and the outlets of its gateways.
+//! The servants of a federated channel: `CorelaneEvents::FederatedChannel` and the outlets of its
+//! gateways.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ fn refusal(failure: ConnectFailure) -> SystemException {
 
 /// Refuses gateways of other processes if the channel does not permit them.
 fn check_permission(channel: &SharedChannel) -> Result<(), SystemException> {
-    // A collocated call runs in a thread of the application.
+    // A call of another process never runs in a thread of the application.
     if channel.config.is_joined_by_clients || upcall_thread() == UpcallThread::Application {
         return Ok(());
     }

@@ -23,7 +23,8 @@ use crate::events::peer::{Peer, PeerObject};
 use crate::events::router::{ProxyId, PushRefusal};
 use crate::events::stored::event_header;
 
-/// `end` ends the channel when the servant of the channel is dropped.
+/// Activates the servants of the channel, and returns the channel's reference. `end` ends the
+/// channel when the channel's servant is dropped.
 pub(in crate::events) fn activate(
     shared: &Arc<SharedChannel>,
     end: ChannelEnd,
