@@ -21,8 +21,8 @@ pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_sniff::fuzz::sniff;
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
 
-/// Runs operations on the state of a connection: its outstanding requests, and the state machines
-/// of admission and closing.
+/// Runs operations on the parts of a connection: its outstanding requests, fragmentation, stall
+/// detection, and the admission, eviction and closing of a server's connections.
 pub fn connection_ops(input: &[u8]) {
     corelane_wire::fuzz::connection_ops(input);
     corelane::fuzz::connection_ops(input);

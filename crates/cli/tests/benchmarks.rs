@@ -23,7 +23,12 @@ const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repeti
 /// Returns further options of a benchmark. `counts` measures one operation only, because it
 /// single-steps its processes, which is slow.
 fn also(name: &str) -> &'static [&'static str] {
-    if name == "counts" { &["--op", "octet"] } else { &[] }
+    match name {
+        "counts" => &["--op", "octet"],
+        // It compares numbers of cores.
+        "cores" => &["--unpinned"],
+        _ => &[],
+    }
 }
 
 /// Returns true if the reason for a missing number is permitted: a program that is not built, a

@@ -1,4 +1,4 @@
-//! Tests of repository ids that pragmas set, in nested scopes and in files that include each other
+//! Tests of repository ids that pragmas set, in nested scopes and in included files
 //! (CORBA 3.0.3 section 10.7.5).
 
 use corelane_idl::compile::{Compilation, CompileOptions};

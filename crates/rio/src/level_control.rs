@@ -53,8 +53,9 @@ struct State {
 }
 
 impl State {
-    /// Returns the level in use. The steps of [`FeatureLevel::KernelPriorities`] can be skipped.
-    /// Without both features, the level counts as the next lower one.
+    /// Returns the level in use. If the steps of [`FeatureLevel::KernelPriorities`] were skipped, so that
+    /// the interface has neither receive threads nor transmit classes, it is
+    /// [`FeatureLevel::SocketOptions`].
     fn level(&self) -> FeatureLevel {
         let level = self.controller.level();
         let has_priorities = self.priorities.as_ref().is_some_and(|priorities| priorities.features() != (false, false));

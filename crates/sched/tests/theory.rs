@@ -382,7 +382,7 @@ fn rejected_tasks_miss_from_the_critical_instant() {
             let machine = machine(1, discipline);
             let mut set = TaskSet::for_machine(&machine);
             for (id, timing) in (0..).zip(small_set(random, 7)) {
-                // Times of this test are in units of 100 us, and the shortest period is 400 us.
+                // `small_set` counts time in units of 100 us. Its shortest period is 4 units, which admission accepts.
                 let scaled = Timing::new(timing.execution * 100_000, timing.period * 100_000);
                 let task = Task::new(TaskId(id), scaled.with_deadline(timing.deadline * 100_000)).expect("in range");
                 let Err(rejection) = admit(&set, &machine, &task) else {

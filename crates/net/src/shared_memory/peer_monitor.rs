@@ -64,8 +64,8 @@ impl PeerState {
         self.rings.writer().unpark();
     }
 
-    /// Returns true if a thread may sleep in spite of a wake-up: the peer can restore the word on
-    /// which the thread sleeps.
+    /// Returns true if a thread counts as asleep. A wake-up can be in vain, because a hostile peer can
+    /// restore the word on which the thread sleeps.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }

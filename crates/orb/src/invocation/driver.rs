@@ -392,7 +392,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         now: Monotonic,
     ) -> MachineInput {
         let endpoint = self.pool.as_ref().and_then(|pool| pool.endpoints().first()).map(ToString::to_string);
-        let elapsed = self.call.due.elapsed(self.call.callee.timeout()).or_else(|| Some(now.since(start)));
+        // The time of the call can be too short by the lag of the coarse clock.
+        let elapsed = self.call.due.elapsed(self.call.callee.timeout()).max(Some(now.since(start)));
         let detail = |phase, message| FailureDetail { endpoint, phase: Some(phase), elapsed, message };
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {

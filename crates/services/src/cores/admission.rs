@@ -236,7 +236,8 @@ impl SharedAdmission {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
         loop {
-            // Read once: the time may pass before the wait below.
+            // Evaluated once: if `retry_at` passed before the wait below, a second evaluation would drop the
+            // deadline of the wait.
             let is_due = retry_at.is_none_or(Monotonic::is_past);
             let is_last = state.is_ending;
             let may_save = is_due || is_last || state.saves.has_waiting();

@@ -205,7 +205,8 @@ impl<L: Leaf> Trie<L> {
 }
 
 impl<T: TrieItem> Trie<Arc<[(u64, T)]>> {
-    /// Returns the item for a change.
+    /// Returns the item with this key, to be modified in place; `None` without such an item. Nodes on its
+    /// path that another version of the trie shares are copied first.
     pub(super) fn get_mut(&mut self, hash: u64, key: T::Key) -> Option<&mut T> {
         self.get(hash, key)?;
         let mut child = &mut self.root;

@@ -469,8 +469,8 @@ impl<S: HasOverloadThread> Lane<S> {
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Lends a request of this lane to an idle thread of `lower`. Returns false if `lower` has
-    /// none, and true without a loan if the ready list of this lane has no request.
+    /// Borrows an idle thread of `lower` for a request of this lane. Returns false if `lower` has no
+    /// idle thread, but true, without borrowing, if the ready list of this lane has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();
