@@ -131,8 +131,7 @@ impl CorePool {
         self.endpoints.take_at(addresses)
     }
 
-    /// Returns the addresses at which the pool listens for references without an endpoint. No
-    /// address has port 0.
+    /// Returns the addresses of the references that have no [`TaskEndpoint`]. No address has port 0.
     #[must_use]
     pub fn addresses(&self) -> &[Endpoint] {
         self.endpoints.shared()

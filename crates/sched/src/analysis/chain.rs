@@ -146,7 +146,8 @@ fn predecessors_first(stages: &[ChainStage]) -> Result<Vec<usize>, ChainError> {
         let mut place = start;
         while !placed[place] {
             if path.len() == stages.len() {
-                return Err(ChainError::InvalidPredecessor(start));
+                // After as many steps as there are stages, the place is on a cycle.
+                return Err(ChainError::InvalidPredecessor(place));
             }
             path.push(place);
             match stages[place].predecessor {
@@ -247,6 +248,9 @@ mod tests {
         let mut stages = example();
         stages[0].predecessor = Some(2);
         assert!(matches!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(_))));
+        // The stage 0 leads into the cycle of 1 and 2, and is not a part of it.
+        (0..).zip([1, 2, 1]).for_each(|(stage, before): (usize, usize)| stages[stage].predecessor = Some(before));
+        assert_eq!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(2)));
         stages[0].predecessor = Some(99);
         assert_eq!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(0)));
         assert_eq!(end_to_end_responses(&[]), Ok(vec![]));

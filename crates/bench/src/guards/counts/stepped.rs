@@ -141,7 +141,7 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // The client makes the comparison call of an operation even for 0 requested calls.
+            // If the result of an operation is compared in full, the client makes one call more than it is asked for.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
