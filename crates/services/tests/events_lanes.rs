@@ -6,6 +6,7 @@ mod events_scene;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane::poa::PoaPolicies;
 use corelane::rt::{RtConfig, SchedulingClass};
 use corelane::{Any, Orb, SystemExceptionKind as Kind};
 use corelane_services::events::corelane_events::{Drops, Gap};
@@ -180,7 +181,9 @@ fn pushes_run_in_the_receive_lanes_of_their_priorities() {
     let server = fair_orb();
     let lanes = [EventLane::new(FAST).priority(900), EventLane::new(SLOW).priority(100)];
     let policies = receive_lanes(&server, &lanes, None).unwrap();
-    // Without lanes of its own, the channel calls the consumer in the thread that receives the push.
+    let root = server.root_poa();
+    let poa = root.create_rt_poa("consumers", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    // Without lanes of its own, the channel calls a consumer of the same pool in the thread that receives the push.
     let channel = patient_channel().real_time(policies).serve(&server).unwrap();
     let seen = Inbox::new();
     let in_push = {
@@ -192,7 +195,9 @@ fn pushes_run_in_the_receive_lanes_of_their_priorities() {
         }
     };
     let recorder = Arc::new(Recorder { in_push: Box::new(in_push), ..Recorder::new() });
-    connect_consumer(&server, channel.reference(), &both(), &recorder);
+    let consumer = poa.activate(&<Recorder as PushConsumer>::servant_of(Arc::clone(&recorder))).unwrap();
+    let proxy = channel.reference().for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();
+    proxy.connect_push_consumer(Some(&PushConsumerRef::unchecked_narrow(&consumer)), &consumer_qos(&both())).unwrap();
     let client = fair_orb();
     let remote =
         EventChannelRef::unchecked_narrow(&client.string_to_object(&channel.reference().to_string()).unwrap().unwrap());

@@ -71,6 +71,9 @@ impl EventLane {
 /// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`
 /// permits them the lowest lane's priority only ([`LaneConfig::ceiling`]).
 ///
+/// The pool's thread calls a consumer in the channel's process itself only if the consumer's POA has these policies, too.
+/// Otherwise a thread of the consumer's pool runs the push.
+///
 /// A call that waits keeps the calls to its lane waiting. So the policies are not for durable
 /// channels, whose pushes wait for the disk, and a channel that consumers pull from needs
 /// [`max_waiting_pulls(0)`](super::EventChannelBuilder::max_waiting_pulls).
