@@ -167,7 +167,7 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     let poa = root.create_rt_poa("task", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let ior = poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();
     every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
-    assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
+    assert_eq!((pool.counts().connections_bound, pool.counts().requests_not_bound), (7, 0));
 }
 
 /// Asserts only the client's cost, because the server's cost depends on the number of oneways that

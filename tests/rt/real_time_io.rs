@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::rt::{LaneConfig, LanesConfig, RtClientPolicies};
 use corelane::{Canceller, IoClass, ObjectRef, Orb, SystemExceptionKind};
-use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::examination::examine;
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
@@ -41,7 +41,7 @@ fn call_with(object: &ObjectRef, octets: usize) {
 fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     let period = Duration::from_millis(5);
     let transport = Arc::new(RioTransport::new(RioConfig::default()));
-    assert_eq!(transport.level(), FeatureLevel::SocketOptions, "{}", transport.limit());
+    assert_eq!(transport.level(), FeatureLevel::SocketOptions, "{}", transport.level_limit_reason());
     let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
     let pool = lanes(&server, IoClass::Guaranteed { bytes: 4_000, period });
     let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
@@ -63,7 +63,7 @@ fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
 #[test]
 fn a_lane_whose_stream_does_not_fit_is_refused_with_the_bound() {
     let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    let admission = StreamAdmission::new(Resources::new(10_000_000, cost));
+    let admission = StreamAdmission::new(StreamResources::new(10_000_000, cost));
     let transport = Arc::new(RioTransport::new(RioConfig::default().admission(admission)));
     let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
     let create = |bytes| {
@@ -111,7 +111,7 @@ fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     let (to_test, ended) = channel();
     let called = own.with_canceller(&canceller);
     let caller = std::thread::spawn(move || to_test.send(call_who(&called).map(drop).unwrap_err()).unwrap());
-    let is_waiting = || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting == 1);
+    let is_waiting = || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting_connections == 1);
     wait_until(is_waiting);
     canceller.cancel();
     let exception = ended.recv_timeout(Duration::from_secs(60)).expect("the call ends");
@@ -143,28 +143,28 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     in_two_namespaces(
         move |to_client| {
             let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
-            let transport = Arc::new(RioTransport::new(config.best_effort_thread(true)));
-            assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.limit());
+            let transport = Arc::new(RioTransport::new(config.has_best_effort_thread(true)));
+            assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.level_limit_reason());
             assert!(has_xdp());
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
             let pool = lanes(&server, IoClass::Priority);
             let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
-            let frames = || transport.streams()[0].frames.unwrap();
+            let frames = || transport.streams()[0].frame_counts.unwrap();
             let calls = |object: &ObjectRef, lane| {
                 to_client.send(Some(object.to_string())).unwrap();
                 assert_eq!(called.recv().unwrap(), lane);
             };
             calls(&low, 0);
             let before = frames();
-            assert_eq!((before.queued, before.missed), (0, 0));
+            assert_eq!((before.queued_frames, before.undeliverable_frames), (0, 0));
             let best_effort = transport.best_effort_frames().unwrap();
-            assert!(best_effort.queued >= CALLS && best_effort.missed == 0, "{best_effort:?}");
+            assert!(best_effort.queued_frames >= CALLS && best_effort.undeliverable_frames == 0, "{best_effort:?}");
             calls(&high, 1);
             let after = frames();
-            assert!(after.queued >= CALLS, "{after:?}");
-            assert_eq!(after.missed, 0);
+            assert!(after.queued_frames >= CALLS, "{after:?}");
+            assert_eq!(after.undeliverable_frames, 0);
             calls(&low, 0);
-            assert_eq!(frames().queued, after.queued);
+            assert_eq!(frames().queued_frames, after.queued_frames);
             drop(server);
             assert_eq!(transport.level(), FeatureLevel::PlainTcp);
             wait_until(|| !has_xdp());
@@ -209,9 +209,9 @@ fn the_level_follows_the_link_and_connections_stay() {
             assert!(!has_xdp());
             ip("link set rio0 up");
             assert_eq!(next(), FeatureLevel::StreamSteering);
-            let before = transport.streams()[0].frames.unwrap().queued;
+            let before = transport.streams()[0].frame_counts.unwrap().queued_frames;
             call();
-            assert!(transport.streams()[0].frames.unwrap().queued > before);
+            assert!(transport.streams()[0].frame_counts.unwrap().queued_frames > before);
             assert_eq!(transport.streams()[0].connections, 1);
             to_client.send(None).unwrap();
         },
@@ -249,7 +249,7 @@ fn the_program_of_a_killed_process_vanishes() {
             assert!(has_xdp());
             let other = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic));
             assert_eq!(other.level(), FeatureLevel::SocketOptions);
-            assert!(other.limit().contains("another owner"), "{}", other.limit());
+            assert!(other.level_limit_reason().contains("another owner"), "{}", other.level_limit_reason());
             // `kill` sends SIGKILL.
             holder.kill().unwrap();
             holder.wait().unwrap();
@@ -326,7 +326,7 @@ fn the_examination_says_which_privilege_keeps_the_level_low() {
 fn a_process_that_says_what_keeps_its_level_low() {
     let Ok(name) = std::env::var("CORELANE_EXAMINE") else { return };
     let examination = examine(&name);
-    println!("\nlevel: {}, limit: {}.\n{examination:?}", examination.level, examination.limit);
+    println!("\nlevel: {}, limit: {}.\n{examination:?}", examination.level, examination.level_limit_reason);
 }
 
 /// Returns the number of packets that `rio0` has sent in the transmit class.
@@ -351,10 +351,10 @@ fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
         move |to_client| {
             interface::set_offload("rio0", Offload::MergedSegments, true).unwrap();
             let folder = std::env::temp_dir().join(format!("corelane-priorities-{}", std::process::id()));
-            let config = RioConfig::for_interface("rio0").level(FeatureLevel::KernelPriorities);
+            let config = RioConfig::for_interface("rio0").max_level(FeatureLevel::KernelPriorities);
             let transport = Arc::new(RioTransport::new(config.journal_folder(&folder)));
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
-            assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.limit());
+            assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.level_limit_reason());
             let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
             let before = packets_of_class("c0e0:16 ");
             to_client.send(Some(high.to_string())).unwrap();

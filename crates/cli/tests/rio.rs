@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
-use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -56,7 +56,7 @@ fn calibrate_measures_each_cost() {
 fn status_shows_the_refusal_of_advisory_admission() {
     let _alone = ALONE.lock();
     let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    let admission = StreamAdmission::new(Resources::new(1_000_000, cost)).advisory(true);
+    let admission = StreamAdmission::new(StreamResources::new(1_000_000, cost)).advisory(true);
     let transport = RioTransport::new(RioConfig::default().admission(admission));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_millis(10) };
     let io = IoProperties { class, ..IoProperties::default() };
@@ -263,10 +263,10 @@ fn clean_restores_no_settings_of_a_live_process() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("corelane-clean-{}", std::process::id()));
-    let config = RioConfig::for_interface("lo").level(FeatureLevel::KernelPriorities).journal_folder(&folder);
+    let config = RioConfig::for_interface("lo").max_level(FeatureLevel::KernelPriorities).journal_folder(&folder);
     let transport = RioTransport::new(config);
     transport.attach_orb();
-    assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.limit());
+    assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.level_limit_reason());
     let shown = text(&rio(&["clean", "lo"]));
     assert!(shown.starts_with("Nothing is removed: a process has the kernel priorities"), "{shown}");
     let status = text(&rio(&["status", "lo"]));

@@ -195,10 +195,10 @@ impl Orb {
     /// the MAIN_THREAD model, this thread runs requests and etherealizes objects.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
-    /// ([`Event::ManagerNeverActivated`]). Without a callback for events, the report is printed on
+    /// ([`Event::PoaManagerNeverActivated`]). Without a callback for events, the report is printed on
     /// standard error.
     ///
-    /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
+    /// [`Event::PoaManagerNeverActivated`]: crate::Event::PoaManagerNeverActivated
     pub fn run(&self) {
         self.core.poa_table().managers.report_never_activated(&self.core);
         self.core.server().main_queue().run();

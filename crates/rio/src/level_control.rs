@@ -84,7 +84,7 @@ impl LevelControl {
     /// Creates the control, and raises the level as far as the machine and the configuration
     /// permit.
     pub(crate) fn new(config: RioConfig, fill_tables: FillTables, list_streams: ListStreams) -> Self {
-        let requested = match config.level {
+        let requested = match config.max_level {
             level @ (FeatureLevel::KernelPriorities | FeatureLevel::StreamSteering) if config.interface.is_some() => {
                 level
             }
@@ -120,7 +120,7 @@ impl LevelControl {
     /// that failed, if there is one.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
-        let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
+        let (_, limit) = state.controller.target_level(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
         if limit == LevelLimit::Configured && state.level() < self.requested {
             // The interface has lost its classes or threads.
@@ -233,8 +233,8 @@ impl LevelControl {
             let result = self.execute(action);
             let mut state = self.state.lock();
             let from = state.reported;
-            state.controller.handle(result, now);
-            let limit = state.controller.target(now).1;
+            state.controller.handle_result(result, now);
+            let limit = state.controller.target_level(now).1;
             let to = state.level();
             state.reported = to;
             let change = Some(LevelChange { from, to, limit });
@@ -270,7 +270,7 @@ impl LevelControl {
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),
-            FeatureAction::Undo(FeatureStep::Program) => {
+            FeatureAction::Undo(FeatureStep::SteeringProgram) => {
                 self.steering().iter().for_each(|steering| steering.detach());
                 ActionResult::Done
             }
@@ -287,7 +287,7 @@ impl LevelControl {
     fn do_step(&self, step: FeatureStep) -> ActionResult {
         let done = match step {
             FeatureStep::SocketOptions => Ok(()),
-            FeatureStep::Connections => {
+            FeatureStep::ConnectionTable => {
                 self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
                 Ok(())
             }
@@ -300,9 +300,9 @@ impl LevelControl {
                 }
             }
             // Not implemented: frames go to kernel threads instead of rings.
-            FeatureStep::Rings => return ActionResult::Skipped,
-            FeatureStep::Threads => self.load(),
-            FeatureStep::Program => self.attach(),
+            FeatureStep::AfXdpRings => return ActionResult::Skipped,
+            FeatureStep::KernelThreads => self.load(),
+            FeatureStep::SteeringProgram => self.attach(),
         };
         match done {
             Ok(()) => ActionResult::Done,
@@ -328,7 +328,7 @@ impl LevelControl {
             }),
             (_, None) => lacking(),
             (FeatureStep::ThreadedNapi, Some(priorities)) => priorities.start_receive_threads(),
-            (_, Some(priorities)) => priorities.start_transmit_classes(self.config.best_effort_ceiling),
+            (_, Some(priorities)) => priorities.start_transmit_classes(self.config.max_best_effort_send_rate),
         };
         if let Err(reason) = &done {
             let lack = &mut self.state.lock().priorities_lack;
@@ -354,7 +354,7 @@ impl LevelControl {
     fn load(&self) -> Result<(), String> {
         if self.steering().is_none() {
             let steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
-            if self.config.best_effort_thread {
+            if self.config.has_best_effort_thread {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
             }
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
-        let config = RioConfig::for_interface("no-such-if").level(FeatureLevel::KernelPriorities);
+        let config = RioConfig::for_interface("no-such-if").max_level(FeatureLevel::KernelPriorities);
         let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
         for _ in 0..2 {
             let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();

@@ -34,7 +34,7 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
+/// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
 /// [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its addresses. A
 /// client's connections with equal class, priority and cores are one stream. Connections of the
 /// class [`IoClass::BestEffort`] belong to no stream.
@@ -104,7 +104,7 @@ pub struct StreamStatus {
     /// Number of the stream, unique in the transport.
     pub number: u32,
     /// Service class, priority and cores of the lane or of the client's calls.
-    pub io: IoProperties,
+    pub io_properties: IoProperties,
     /// Number of open connections.
     pub connections: u32,
     /// Number of connections that the transport refused because the stream had its maximum of
@@ -112,16 +112,16 @@ pub struct StreamStatus {
     pub refused_connections: u32,
     /// Counts of the frames of this stream. `None` if the steering program does not sort the
     /// frames, or if its counters cannot be read.
-    pub frames: Option<StreamCounts>,
+    pub frame_counts: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
-    pub lack: Option<String>,
+    pub missing_feature_reason: Option<String>,
     /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
     /// other streams.
     pub refusal: Option<StreamNotAdmitted>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
-    pub is_of_listener: bool,
+    pub is_server_stream: bool,
     /// Maximum number of connections.
     pub max_connections: u32,
     /// Name of the kernel thread that processes the stream's frames; `None` if there is no such
@@ -135,36 +135,36 @@ impl StreamStatus {
     fn write(&self, text: &mut StatusText) {
         text.begin_stream();
         text.add("number", self.number);
-        text.add("side", if self.is_of_listener { "server" } else { "client" });
+        text.add("side", if self.is_server_stream { "server" } else { "client" });
         text.add("class", if self.budget.is_some() { "guaranteed" } else { "priority" });
-        self.io.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
+        self.io_properties.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
         text.add("connections", self.connections);
         text.add("max_connections", self.max_connections);
         text.add("refused_connections", self.refused_connections);
-        if let (IoClass::Guaranteed { bytes, period }, Some(counts)) = (self.io.class, self.budget) {
+        if let (IoClass::Guaranteed { bytes, period }, Some(counts)) = (self.io_properties.class, self.budget) {
             text.add("period_ns", period.as_nanos());
             text.add("budget_bytes", bytes);
             text.add("budget_used_bytes", counts.period_bytes);
-            text.add("waiting_connections", counts.waiting);
-            text.add("waits", counts.waits);
+            text.add("waiting_connections", counts.waiting_connections);
+            text.add("waits", counts.wait_count);
             text.add("received_bytes", counts.received_bytes);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
-        if let Some(frames) = self.frames {
-            text.add("frames_queued", frames.queued);
-            text.add("frames_missed", frames.missed);
-            text.add("frames_in_context", frames.in_context);
+        if let Some(frames) = self.frame_counts {
+            text.add("frames_queued", frames.queued_frames);
+            text.add("frames_missed", frames.undeliverable_frames);
+            text.add("frames_in_context", frames.receive_context_frames);
             text.add("queue_frames", self.queue_frames);
         }
         self.kernel_thread.iter().for_each(|name| text.add("kernel_thread", name));
-        self.lack.iter().for_each(|lack| text.add("lack", lack));
+        self.missing_feature_reason.iter().for_each(|lack| text.add("lack", lack));
         self.refusal.iter().for_each(|refusal| text.add("refusal", refusal));
     }
 }
 
 impl RioTransport {
     /// Creates a transport at the highest feature level that the machine and the configuration
-    /// permit. The result is in [`level`](Self::level) and [`limit`](Self::limit).
+    /// permit. The result is in [`level`](Self::level) and [`level_limit_reason`](Self::level_limit_reason).
     #[must_use]
     pub fn new(config: RioConfig) -> Self {
         Self::with_clock(config, None)
@@ -206,15 +206,15 @@ impl RioTransport {
 
     /// Returns the reason why the level is not higher.
     #[must_use]
-    pub fn limit(&self) -> String {
+    pub fn level_limit_reason(&self) -> String {
         limit_text(&self.levels)
     }
 
     /// Returns the reason why the interface lacks receive threads with a priority, or transmit
     /// classes. `None` if it has them, or if they are not requested
-    /// ([`RioConfig::kernel_priorities`]).
+    /// ([`RioConfig::has_kernel_priorities`]).
     #[must_use]
-    pub fn priorities_lack(&self) -> Option<String> {
+    pub fn missing_priorities_reason(&self) -> Option<String> {
         self.levels.priorities_lack()
     }
 
@@ -248,7 +248,7 @@ impl RioTransport {
     /// Returns true if connections with these properties belong to no stream. The configured level
     /// decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
-        io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
+        io.class == IoClass::BestEffort || self.config.max_level == FeatureLevel::PlainTcp
     }
 
     fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
@@ -276,7 +276,7 @@ impl RioTransport {
             refused: AtomicU32::new(0),
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
-            max_unsent: self.config.max_unsent,
+            max_unsent: self.config.max_unsent_bytes,
             has_class: self.config.has_kernel_priorities(),
         });
         let mut streams = self.streams.lock();
@@ -336,8 +336,8 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     levels.priorities_lack().iter().for_each(|lack| text.add("priorities_lack", lack));
     levels.journal().iter().for_each(|path| text.add("journal", path.display()));
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
-        text.add("best_effort_frames_queued", frames.queued);
-        text.add("best_effort_frames_in_receive_context", frames.missed);
+        text.add("best_effort_frames_queued", frames.queued_frames);
+        text.add("best_effort_frames_in_receive_context", frames.undeliverable_frames);
     }
     statuses(streams).iter().for_each(|stream| stream.write(&mut text));
     text
@@ -346,8 +346,8 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
 /// Returns `properties` with the size of the class for each buffer that has none.
 fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) -> ConnectionProperties {
     ConnectionProperties {
-        send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer)),
-        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer_of(class))),
+        send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer_size)),
+        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer_size_of(class))),
         ..*properties
     }
 }
@@ -393,8 +393,8 @@ impl Transport for RioTransport {
     ) -> io::Result<Box<dyn Stream>> {
         if self.is_plain(io) {
             let stream = self.tcp.connect_with(endpoint, properties, deadline)?;
-            if self.config.level > FeatureLevel::PlainTcp {
-                pace(&*stream, self.config.best_effort_pacing)?;
+            if self.config.max_level > FeatureLevel::PlainTcp {
+                pace(&*stream, self.config.best_effort_pacing_rate)?;
             }
             return Ok(stream);
         }
@@ -413,7 +413,7 @@ impl Transport for RioTransport {
     fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
         let inner = self.tcp.listen(endpoint)?;
         if self.is_plain(io) {
-            let pacing = self.config.best_effort_pacing.filter(|_| self.config.level > FeatureLevel::PlainTcp);
+            let pacing = self.config.best_effort_pacing_rate.filter(|_| self.config.max_level > FeatureLevel::PlainTcp);
             return Ok(match pacing {
                 None => inner,
                 Some(rate) => Box::new(RioListener {
@@ -472,14 +472,14 @@ impl StreamState {
     fn status(&self) -> StreamStatus {
         StreamStatus {
             number: self.number,
-            io: self.io,
+            io_properties: self.io,
             connections: self.connections.load(Ordering::Relaxed),
             refused_connections: self.refused.load(Ordering::Relaxed),
-            frames: self.steering.counts(),
-            lack: self.steering.lack(),
+            frame_counts: self.steering.counts(),
+            missing_feature_reason: self.steering.lack(),
             refusal: self.refusal,
             budget: self.budget.as_ref().map(ByteBudget::counts),
-            is_of_listener: self.is_of_listener,
+            is_server_stream: self.is_of_listener,
             max_connections: self.max_connections,
             kernel_thread: self.steering.thread_name(),
             queue_frames: self.queue_frames,

@@ -56,8 +56,8 @@ const CLASSES: [IoClass; 4] = [
 
 fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transport, &Endpoint)) {
     for class in CLASSES {
-        let transport = RioTransport::new(config.clone().level(level));
-        assert_eq!(transport.level(), level, "{}", transport.limit());
+        let transport = RioTransport::new(config.clone().max_level(level));
+        assert_eq!(transport.level(), level, "{}", transport.level_limit_reason());
         let transport = InClass(transport, class);
         check(&transport, &Endpoint::tcp("127.0.0.1", 0));
         check(&transport, &Endpoint::tcp("::1", 0));

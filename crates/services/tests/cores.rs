@@ -11,7 +11,7 @@ use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
     AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
-use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks, reserve_best_effort};
+use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks, with_best_effort_share};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
 
@@ -273,7 +273,7 @@ impl PoolScene {
 
     fn wait_until_nothing_is_bound(&self) {
         for _ in 0..60_000 {
-            if self.pool.counts().bound_now == 0 {
+            if self.pool.counts().currently_bound_connections == 0 {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -308,7 +308,7 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&of_slow).unwrap_err().kind(), Kind::Transient);
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.not_bound), (2, 0), "{counts:?}");
+    assert_eq!((counts.connections_bound, counts.requests_not_bound), (2, 0), "{counts:?}");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let uncounted = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.clone().cores([0, 1]));
     assert_eq!(uncounted.serve(&server).unwrap_err().kind(), Kind::BadParam);
-    let scene = PoolScene::with_machine("tcp:127.0.0.1:0", config, reserve_best_effort(Machine::with_cores(2), share));
+    let scene = PoolScene::with_machine("tcp:127.0.0.1:0", config, with_best_effort_share(Machine::with_cores(2), share));
     let (_client, tasks, target) = scene.client();
     let admit =
         |execution: u64| tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", execution, 20 * MS) });
@@ -393,7 +393,7 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
         assert_eq!(report(&of_task).unwrap().1, 98);
         scene.wait_until_jobs_are(expected);
     }
-    assert_eq!(scene.pool.counts().foreign, 1);
+    assert_eq!(scene.pool.counts().requests_without_task, 1);
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn end_of_a_lease_frees_the_thread_of_the_task() {
     let promise = tasks.admit(&short).unwrap();
     let object = promise.target.expect("a task reference");
     report(&object).unwrap();
-    assert_eq!(scene.pool.counts().bound_now, 1);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 1);
     tasks.renew(promise.task, &promise.token, MS).unwrap();
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
@@ -431,7 +431,7 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
             }
         }
         let counts = scene.pool.counts();
-        assert_eq!((counts.bound, counts.bound_now, counts.handed_over), (2, 2, 0), "{address} {counts:?}");
+        assert_eq!((counts.connections_bound, counts.currently_bound_connections, counts.requests_handed_over), (2, 2, 0), "{address} {counts:?}");
         let [first, _] = &promises;
         let again = tasks.outcome(first.task, &first.token).unwrap();
         assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());

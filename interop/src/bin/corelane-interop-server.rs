@@ -85,7 +85,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     orb.shutdown(true)?;
     println!("ended; events: {counts:?}; core pool: {tasks:?}; {second:?}");
     match tasks {
-        Some(tasks) if tasks.bound == 0 => Err("no connection was bound to the task".into()),
+        Some(tasks) if tasks.connections_bound == 0 => Err("no connection was bound to the task".into()),
         Some(_) if second.elsewhere.load(Ordering::SeqCst) > 0 => Err("a request left the core of its task".into()),
         Some(_) if second.bound.load(Ordering::SeqCst) == 0 => Err("no request of the second task ran".into()),
         _ => Ok(()),

@@ -14,7 +14,7 @@ use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::{
     ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, RestoredTasks, StoredBooks,
-    admit_task, reserve_best_effort,
+    admit_task, with_best_effort_share,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -48,7 +48,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     machine.discipline = arguments.discipline.unwrap_or_default();
     let discipline = machine.discipline;
     if let Some(share) = arguments.best_effort {
-        machine = reserve_best_effort(machine, share);
+        machine = with_best_effort_share(machine, share);
     }
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
@@ -62,7 +62,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
             orb_pool = orb_pool.dispatch(Dispatch::LeaderFollowers { threads: MAX_WAITING_SAVES + 4 });
             let books = StoredBooks::open_file(path, machine, BooksLimits::default()).map_err(explain_store)?;
             let config = AdmissionConfig::with_books(books).max_waiting_saves(MAX_WAITING_SAVES);
-            config.by_deadline(discipline == Discipline::EarliestDeadlineFirst)
+            config.earliest_deadline_first(discipline == Discipline::EarliestDeadlineFirst)
         }
         None => AdmissionConfig::new(machine),
     };
@@ -86,7 +86,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(restored_text(arguments, &service).as_bytes());
-    if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
+    if let Some(reason) = service.core_pool().and_then(CorePool::missing_guarantee_reason) {
         let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
     }
     poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;

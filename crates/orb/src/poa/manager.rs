@@ -275,7 +275,7 @@ impl PoaManager {
         }
         self.0.reported_at.store(now.as_nanos(), Ordering::Relaxed);
         let (manager, was_active) = (self.0.id.clone(), self.0.has_left_holding.load(Ordering::Acquire));
-        orb.events().report(&Event::RequestsHeld { manager, requests, oldest: held, was_active });
+        orb.events().report(&Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active });
     }
 
     fn was_never_activated(&self) -> bool {

@@ -164,7 +164,7 @@ impl RtOrb {
     /// is out of range, and for the number of a core that the kernel cannot have; NO_RESOURCES if
     /// the kernel refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If
     /// the kernel refuses cores or priorities, the pool works without them
-    /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
+    /// ([`Event::TaskTimingNotGuaranteed`](crate::Event::TaskTimingNotGuaranteed)).
     #[cfg(feature = "core-pool")]
     pub fn create_core_pool(
         &self,

@@ -196,7 +196,7 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let _other_client = transport.connect(listener.local_endpoint(), None).unwrap();
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
-    assert_eq!(transport.streams()[0].budget.unwrap().waiting, 1);
+    assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
     // The query begins no turn. The first read of the stream in the next period does.
     assert!(!is_readable(server.arrivals().unwrap()));
     assert_eq!(drain(&*other), 0);
@@ -291,7 +291,7 @@ fn the_handler_of_level_changes_may_start_and_end_orbs() {
 
 fn admitting(link_bits_per_second: u64) -> crate::StreamAdmission {
     let cost = crate::admission::ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    crate::StreamAdmission::new(crate::admission::Resources::new(link_bits_per_second, cost))
+    crate::StreamAdmission::new(crate::admission::StreamResources::new(link_bits_per_second, cost))
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_class_without_bytes_or_period_is_refused() {
 
 #[test]
 fn a_stream_holds_at_most_its_memory_bound() {
-    let transport = RioTransport::new(RioConfig::default().max_connections(3).buffers(20_000, 30_000));
+    let transport = RioTransport::new(RioConfig::default().max_connections(3).buffer_sizes(20_000, 30_000));
     let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
     let tcp = Tcp::new();
     let mut held = 0;
@@ -359,7 +359,7 @@ fn a_stream_holds_at_most_its_memory_bound() {
         pairs.push((client, server));
     }
     let bound = transport.memory_bound(GUARANTEED.class);
-    assert!(held <= bound.total(), "{held} of {bound}");
+    assert!(held <= bound.total_bytes(), "{held} of {bound}");
     let _surplus = tcp.connect(listener.local_endpoint(), None).unwrap();
     poll::wait_readable(listener.readiness(), None).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
@@ -395,7 +395,7 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
     if max_window / 4 < limit {
         return println!("not run: tcp_rmem is too small for the test");
     }
-    let transport = RioTransport::new(RioConfig::default().buffers(size, 131_072));
+    let transport = RioTransport::new(RioConfig::default().buffer_sizes(size, 131_072));
     let listener = Tcp::new().listen(&local()).unwrap();
     let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     let properties = ConnectionProperties::default();
@@ -407,7 +407,7 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
 
 #[test]
 fn sockets_have_the_options_of_their_class() {
-    let transport = RioTransport::new(RioConfig::default().best_effort_pacing(Some(1_000_000)));
+    let transport = RioTransport::new(RioConfig::default().best_effort_pacing_rate(Some(1_000_000)));
     let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
         let listener = transport.listen_with_io(&local(), &io).unwrap();
@@ -481,7 +481,7 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         ip("link set rio0 up");
         let deadline = Monotonic::now() + Duration::from_secs(30);
         while transport.level() < FeatureLevel::StreamSteering {
-            assert!(!deadline.is_past(), "{}", transport.limit());
+            assert!(!deadline.is_past(), "{}", transport.level_limit_reason());
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = &transport.streams()[0];
@@ -490,7 +490,7 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         let [remote, local] = [socket::peer_address(fd), socket::local_address(fd)].map(Result::unwrap);
         let frame = crate::frame::build::tcp(*remote.as_inet().unwrap(), *local.as_inet().unwrap(), 0, 0);
         let steering = transport.levels.steering().unwrap();
-        let queued = || transport.streams()[0].frames.unwrap().queued;
+        let queued = || transport.streams()[0].frame_counts.unwrap().queued_frames;
         steering.program().test_run(&frame, 1).unwrap();
         assert_eq!(queued(), 1);
         drop((client, server));

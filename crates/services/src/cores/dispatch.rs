@@ -10,7 +10,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::{TaskId, Timing};
 
-use super::books::{Snapshot, TaskRecord, TaskState};
+use super::books::{BooksSnapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
 
 /// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
@@ -53,7 +53,7 @@ impl TaskDispatch {
     /// both timings.
     pub(super) fn update(
         &mut self,
-        snapshot: &Snapshot,
+        snapshot: &BooksSnapshot,
         before: &[(TaskId, Timing)],
         targets: &HashMap<TaskId, ObjectRef>,
     ) {
@@ -79,11 +79,11 @@ impl TaskDispatch {
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             // Threads of tasks with deadlines wait at the highest priority, beside a share too.
-            let level = if self.rules.by_deadline { 0 } else { record.level + u32::from(self.rules.has_share) };
+            let level = if self.rules.by_deadline { 0 } else { record.priority_level + u32::from(self.rules.has_share) };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
             let before = before.iter().find(|(task, _)| *task == record.task.id);
             let timing = before.map_or(record.task.timing, |(_, before)| laxer(&record.task.timing, before));
-            let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun);
+            let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun_action);
             if self.rules.by_deadline {
                 rules = rules.deadline(Duration::from_nanos(timing.deadline));
             }

@@ -12,8 +12,8 @@ use corelane_sched::allocation::{
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, CoreUse,
-    DecisionCounts, MAX_CHAIN_STAGES, MAX_OPERATION_NAME, MAX_TASK_NAME, PendingDecision, Promise, Snapshot,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome, CoreUse,
+    DecisionCounts, MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision, Promise, BooksSnapshot,
     TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
 };
 use super::transition;
@@ -51,7 +51,7 @@ struct Entry {
 
 impl Entry {
     fn task(&self, id: TaskId) -> Task {
-        let TaskRequest { timing, criticality, pinned, .. } = self.request;
+        let TaskRequest { timing, criticality, pinned_core: pinned, .. } = self.request;
         Task { id, timing, criticality, pinned }
     }
 
@@ -168,11 +168,11 @@ impl MemoryBooks {
     fn end_state(&mut self, task: TaskId, at: Nanos) {
         match self.entries.get(&task).map(|entry| &entry.state) {
             Some(EntryState::Promised { .. }) => {
-                self.counts.leases_ended += 1;
+                self.counts.leases_expired += 1;
                 self.end_promise(task, at);
             }
             Some(EntryState::Reserved { .. }) => {
-                self.counts.reservations_lapsed += 1;
+                self.counts.reservations_expired += 1;
                 self.remove(task);
             }
             _ => self.remove(task),
@@ -238,17 +238,17 @@ impl MemoryBooks {
     }
 
     fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
-        if request.name.is_empty() || request.name.len() > MAX_TASK_NAME || request.name.chars().any(char::is_control) {
+        if request.name.is_empty() || request.name.len() > MAX_TASK_NAME_BYTES || request.name.chars().any(char::is_control) {
             return Err(BooksRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
         }
-        if request.operation.len() > MAX_OPERATION_NAME || request.operation.chars().any(char::is_control) {
+        if request.operation.len() > MAX_OPERATION_NAME_BYTES || request.operation.chars().any(char::is_control) {
             return Err(BooksRefusal::FieldOutOfRange(
                 "operation",
                 "an operation has at most 256 bytes and no control characters",
             ));
         }
         request.timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
-        match request.pinned {
+        match request.pinned_core {
             Some(pinned) if !self.machine.cores.iter().any(|core| core.id == pinned) => {
                 Err(BooksRefusal::NoSuchCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
             }
@@ -262,7 +262,7 @@ impl MemoryBooks {
         }
         let most = self.limits.max_decisions_per_second;
         if self.decisions.len().saturating_add(count) > most {
-            self.counts.over_rate += 1;
+            self.counts.refused_over_rate += 1;
             return Err(BooksRefusal::RateExceeded(most));
         }
         self.decisions.extend(std::iter::repeat_n(self.now, count));
@@ -298,7 +298,7 @@ impl MemoryBooks {
         } else {
             return Ok(());
         };
-        self.counts.over_quota += 1;
+        self.counts.refused_over_quota += 1;
         Err(refusal)
     }
 
@@ -420,7 +420,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?;
         match &entry.state {
@@ -542,7 +542,7 @@ impl Books for MemoryBooks {
         self.entries.get(&task).map(|entry| entry.request.name.as_str())
     }
 
-    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
         self.advance(now);
         let places: BTreeMap<TaskId, _> =
             task_placements(&self.set, &self.machine).into_iter().map(|placed| (placed.task, placed)).collect();
@@ -560,11 +560,11 @@ impl Books for MemoryBooks {
                 task: entry.task(*task),
                 name: entry.request.name.clone(),
                 operation: entry.request.operation.clone(),
-                overrun: entry.request.overrun,
+                overrun_action: entry.request.overrun_action,
                 client: entry.client.clone(),
                 state,
                 core: entry.core,
-                level: placed.map_or(0, |placed| placed.level),
+                priority_level: placed.map_or(0, |placed| placed.level),
                 response: placed.and_then(|placed| placed.response),
                 starts_at: entry.starts_at,
             })
@@ -575,9 +575,9 @@ impl Books for MemoryBooks {
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
-            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&core.interference) }
+            CoreUse { core: core.id, capacity, used_by_tasks: used, reserved_above_tasks: Utilization::total(&core.interference) }
         };
-        Snapshot {
+        BooksSnapshot {
             tasks: self.entries.iter().filter_map(record).collect(),
             cores: self.all_cores.iter().map(use_of).collect(),
             counts: self.counts,
@@ -612,14 +612,14 @@ impl Books for MemoryBooks {
             Err(rejection) => {
                 self.counts.rejected += 1;
                 self.ended.push(task);
-                let until = self.now.saturating_add(self.limits.outcome_retention);
+                let until = self.now.saturating_add(self.limits.rejection_retention);
                 entry.state = EntryState::Rejected { rejection, until };
                 self.insert(task, entry);
             }
         }
     }
 
-    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome {
         self.advance(now);
         self.change_lost_cores(lost)
     }
@@ -639,7 +639,7 @@ impl Books for MemoryBooks {
         ends.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
-    fn attach(&mut self, task: TaskId, attachment: &[u8]) {
+    fn attach_data(&mut self, task: TaskId, attachment: &[u8]) {
         if let Some(entry) = self.entries.get_mut(&task)
             && *entry.attachment != *attachment
         {
@@ -647,7 +647,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+    fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
         let promised = self.entries.iter().filter(|(_, entry)| matches!(entry.state, EntryState::Promised { .. }));
         promised.map(|(task, entry)| (*task, Arc::clone(&entry.attachment))).collect()
     }

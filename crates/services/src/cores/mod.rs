@@ -66,7 +66,7 @@ use self::task_id::{Secrets, TagKey};
 use crate::store::RecordKind;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
-pub use self::best_effort::reserve_best_effort;
+pub use self::best_effort::with_best_effort_share;
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
@@ -104,7 +104,7 @@ impl AdmissionConfig {
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         let by_deadline = machine.discipline == Discipline::EarliestDeadlineFirst;
-        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).by_deadline(by_deadline)
+        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).earliest_deadline_first(by_deadline)
     }
 
     /// Creates the settings of an admission object with books of the caller.
@@ -120,16 +120,16 @@ impl AdmissionConfig {
     /// the same discipline. Default: true after [`new`](Self::new) for a machine with
     /// [`Discipline::EarliestDeadlineFirst`], otherwise false.
     #[must_use]
-    pub fn by_deadline(mut self, is_by_deadline: bool) -> Self {
+    pub fn earliest_deadline_first(mut self, is_by_deadline: bool) -> Self {
         self.rules.by_deadline = is_by_deadline;
         self
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the addresses
     /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
     /// If the pool has a share for best effort, the machine must count it
-    /// ([`reserve_best_effort`]).
+    /// ([`with_best_effort_share`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -137,7 +137,7 @@ impl AdmissionConfig {
     }
 
     /// Sets whether the requests of each task are limited to the rate that its period and jitter
-    /// permit ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Has no
+    /// permit ([`TaskRules::min_interarrival`](field@corelane::rt::TaskRules::min_interarrival)). Has no
     /// effect without a [core pool](Self::core_pool). Default: false; requests above the rate run
     /// as they arrive.
     #[must_use]

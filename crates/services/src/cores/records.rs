@@ -81,8 +81,8 @@ pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
         Criticality::Normal => 1,
         Criticality::High => 2,
     });
-    push_core(&mut out, request.pinned);
-    out.push(match request.overrun {
+    push_core(&mut out, request.pinned_core);
+    out.push(match request.overrun_action {
         JobOverrunAction::Demote => 1,
         JobOverrunAction::Stop => 2,
         _ => 0,
@@ -166,7 +166,7 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     let client = ClientName(fields.text()?.into());
     let (name, operation) = (fields.text()?.to_owned(), fields.text()?.to_owned());
     let attachment = fields.octets()?.into();
-    let request = TaskRequest { name, operation, timing, criticality, pinned, lease, overrun };
+    let request = TaskRequest { name, operation, timing, criticality, pinned_core: pinned, lease, overrun_action: overrun };
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
@@ -202,9 +202,9 @@ mod tests {
             operation: "read".to_owned(),
             timing: Timing::new(1_000, 1_000_000).with_deadline(500_000).with_jitter(9),
             criticality: Criticality::High,
-            pinned: home,
+            pinned_core: home,
             lease: 5,
-            overrun: JobOverrunAction::Stop,
+            overrun_action: JobOverrunAction::Stop,
         };
         let client = ClientName("user 0".into());
         SavedPromise {

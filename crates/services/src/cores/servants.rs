@@ -107,7 +107,7 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
         idl::JobOverrun::Demote => JobOverrunAction::Demote,
         idl::JobOverrun::Stop => JobOverrunAction::Stop,
     };
-    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease, overrun })
+    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned_core: pinned, lease: task.lease, overrun_action: overrun })
 }
 
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
@@ -162,7 +162,7 @@ impl TasksServant {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
                 // All references of a task have the same address.
-                let take = || self.pool.as_ref().and_then(CorePool::take_endpoint);
+                let take = || self.pool.as_ref().and_then(CorePool::take_task_endpoint);
                 let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
                     Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
                     None => self.poa.create_reference_with_id(&id, target.type_id())?,
@@ -217,17 +217,17 @@ impl TasksServant {
         let core = |core: &books::CoreUse| idl::CoreRecord {
             core: core.core.core,
             capacity: core.capacity.0,
-            used: core.used.0,
-            reserved: core.reserved.0,
+            used: core.used_by_tasks.0,
+            reserved: core.reserved_above_tasks.0,
         };
         let counts = snapshot.counts;
         let counts = idl::Counts {
             promised: counts.promised,
             rejected: counts.rejected,
-            over_rate: counts.over_rate,
-            over_quota: counts.over_quota,
-            leases_ended: counts.leases_ended,
-            reservations_lapsed: counts.reservations_lapsed,
+            over_rate: counts.refused_over_rate,
+            over_quota: counts.refused_over_quota,
+            leases_ended: counts.leases_expired,
+            reservations_lapsed: counts.reservations_expired,
         };
         (tasks, snapshot.cores.iter().map(core).collect(), counts)
     }
@@ -280,7 +280,7 @@ impl idl::Tasks for TasksServant {
         let token = TaskToken(*secret);
         let made = self.admission.read_saved(
             |state, _, now| {
-                let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
+                let decision = state.books.pending_outcome(TaskId(task), token, now).map_err(SystemException::from)?;
                 match decision {
                     Decision::Promised(promise) => Ok(vec![self.promise(state, &promise, token, now)?]),
                     Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
@@ -355,7 +355,7 @@ impl idl::Tasks for TasksServant {
         })?;
         // The old timing applies until the store has the new one, so the new one may begin later.
         self.admission.with(|state, _, now| {
-            if let Ok(Decision::Promised(saved)) = state.books.outcome(TaskId(task), token, now) {
+            if let Ok(Decision::Promised(saved)) = state.books.pending_outcome(TaskId(task), token, now) {
                 promise.start = promise.start.max(saved.starts_at.saturating_sub(now));
             }
         });
@@ -393,7 +393,7 @@ impl idl::Tasks for TasksServant {
     fn record_jobs(&self, span: u64) -> Result<u64, SystemException> {
         let pool = self.pool.as_ref().ok_or_else(|| system(Kind::BadInvOrder, "the server has no core pool"))?;
         let span = span.min(MAX_RECORDING);
-        pool.record_jobs(Duration::from_nanos(span));
+        pool.record_jobs_for(Duration::from_nanos(span));
         Ok(span)
     }
 
@@ -424,7 +424,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
         timing: reported_timing(&record.task.timing),
         importance,
         core: core_number(record.core),
-        level: record.level,
+        level: record.priority_level,
         response: record.response.unwrap_or(0),
         start: record.starts_at.saturating_sub(now),
         remaining: end.saturating_sub(now),

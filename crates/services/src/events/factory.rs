@@ -89,7 +89,7 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled)
+    /// Lets only the clients of the servant that [`serve_with_control_servant`](Self::serve_with_control_servant)
     /// returns create durable channels. Others get NO_PERMISSION.
     #[must_use]
     pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
@@ -102,7 +102,7 @@ impl EventChannelFactory {
     /// # Errors
     /// BAD_PARAM if the key is already bound; other errors of the ORB.
     pub fn serve(self, orb: &Arc<Orb>) -> Result<ObjectRef, SystemException> {
-        Ok(self.serve_controlled(orb)?.0)
+        Ok(self.serve_with_control_servant(orb)?.0)
     }
 
     /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same
@@ -111,7 +111,7 @@ impl EventChannelFactory {
     ///
     /// # Errors
     /// The errors of `serve`.
-    pub fn serve_controlled(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
+    pub fn serve_with_control_servant(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {

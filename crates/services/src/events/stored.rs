@@ -94,7 +94,7 @@ impl RoutedEvent for Arc<StoredEvent> {
             expired: untold.expired,
             suspended: untold.suspended,
             failed: untold.failed,
-            nested: untold.nested,
+            nested: untold.nesting_too_deep,
             since_connected: Drops {
                 queue_full: total.queue_full,
                 replaced: total.replaced,
@@ -102,7 +102,7 @@ impl RoutedEvent for Arc<StoredEvent> {
                 suspended: total.suspended,
                 failed: total.failed,
                 disconnected: total.disconnected,
-                nested: total.nested,
+                nested: total.nesting_too_deep,
             },
         };
         let now = now / TIME_UNIT;

@@ -108,7 +108,7 @@ impl ChannelFile {
     /// # Errors
     /// Returns the entry and field that a channel with default queues would refuse.
     pub(in crate::events) fn schedule(&self) -> Result<ChannelSchedule, String> {
-        let mut schedule = ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus(self.surplus);
+        let mut schedule = ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus_policy(self.surplus);
         for publication in &self.publications {
             let lane = publication.lane.and_then(|lane| self.lanes.get(lane));
             let (Some(rt_info), Some(lane), Some(period)) = (publication.rt_info, lane, publication.period) else {
@@ -119,7 +119,7 @@ impl ChannelFile {
             entry = entry.event(publication.event_type, publication.source.unwrap_or(EventSource::ANY));
             entry = entry.max_users(publication.max_users);
             entry = entry.jitter(Duration::from_nanos(publication.jitter));
-            entry = publication.size.map_or(entry.clone(), |size| entry.size(size));
+            entry = publication.size.map_or(entry.clone(), |size| entry.max_size(size));
             entry = publication.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
             entry = publication.deadline.map_or(entry.clone(), |time| entry.deadline(Duration::from_nanos(time)));
             schedule = schedule.publication(entry);

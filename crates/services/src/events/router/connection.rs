@@ -187,7 +187,7 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
     pub(super) fn statistics(&self, now: Nanos) -> ConsumerStatistics {
         let queue = |queue: &SenderQueue<E, P>| QueueStatistics {
             lane: queue.lane,
-            sets: queue.sets.len(),
+            delivery_sets: queue.sets.len(),
             bytes: queue.sets.bytes(),
         };
         let has_queues = self.transfer != Transfer::Direct;

@@ -65,7 +65,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     // The second job needs 8 ms and is delayed by 4 ms.
     let refusal = supplier(&load, 2, publication(17, 1, 10 * MS, 8 * MS, 1)).unwrap_err();
     assert_eq!((refusal.peer, refusal.proxy, refusal.consumer), (RefusedPeer::Supplier, 2, Some(7)));
-    assert_eq!((refusal.lane, refusal.core, refusal.excess()), (5, 0, None));
+    assert_eq!((refusal.lane, refusal.core, refusal.deadline_excess()), (5, 0, None));
     // With 20 ms, 8 ms of the job and two jobs of 4 ms fit; so they do with 16 ms.
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::PeriodFactor(1_600)));
     let slower = publication(17, 1, 16 * MS, 8 * MS, 1);
@@ -77,7 +77,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     };
     let refusal = subscriber(&load, late.clone()).unwrap_err();
     assert_eq!((refusal.peer, refusal.consumer, refusal.lane), (RefusedPeer::Consumer, Some(8), 20));
-    assert_eq!(refusal.excess(), Some(3 * MS));
+    assert_eq!(refusal.deadline_excess(), Some(3 * MS));
     let text = refusal.to_string();
     assert!(
         text.starts_with(
@@ -115,7 +115,7 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     load.publications.push(undeclared);
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
     assert_eq!(
-        (refusal.test, refusal.admissible),
+        (refusal.failed_test, refusal.admissible),
         (ScheduleTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
     );
     // A timeout alone is in the least urgent lane.
@@ -125,10 +125,10 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     let parts = vec!["type 17"; 1_000].join(" or ");
     load.consumers = vec![consumer(7, &parts); 250];
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
-    assert_eq!((refusal.test, refusal.admissible), (ScheduleTest::TooComplex, None));
+    assert_eq!((refusal.failed_test, refusal.admissible), (ScheduleTest::TooComplex, None));
     let many = vec![publication(16, 1, 10 * MS, 1, 0); 300];
     let refusal = empty().admit(9, Candidate::Supplier(many)).unwrap_err();
-    assert_eq!((refusal.test, refusal.consumer), (ScheduleTest::Limit { max: 256 }, None));
+    assert_eq!((refusal.failed_test, refusal.consumer), (ScheduleTest::ChannelLimit { max: 256 }, None));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn entry_has_at_most_its_maximum_of_users() {
         load.publications.push(new);
     }
     let refusal = supplier(&load, 3, using(2, publication(17, 1, 10 * MS, 1, 0))).unwrap_err();
-    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 102, max: 2 }, RefusedPeer::Supplier));
+    assert_eq!((refusal.failed_test, refusal.peer), (ScheduleTest::EntryUsers { entry: 102, max: 2 }, RefusedPeer::Supplier));
     let text = "the supplier 3 does not fit the schedule: the entry 102 has its maximum number of users, 2";
     assert_eq!(refusal.to_string(), text);
     supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
@@ -153,7 +153,7 @@ fn entry_has_at_most_its_maximum_of_users() {
     };
     load.consumers.push(with(7));
     let refusal = subscriber(&load, with(8)).unwrap_err();
-    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 201, max: 1 }, RefusedPeer::Consumer));
+    assert_eq!((refusal.failed_test, refusal.peer), (ScheduleTest::EntryUsers { entry: 201, max: 1 }, RefusedPeer::Consumer));
 }
 
 /// Offers random publications and consumers, and returns the admitted ones.

@@ -58,7 +58,7 @@ impl DeferrableServer {
         DeferrableServer {
             budget: nanoseconds(share.budget),
             period: nanoseconds(share.period),
-            check_interval: nanoseconds(BestEffortShare::LATENESS),
+            check_interval: nanoseconds(BestEffortShare::MAX_BUDGET_OVERRUN),
             begun_at: None,
             used_before: 0,
             is_exhausted: false,
@@ -196,7 +196,7 @@ mod tests {
                 (0..works).for_each(|_| core.step(true));
                 (0..rests).for_each(|_| core.step(false));
             }
-            let late = Duration::from_nanos(BUDGET) + BestEffortShare::LATENESS;
+            let late = Duration::from_nanos(BUDGET) + BestEffortShare::MAX_BUDGET_OVERRUN;
             let counted = Nanos::try_from(late.as_nanos()).unwrap() + STEP;
             // As a task, the deferrable server has a jitter that lets two budgets follow each
             // other.

@@ -146,7 +146,7 @@ impl TaskRate {
 /// keeps the time from which its next distance counts. The rates of other tasks end.
 pub(super) fn update(rates: &mut BTreeMap<u64, Arc<TaskRate>>, tasks: &[TaskBinding], demoted: &[u64]) {
     let mut before = std::mem::take(rates);
-    let bounds = |rules: &TaskRules| rules.min_distance.map(|distance| (distance, rules.jitter));
+    let bounds = |rules: &TaskRules| rules.min_interarrival.map(|distance| (distance, rules.jitter));
     let bound = tasks.iter().map(|binding| (binding.task, bounds(&binding.rules)));
     for (task, bounds) in bound.chain(demoted.iter().map(|task| (*task, None))) {
         let rate = before.remove(&task).or_else(|| bounds.map(|_| TaskRate::new()));

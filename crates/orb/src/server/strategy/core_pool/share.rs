@@ -140,7 +140,7 @@ impl BestEffortShares {
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
             // The kernel may have refused the share to all threads of the core.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
-            BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, runs_above_tasks }
+            BestEffortUse { core: share.core, used_time: Duration::from_nanos(used), exhausted_periods: exhausted, runs_above_tasks }
         };
         self.cores.iter().map(use_of).collect()
     }
@@ -404,9 +404,9 @@ mod tests {
         // No thread has entered, so no processor time is used. The piece that begins the period is
         // charged as the others are, so ten of them use up the budget.
         assert_eq!(work(9), ShareLevel::AboveTasks);
-        assert_eq!(shares.uses()[0].used, Duration::from_micros(900));
+        assert_eq!(shares.uses()[0].used_time, Duration::from_micros(900));
         assert_eq!(work(1), ShareLevel::Background);
-        assert_eq!(shares.uses()[0], BestEffortUse { used: share.budget, exhausted: 1, ..shares.uses()[0] });
+        assert_eq!(shares.uses()[0], BestEffortUse { used_time: share.budget, exhausted_periods: 1, ..shares.uses()[0] });
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl SharedPool {
         {
             state.is_refusal_reported = true;
             drop(state);
-            context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+            context.events().report(&Event::TaskTimingNotGuaranteed { pool: pool.to_owned(), error });
         } else {
             drop(state);
         }
