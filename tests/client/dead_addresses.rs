@@ -67,7 +67,7 @@ impl Transport for Counting {
         self.0.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -76,7 +76,7 @@ impl Transport for Counting {
         if let Endpoint::Tcp { port, .. } = endpoint {
             *self.0.1.lock().entry(*port).or_default() += 1;
         }
-        self.0.0.connect_with(endpoint, properties, deadline)
+        self.0.0.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {

@@ -397,7 +397,7 @@ fn core_that_the_machine_lacks_makes_promises_advisory() {
 
 #[test]
 fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
-    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoints(2));
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoint_count(2));
     scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
     let endpoints = [(); 2].map(|()| scene.pool.take_task_endpoint().unwrap());
     assert!(scene.pool.take_task_endpoint().is_none());

@@ -50,7 +50,7 @@ impl Skeleton for Large {
     }
 
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-        call.reply().write_raw(&vec![0; 32 << 20]);
+        call.reply().write_bytes(&vec![0; 32 << 20]);
         Ok(())
     }
 }

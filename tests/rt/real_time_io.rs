@@ -31,7 +31,7 @@ fn call_with(object: &ObjectRef, octets: usize) {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let octets = vec![7; octets];
     let write = |encoder: &mut Encoder<'_>| {
-        encoder.write_raw(&octets);
+        encoder.write_bytes(&octets);
         Ok(())
     };
     object.invoke(&OPERATION, &write).unwrap();
@@ -68,7 +68,7 @@ fn a_lane_whose_stream_does_not_fit_is_refused_with_the_bound() {
     let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
     let create = |bytes| {
         let io = IoClass::Guaranteed { bytes, period: Duration::from_millis(10) };
-        let lanes = [LaneConfig::default().priority(LOW), LaneConfig::default().priority(HIGH).io(io)];
+        let lanes = [LaneConfig::default().priority(LOW), LaneConfig::default().priority(HIGH).io_class(io)];
         server.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes))
     };
     let refusal = create(20_000).unwrap_err().to_string();
@@ -87,7 +87,7 @@ fn a_client_with_a_budget_gets_its_replies() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Guaranteed { bytes: 1_000, period: Duration::from_millis(1) });
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let first = call_who(&own).unwrap();
     assert_ne!(first.connection, call_who(&plain).unwrap().connection);
     for _ in 0..100 {
@@ -106,7 +106,7 @@ fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Guaranteed { bytes: 16, period: Duration::from_secs(3_600) });
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let canceller = Canceller::new().unwrap();
     let (to_test, ended) = channel();
     let called = own.with_canceller(&canceller);
@@ -128,7 +128,7 @@ fn a_call_beyond_the_maximum_of_connections_names_the_maximum() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Priority);
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let exception = call_who(&own).map(drop).unwrap_err();
     assert!(exception.to_string().contains("has its maximum of 0 connections"), "{exception}");
     call_who(&plain).unwrap();

@@ -52,7 +52,7 @@ fn kills() -> usize {
 fn call_with_octets(object: &ObjectRef) -> Result<(), SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let write = |encoder: &mut Encoder<'_>| {
-        encoder.write_raw(&[7; 8_000]);
+        encoder.write_bytes(&[7; 8_000]);
         Ok(())
     };
     object.invoke(&OPERATION, &write).map(drop)
@@ -286,7 +286,7 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
                 let transport = RioTransport::new(config);
                 let class = IoClass::Guaranteed { bytes: BYTES, period: Duration::from_millis(10) };
                 let io = IoProperties { class, ..IoProperties::default() };
-                let listener = transport.listen_with_io(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
+                let listener = transport.listen_with_io_properties(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
                 let Endpoint::Tcp { port, .. } = listener.local_endpoint() else { panic!("a port") };
                 let before = prunes();
                 to_client.send(Some(port.to_string())).unwrap();

@@ -147,7 +147,7 @@ impl Skeleton for Stepper {
         reply.write_bool(by.handed_over);
         reply.write_latin1_str(&by.thread)?;
         if operation == b"fill" {
-            reply.write_octets_copied(&vec![0; LARGE])?;
+            reply.write_octet_sequence_copied(&vec![0; LARGE])?;
         }
         Ok(())
     }

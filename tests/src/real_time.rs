@@ -281,7 +281,7 @@ pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
                     let value = PriorityModelValue::parse(value).expect("a model");
                     said.model = Some((value.model, value.server_priority));
                 }
-                policy_type::PRIORITY_BANDED_CONNECTION => said.bands = rt::parse_bands(value).expect("bands"),
+                policy_type::PRIORITY_BANDED_CONNECTION => said.bands = rt::parse_priority_bands(value).expect("bands"),
                 _ => {}
             }
         }

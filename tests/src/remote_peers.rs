@@ -85,13 +85,13 @@ impl Transport for Named {
         self.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with(endpoint, properties, deadline)
+        self.0.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {

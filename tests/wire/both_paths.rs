@@ -230,7 +230,7 @@ fn written(place: Place, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrE
     let mut e = Encoder::new();
     e.set_endian(place.endian);
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    e.write_raw(&vec![7; place.before]);
+    e.write_bytes(&vec![7; place.before]);
     write(&mut e).unwrap();
     e.to_vec()
 }
@@ -241,7 +241,7 @@ fn decoder<'m>(
     (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
     let d = Decoder::new(octets, place.endian).at_position(place.before).with_code_sets(CodeSets::UTF8_UTF16);
-    d.with_value_read_state(space).with_environment(factories)
+    d.with_value_read_state(space).with_decoding_context(factories)
 }
 
 fn same<T: Typed + PartialEq + Debug>() {
@@ -268,12 +268,12 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let space = ValueReadState::new();
             let mut d = decoder(&octets, place, (&space, &factories));
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
-            assert_eq!(d.remaining(), 0, "{}", shown());
+            assert_eq!(d.remaining_len(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
             let space = ValueReadState::new().with_lookup_and_converter(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
-            assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());
+            assert_eq!((any.value().as_ref(), d.remaining_len()), (Ok(&tree), 0), "{}", shown());
             for endian in [Endian::Big, Endian::Little] {
                 let place = Place { endian, before: random.below(9) };
                 let dynamic = written(place, |e| any.encode_value(e));

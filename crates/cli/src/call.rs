@@ -207,7 +207,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
 /// Returns the properties for the operation's `context` clause; `None` if the operation has no such
 /// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
-    let context = given.matching(&signature.context);
+    let context = given.matching_properties(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
         return Err(format!("the `context` clause of `{operation}` has no property `{name}`"));
     }

@@ -60,7 +60,7 @@ fn status_shows_the_refusal_of_advisory_admission() {
     let transport = RioTransport::new(RioConfig::default().admission(admission));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_millis(10) };
     let io = IoProperties { class, ..IoProperties::default() };
-    let _listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let _listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     transport.attach_orb();
     let refusal = transport.streams()[0].refusal.expect("a refusal").to_string();
     let of_link = |one: &Json| one["streams"][0]["refusal"].as_str() == Some(refusal.as_str());
@@ -75,7 +75,7 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     let transport = RioTransport::new(RioConfig::default().max_connections(3));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_secs(3_600) };
     let io = IoProperties { class, ..IoProperties::default() };
-    let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     let client = transport.connect(listener.local_endpoint(), None).expect("a connection");
     poll::wait_readable(listener.readiness(), None).expect("the kernel waits");
     let server = listener.accept().expect("a connection");
@@ -215,7 +215,7 @@ fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
     let transport = RioTransport::new(RioConfig::default().max_connections(7_331));
     transport.attach_orb();
     let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
-    let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_corelane"), "rio", "status", "lo"]);
     let shown = text(&command.output().expect("util-linux is installed"));

@@ -30,9 +30,9 @@ pub fn configuration(input: &[u8]) {
         }
     }
     let read = Configuration::new()
-        .take_text("file", file)
-        .and_then(|read| read.take_environment("X", variables))
-        .and_then(|read| read.take_arguments(arguments));
+        .read_text("file", file)
+        .and_then(|read| read.read_environment("X", variables))
+        .and_then(|read| read.parse_arguments(arguments));
     match read {
         Err(error) => check(&error),
         Ok((configuration, _)) => {

@@ -49,7 +49,7 @@ impl Transport for MockTransport {
         MockTransport::path(endpoint).is_ok()
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         _properties: &ConnectionProperties,

@@ -92,7 +92,7 @@ impl Transport for Tcp {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -158,7 +158,7 @@ impl Transport for Unix {
         matches!(endpoint, Endpoint::Unix { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,

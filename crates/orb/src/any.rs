@@ -121,7 +121,7 @@ impl Any {
         let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_value_read_state(&values);
         if let Some(client) = &self.client {
-            d = d.with_environment(client);
+            d = d.with_decoding_context(client);
         }
         Ok(T::read(&mut d, self.type_code())?)
     }
@@ -131,8 +131,8 @@ impl Any {
         if let Some(client) = &self.client {
             let convert = client.value_functions().convert_custom;
             let values = self.value.value_read_state().with_lookup_and_converter(None, convert);
-            return self.value.encode_value_with(
-                &mut self.value.decoder().with_value_read_state(&values).with_environment(client),
+            return self.value.encode_value_from(
+                &mut self.value.decoder().with_value_read_state(&values).with_decoding_context(client),
                 e,
             );
         }
@@ -159,7 +159,7 @@ impl Any {
 
 #[cold]
 fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not represent {found}"))
+    SystemException::new(kind, 0, Completion::No).with_message(format!("{wanted} does not represent {found}"))
 }
 
 /// Values in different encodings can be equal. Their types must be equivalent.
@@ -398,7 +398,7 @@ impl Typed for Octets {
     }
 
     fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Octets, CdrError> {
-        d.read_octets_owned()
+        d.read_octet_sequence_owned()
     }
 }
 

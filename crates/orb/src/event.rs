@@ -649,7 +649,7 @@ impl Events {
     /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
-        if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
+        if !matches!(fault, PeerFault::UnexpectedMessage(MessageKind::CloseConnection | MessageKind::MessageError)) {
             self.report(&Event::ProtocolFault { peer: peer.clone(), fault });
         }
     }
@@ -813,7 +813,7 @@ mod tests {
     #[test]
     fn event_is_one_line_for_any_text_of_a_peer() {
         let operation = "op\n\x1b[2J".repeat(1 << 20);
-        let exception = SystemException::bad_operation().because(operation.clone());
+        let exception = SystemException::bad_operation().with_message(operation.clone());
         let peer = || Peer::Unknown;
         let events = [
             Event::RequestRefused { peer: peer(), operation: operation.clone(), exception },

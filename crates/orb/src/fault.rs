@@ -13,9 +13,9 @@ pub enum PeerFault {
     /// The bytes are not GIOP, or exceed a limit.
     Protocol(ProtocolFault),
     /// A message of a kind that this side does not accept.
-    Unexpected(MessageKind),
+    UnexpectedMessage(MessageKind),
     /// A header that does not decode.
-    Malformed(CdrError),
+    MalformedMessage(CdrError),
 }
 
 impl From<ProtocolFault> for PeerFault {
@@ -26,7 +26,7 @@ impl From<ProtocolFault> for PeerFault {
 
 impl From<CdrError> for PeerFault {
     fn from(error: CdrError) -> Self {
-        PeerFault::Malformed(error)
+        PeerFault::MalformedMessage(error)
     }
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for PeerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PeerFault::Protocol(fault) => fault.fmt(f),
-            PeerFault::Unexpected(kind) => write!(f, "an unexpected {kind:?} message"),
-            PeerFault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
+            PeerFault::UnexpectedMessage(kind) => write!(f, "an unexpected {kind:?} message"),
+            PeerFault::MalformedMessage(error) => write!(f, "a message header in which {}", error.text()),
         }
     }
 }

@@ -68,7 +68,7 @@ impl OctetsBuffer {
         };
         reserved.map_err(|error| {
             SystemException::new(Kind::NoMemory, 0, Completion::No)
-                .because(format!("a buffer of {wanted} octets: {error}"))
+                .with_message(format!("a buffer of {wanted} octets: {error}"))
         })
     }
 

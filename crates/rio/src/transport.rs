@@ -53,7 +53,7 @@ const STREAM_PRIORITY: u32 = 6;
 /// let transport = RioTransport::new(RioConfig::default());
 /// let class = IoClass::Guaranteed { bytes: 65_536, period: Duration::from_millis(10) };
 /// let io = IoProperties { class, ..IoProperties::default() };
-/// let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io)?;
+/// let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io)?;
 /// let _client = transport.connect(listener.local_endpoint(), None)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -375,16 +375,16 @@ impl Transport for RioTransport {
         self.tcp.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.connect_with_io(endpoint, properties, &IoProperties::default(), deadline)
+        self.connect_with_io_properties(endpoint, properties, &IoProperties::default(), deadline)
     }
 
-    fn connect_with_io(
+    fn connect_with_io_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -392,7 +392,7 @@ impl Transport for RioTransport {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         if self.is_plain(io) {
-            let stream = self.tcp.connect_with(endpoint, properties, deadline)?;
+            let stream = self.tcp.connect_with_properties(endpoint, properties, deadline)?;
             if self.config.max_level > FeatureLevel::PlainTcp {
                 pace(&*stream, self.config.best_effort_pacing_rate)?;
             }
@@ -403,14 +403,14 @@ impl Transport for RioTransport {
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
         // The size of the buffer is forced before the connection begins.
-        slot.adopt(self.stream_tcp.connect_with(endpoint, &properties, deadline)?)
+        slot.adopt(self.stream_tcp.connect_with_properties(endpoint, &properties, deadline)?)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.listen_with_io(endpoint, &IoProperties::default())
+        self.listen_with_io_properties(endpoint, &IoProperties::default())
     }
 
-    fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+    fn listen_with_io_properties(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
         let inner = self.tcp.listen(endpoint)?;
         if self.is_plain(io) {
             let pacing = self.config.best_effort_pacing_rate.filter(|_| self.config.max_level > FeatureLevel::PlainTcp);

@@ -33,17 +33,17 @@ impl Transport for InClass {
         self.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with_io(endpoint, properties, &self.io(), deadline)
+        self.0.connect_with_io_properties(endpoint, properties, &self.io(), deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.0.listen_with_io(endpoint, &self.io())
+        self.0.listen_with_io_properties(endpoint, &self.io())
     }
 }
 

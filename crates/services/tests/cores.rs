@@ -362,7 +362,7 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
 fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
     let scene = PoolScene::new();
     let (client, tasks, target) = scene.client();
-    scene.server.bind_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap()).unwrap();
+    scene.server.bind_corbaloc_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap()).unwrap();
     let Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Reporter")).unwrap().unwrap();
     let admit = |target: &ObjectRef| {
@@ -374,7 +374,7 @@ fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
         assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     }
     scene.wait_until_jobs_are(3);
-    assert!(scene.server.unbind_key("Reporter"));
+    assert!(scene.server.unbind_corbaloc_key("Reporter"));
     assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     let refused = tasks.admit(&TaskSpec { target: Some(of_plain), ..task("t", MS, 20 * MS) });
     assert_eq!(kind(refused), Kind::BadParam);
@@ -440,7 +440,7 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
 
 #[test]
 fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
-    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default().task_endpoints(1));
+    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default().task_endpoint_count(1));
     let (_client, tasks, target) = scene.client();
     let [own, shared] = two_tasks(&tasks, &target);
     let third = TaskSpec { target: Some(target.clone()), core: 0, ..task("third", MS, 100 * MS) };

@@ -254,7 +254,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
     let scene = Scene::with(patient_channel().name("flight"));
     let other = scene.server.root_poa().activate(&<Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new())));
     let other = other.unwrap();
-    let bind = |key: &str| scene.server.bind_key(key, &other);
+    let bind = |key: &str| scene.server.bind_corbaloc_key(key, &other);
     assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
     bind("mine.rtec").unwrap();
     assert!(patient_channel().name("mine").serve(&scene.server).is_err());

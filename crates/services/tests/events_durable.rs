@@ -537,7 +537,7 @@ fn refused_channels_leave_nothing_in_the_store() {
     let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
     let factory = EventChannelFactory::new(EventChannel::builder()).durable(&store, Retention::default());
     let factory = factory.serve(&orb).unwrap();
-    orb.bind_key("taken.rtec", &factory).unwrap();
+    orb.bind_corbaloc_key("taken.rtec", &factory).unwrap();
     let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
     for name in ["omniEvents", "CorelaneEvents", "flight.rtec", "taken"] {
         let refused = factory.create_object(&key, &criteria(name));

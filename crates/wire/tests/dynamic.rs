@@ -196,7 +196,7 @@ fn written<T: Cdr>(value: &T, place: Place) -> Vec<u8> {
     e.set_endian(place.endian);
     e.set_version(place.version);
     e.set_code_sets(place.code_sets);
-    e.write_raw(&vec![7; place.before]);
+    e.write_bytes(&vec![7; place.before]);
     value.encode(&mut e).unwrap();
     e.write_u8(0xaa);
     e.to_vec()
@@ -208,7 +208,7 @@ fn read<T: Cdr>(octets: &[u8], place: Place) -> Result<T, CdrError> {
         .with_version(place.version)
         .with_code_sets(place.code_sets);
     let value = T::decode(&mut d)?;
-    assert_eq!((d.read_u8(), d.remaining()), (Ok(0xaa), 0));
+    assert_eq!((d.read_u8(), d.remaining_len()), (Ok(0xaa), 0));
     Ok(value)
 }
 
@@ -263,7 +263,7 @@ proptest! {
 
     #[test]
     fn initial_value_is_a_value_of_its_type(type_code in any_type()) {
-        let value = Value::initial(&type_code).unwrap();
+        let value = Value::default_of_type(&type_code).unwrap();
         if let Ok(any) = AnyValue::from_value(&type_code, &value) {
             prop_assert_eq!(any.value().unwrap(), value);
         }
@@ -313,8 +313,8 @@ fn non_ascii_char_in_an_any_cannot_be_sent_in_utf_8() {
     assert_eq!(any.value().unwrap(), Value::Char('é'));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(any.encode(&mut e), Err(CdrError::NotInCodeSet));
-    assert_eq!(CdrError::NotInCodeSet.kind(), SystemExceptionKind::DataConversion);
+    assert_eq!(any.encode(&mut e), Err(CdrError::CharacterNotInCodeSet));
+    assert_eq!(CdrError::CharacterNotInCodeSet.kind(), SystemExceptionKind::DataConversion);
 }
 
 #[test]
@@ -327,15 +327,15 @@ fn char_discriminator_is_converted_between_code_sets() {
     assert_eq!(any.value().as_ref(), Ok(&chosen));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(any.encode_value(&mut e), Err(CdrError::NotInCodeSet));
-    assert_eq!(chosen.encode(&type_code, &mut e), Err(CdrError::NotInCodeSet));
+    assert_eq!(any.encode_value(&mut e), Err(CdrError::CharacterNotInCodeSet));
+    assert_eq!(chosen.encode(&type_code, &mut e), Err(CdrError::CharacterNotInCodeSet));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::LATIN1_UTF16);
     any.encode_value(&mut e).unwrap();
     assert_eq!(e.to_vec(), [0xe9, 7]);
     let octets = [0xe9, 7];
     let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
+    assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::CharacterNotInCodeSet));
 }
 
 /// omniORB writes a byte-order mark, and compares its own values with received values by their
@@ -347,10 +347,10 @@ fn wide_text_in_an_any_keeps_its_received_form() {
         AnyValue::from_writer(&type_code, |e| {
             e.write_u8(1);
             let text: &[u8] = if marked { &[0xff, 0xfe, 0xac, 0x20, 0x61, 0] } else { &[0x20, 0xac, 0, 0x61] };
-            e.write_octets_copied(text)?;
+            e.write_octet_sequence_copied(text)?;
             e.write_f64(0.5);
             let letter: &[u8] = if marked { &[4, 0xff, 0xfe, 0xac, 0x20] } else { &[2, 0x20, 0xac] };
-            e.write_raw(letter);
+            e.write_bytes(letter);
             Ok(())
         })
         .unwrap()
@@ -363,7 +363,7 @@ fn wide_text_in_an_any_keeps_its_received_form() {
             let mut e = Encoder::new();
             e.set_endian(endian);
             e.set_code_sets(CodeSets::UTF8_UTF16);
-            e.write_raw(&[7; 8][..before]);
+            e.write_bytes(&[7; 8][..before]);
             any.encode_value(&mut e).unwrap();
             e.to_vec().split_off(before)
         };
@@ -401,7 +401,7 @@ fn value_of_another_type_is_refused() {
 fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError> {
     let mut e = Encoder::new();
     type_code.encode(&mut e).unwrap();
-    e.write_raw(value);
+    e.write_bytes(value);
     AnyValue::decode(&mut Decoder::new(&e.to_vec(), Endian::NATIVE))
 }
 
@@ -420,7 +420,7 @@ fn values_of_many_empty_parts_are_refused() {
         shared = structure(vec![shared.clone(), shared], id);
     }
     assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::LimitExceeded));
-    assert_eq!(Value::initial(&shared).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::default_of_type(&shared).err(), Some(CdrError::LimitExceeded));
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
@@ -441,7 +441,7 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
     for behind in [0, 1, 400] {
         let mut e = Encoder::new();
         any.encode(&mut e).unwrap();
-        e.write_raw(&vec![7; behind]);
+        e.write_bytes(&vec![7; behind]);
         assert_eq!(read_again(&e.to_vec(), e.endian()).value().unwrap(), value);
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
@@ -476,7 +476,7 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
         e.write_encapsulation(|e| {
             e.write_u32(Kind::Long.number());
             e.write_u32(0);
-            e.write_raw(&vec![0; if padded { 4000 } else { 0 }]);
+            e.write_bytes(&vec![0; if padded { 4000 } else { 0 }]);
             Ok(())
         })
         .unwrap();
@@ -489,7 +489,7 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     let list = TypeCode::sequence(few, 0).unwrap();
     let mut e = Encoder::new();
     list.encode(&mut e).unwrap();
-    e.write_octets_copied(&[5; 1000]).unwrap();
+    e.write_octet_sequence_copied(&[5; 1000]).unwrap();
     read_again(&e.to_vec(), e.endian());
 }
 
@@ -509,7 +509,7 @@ fn nesting_of_values_is_limited() {
 fn structure_that_contains_itself_has_no_value() {
     let node = TypeCode::structure("IDL:N:1.0", "N", [("self", TypeCode::recursive("IDL:N:1.0"))]).unwrap();
     assert_eq!(with_octets(&node, &[0; 64]).err(), Some(CdrError::LimitExceeded));
-    assert_eq!(Value::initial(&node).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::default_of_type(&node).err(), Some(CdrError::LimitExceeded));
 }
 
 #[test]
@@ -521,6 +521,6 @@ fn large_octets_in_an_any_share_the_message() {
     let limits = Limits::DEFAULT;
     let mut d = Decoder::new(&message, Endian::NATIVE).with_shared_message(&message).with_limits(&limits);
     let any = AnyValue::decode(&mut d).unwrap();
-    let octets = any.read(|d| d.read_octets().map(|octets| octets.as_ptr().addr())).unwrap();
+    let octets = any.read(|d| d.read_octet_sequence().map(|octets| octets.as_ptr().addr())).unwrap();
     assert!((message.as_ptr().addr()..message.as_ptr().addr() + message.len()).contains(&octets));
 }

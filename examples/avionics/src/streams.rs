@@ -30,7 +30,7 @@ pub(crate) fn serve(rio: &Arc<RioTransport>, servant: &Servant) -> Result<(Orb, 
         .listen(format!("tcp:{}:0", link::ADDRESS))
         .log_events()
         .build()?;
-    let lane = LaneConfig::default().priority(PRIORITY).static_threads(2).io(COMMANDS);
+    let lane = LaneConfig::default().priority(PRIORITY).static_threads(2).io_class(COMMANDS);
     let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes([lane]))?;
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, PRIORITY)),

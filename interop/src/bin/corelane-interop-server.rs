@@ -55,7 +55,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         None => suite,
     };
     let reference = poa.activate(&servants::suite_servant(suite))?;
-    orb.bind_key("Interop", &reference)?;
+    orb.bind_corbaloc_key("Interop", &reference)?;
     let reference = match &admission {
         Some(service) => admit(service, "suite", 0, &reference)?,
         None => reference,

@@ -45,9 +45,9 @@ impl ProgramSources<'_> {
         if let Some(prefix) = self.prefix {
             let variables =
                 env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-            configuration = configuration.take_environment(&prefix, variables)?;
+            configuration = configuration.read_environment(&prefix, variables)?;
         }
-        let (configuration, _) = configuration.take_arguments(self.arguments)?;
+        let (configuration, _) = configuration.parse_arguments(self.arguments)?;
         configuration.builder().map(drop)?;
         Ok(configuration.settings())
     }

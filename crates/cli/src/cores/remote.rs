@@ -111,7 +111,7 @@ fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Re
     let (host, _) = hosts.next().ok_or("`--task-ports` needs a server that listens at a TCP address")?;
     let at = |port| format!("tcp:{host}:{port}");
     let endpoints = (first + 1..=first + TASK_ENDPOINTS).map(|port| vec![at(port)]).collect();
-    Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))
+    Ok(pool.listen(at(first)).task_endpoint_count(TASK_ENDPOINTS.into()).task_addresses(endpoints))
 }
 
 fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> String {

@@ -449,7 +449,7 @@ impl Generator<'_> {
             out.close("};");
             out.outdent();
         }
-        out.open(&format!("if let Some({servant}) = {object}.bypass_servant() {{"));
+        out.open(&format!("if let Some({servant}) = {object}.poa_bypass_servant() {{"));
         out.line(&format!("return {local}({servant});"));
         out.close("}");
         out.open(&format!("if let Some(outcome) = {object}.call_collocated(&OPERATION, {local}) {{"));

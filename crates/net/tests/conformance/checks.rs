@@ -185,7 +185,7 @@ fn connections_have_the_requested_properties() {
         let _plain = transport.connect(listener.local_endpoint(), None).unwrap();
         let as_before = accept(&*listener);
         listener.set_properties(&properties).unwrap();
-        let client = transport.connect_with(listener.local_endpoint(), &properties, None).unwrap();
+        let client = transport.connect_with_properties(listener.local_endpoint(), &properties, None).unwrap();
         let server = accept(&*listener);
         for (stream, all) in [(&client, true), (&server, true), (&as_before, false)] {
             let Some(fd) = stream.readiness() else { continue };

@@ -68,7 +68,7 @@ pub enum ImmediateSendResult {
     Sent,
     /// The transport has taken a part of the message. The connection keeps the rest, and sends it
     /// before any other message.
-    Begun,
+    PartlySent,
     /// Nothing was sent, because this would have waited.
     NotSent,
 }
@@ -269,7 +269,7 @@ impl ClientConnection {
         due: CallDeadline,
         fragment_size: Option<usize>,
     ) -> Result<(), (BytesSent, ExchangeError)> {
-        match message.contiguous() {
+        match message.as_contiguous_slice() {
             Some(whole) if self.oneways.bytes.is_empty() && fragment_size.is_none() => self.send_whole(whole, due),
             _ => self.send_in_parts(message, id, due, fragment_size),
         }
@@ -304,7 +304,7 @@ impl ClientConnection {
             Ok(0) => ImmediateSendResult::NotSent,
             Ok(sent) => {
                 self.oneways.bytes.extend_from_slice(message.get(sent..).unwrap_or_default());
-                ImmediateSendResult::Begun
+                ImmediateSendResult::PartlySent
             }
             Err(error) => {
                 self.is_broken |= error.kind() != io::ErrorKind::WouldBlock;
@@ -535,7 +535,7 @@ impl ClientConnection {
     #[cold]
     fn account_memory(&mut self) -> Result<(), ExchangeError> {
         let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
-        let held = unread + self.framer.partial_bytes();
+        let held = unread + self.framer.partial_message_bytes();
         self.share.set(if held > MAX_HEAP_BYTES { held } else { 0 }).map_err(|refusal| {
             self.drop_received();
             ExchangeError::OverBudget(refusal)

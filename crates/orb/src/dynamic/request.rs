@@ -223,7 +223,7 @@ impl DynamicRequest {
         let client = Some(self.object.client().clone());
         if let Some(id) = reply.exception_id() {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
-                return Err(reply.unlisted_exception().into());
+                return Err(reply.unknown_user_exception().into());
             };
             let exception = reply.read(|d| AnyValue::decode_exception_members(type_code, d))?;
             return Err(RequestError::User(Any::from_wire(exception, client)));

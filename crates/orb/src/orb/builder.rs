@@ -269,7 +269,7 @@ impl OrbBuilder {
 
     /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes, rounded down to
     /// a multiple of 8, but at least 64. By default messages are not fragmented.
-    pub fn fragment_size(mut self, bytes: usize) -> Self {
+    pub fn max_fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
     }
@@ -284,7 +284,7 @@ impl OrbBuilder {
     }
 
     /// Requires a real-time guarantee: [`build`](Self::build) fails if the machine does not give it
-    /// (see [`rt::guarantees`](crate::rt::guarantees)). May be called several times. By default no
+    /// (see [`rt::guarantees`](crate::rt::check_guarantees)). May be called several times. By default no
     /// guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);
@@ -371,12 +371,12 @@ impl OrbBuilder {
     /// ```
     /// use corelane::Orb;
     /// let words = ["-ORBInitRef", "Clock=corbaloc::127.0.0.1:4000/Clock", "--verbose"];
-    /// let (builder, rest) = Orb::builder().take_arguments(words.map(String::from))?;
+    /// let (builder, rest) = Orb::builder().parse_arguments(words.map(String::from))?;
     /// assert_eq!(rest, ["--verbose"]);
     /// assert_eq!(builder.build()?.initial_reference_names(), ["Clock"]);
     /// # Ok::<(), corelane::OrbError>(())
     /// ```
-    pub fn take_arguments(
+    pub fn parse_arguments(
         mut self,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<(Self, Vec<String>), OrbError> {

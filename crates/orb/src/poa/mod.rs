@@ -44,7 +44,7 @@ pub(crate) use lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub(crate) use parked::ParkResult;
 pub use policies::{
-    IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, PoaPolicies, PolicyIndex, RequestProcessing,
+    IdAssignment, IdUniqueness, ImplicitActivation, ObjectKeyHints, Lifespan, PoaPolicies, PolicyIndex, RequestProcessing,
     ServantPanicAction, ServantRetention, Threading,
 };
 pub use servant_manager::{
@@ -242,7 +242,7 @@ impl PoaCore {
 
     pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.object_key(id));
-        let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
+        let hints = self.is_persistent() && self.policies.object_key_hints == ObjectKeyHints::Slots;
         let slot = if hints { PoaTable::of_server(&orb).find_object(&key).map(|entry| entry.index()) } else { None };
         let key = slot.map(|slot| ObjectKey::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
         Ok(match &self.rt {
@@ -299,10 +299,10 @@ impl Poa {
         &self.core.manager
     }
 
-    /// Unbinds a plain object key of the POA's ORB ([`Orb::bind_key`](crate::Orb::bind_key)), for
+    /// Unbinds a plain object key of the POA's ORB ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)), for
     /// servants that know their POA but not their ORB. Returns false if the key was not bound, or
     /// if the ORB has ended.
-    pub fn unbind_key(&self, key: &str) -> bool {
+    pub fn unbind_corbaloc_key(&self, key: &str) -> bool {
         self.core.orb().is_ok_and(|orb| PoaTable::of_server(&orb).unbind_plain(key.as_bytes()))
     }
 }

@@ -45,7 +45,7 @@ pub use corelane_sched::distribution::TimeDistribution;
 pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::release::OverrunRule;
 pub use corelane_sched::{
-    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
+    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativePriorityRange, NetworkPriorityMapping,
     Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, GuaranteeStatus};

@@ -162,7 +162,7 @@ impl RtPoa {
     /// # Errors
     /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
-        let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why);
         let Some(priority) = Priority::new(priority) else { return Err(bad("a priority must be 0 to 32767".into())) };
         self.rules().check_object(priority).map_err(|violation| bad(violation.to_string()))?;
         Ok(priority)
@@ -178,10 +178,10 @@ impl RtPoa {
             Ok(()) => return Ok(()),
             Err(AssignError::Conflict(assigned)) => {
                 SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::PRIORITY_REASSIGNED, Completion::No)
-                    .because(format!("the object has priority {assigned} already"))
+                    .with_message(format!("the object has priority {assigned} already"))
             }
             Err(AssignError::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
-                .because("too many objects of the POA have their own priorities"),
+                .with_message("too many objects of the POA have their own priorities"),
         };
         Err(exception.into())
     }
@@ -300,7 +300,7 @@ impl RtPoa {
             }
             _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),
         }
-        .because(why)
+        .with_message(why)
     }
 
     #[cold]
@@ -414,7 +414,7 @@ struct Unmappable;
 #[cold]
 fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-    exception.because(format!(
+    exception.with_message(format!(
         "priority {said} from another machine: the endpoint has no ceiling, so peers get at most {unasked} there; \
          set `ceiling` of the lane or pool to allow more"
     ))
@@ -423,5 +423,5 @@ fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
 #[cold]
 fn above_ceiling_error(lane: Priority, ceiling: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-    exception.because(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
+    exception.with_message(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
 }

@@ -443,7 +443,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     pub(crate) fn ceiling(&self) -> Option<Priority> {
-        self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
+        self.role.as_ref().map_or_else(|| self.config.max_request_priority.and_then(Priority::new), |role| role.ceiling)
     }
 
     #[cold]

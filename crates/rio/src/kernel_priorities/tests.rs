@@ -84,7 +84,7 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
             (FeatureLevel::KernelPriorities, "1", RootDiscipline::Ours)
         );
         let local = Endpoint::tcp("127.0.0.1", 0);
-        let [low, high] = [3, 40].map(|priority| transport.listen_with_io(&local, &lane(Some(priority))).unwrap());
+        let [low, high] = [3, 40].map(|priority| transport.listen_with_io_properties(&local, &lane(Some(priority))).unwrap());
         let classes = run("tc", "class show dev rio0");
         for class in ["c0e0:1 root prio 7 ", "c0e0:16 root prio 6 ", "c0e0:26 root prio 4 "] {
             assert!(classes.contains(class), "{class} in {classes}");
@@ -98,7 +98,7 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
         }
         // The client's connections are a stream as well.
         let client =
-            transport.connect_with_io(low.local_endpoint(), &Default::default(), &lane(Some(3)), None).unwrap();
+            transport.connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None).unwrap();
         let fd = client.readiness().unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
         client.set_dscp(46).unwrap();
@@ -148,7 +148,7 @@ fn foreign_receive_threads_are_kept_and_named() {
         fs::write(settings.of("rio0").join("threaded"), "1").unwrap();
         assert!(is_foreign());
         let transport = RioTransport::new(config(folder));
-        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
+        let _lane = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
         assert_eq!(transport.missing_priorities_reason().as_deref(), Some(FOREIGN_RECEIVE_THREADS));
         if thread::find_kernel_thread("kthreadd").unwrap().is_some() {
             assert_eq!(receive_scheduling(), [Scheduling::Other]);
@@ -285,7 +285,7 @@ fn removed_classes_come_back() {
     with_link(true, |folder| {
         let transport = RioTransport::new(config(folder));
         transport.attach_orb();
-        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(3))).unwrap();
+        let _lane = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(3))).unwrap();
         run("tc", "qdisc del dev rio0 root");
         wait_until(|| run("tc", "class show dev rio0").contains("c0e0:16 root prio 6 "));
         transport.detach_orb();

@@ -240,7 +240,7 @@ impl LoadedSteeringProgram {
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the look-up.
     pub fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
         self.table_sizes.slot_index(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
-        let sums = self.counts.sum(u32::from(stream.0))?;
+        let sums = self.counts.sum_over_processors(u32::from(stream.0))?;
         let field = |place| sums.get(place).copied().unwrap_or(0);
         Ok(StreamCounts { receive_context_frames: field(0), queued_frames: field(1), undeliverable_frames: field(2) })
     }
@@ -251,7 +251,7 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the look-up.
     pub fn passed_frames(&self) -> Result<u64, SteeringError> {
-        Ok(self.counts.sum(u32::from(self.table_sizes.stream_count))?.first().copied().unwrap_or(0))
+        Ok(self.counts.sum_over_processors(u32::from(self.table_sizes.stream_count))?.first().copied().unwrap_or(0))
     }
 
     fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {

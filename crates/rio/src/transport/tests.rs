@@ -51,7 +51,7 @@ fn drain(stream: &dyn Stream) -> usize {
 fn connections_of_a_stream_receive_exactly_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let clients: Vec<_> = (0..2).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
     let servers: Vec<_> = (0..2).map(|_| accept(&*listener)).collect();
     clients.iter().for_each(|client| assert!(fill(&**client) > 50_000));
@@ -76,7 +76,7 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
 #[test]
 fn unread_bytes_are_reported_in_the_next_period() {
     let transport = transport();
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     let sent = 20 * usize::try_from(BYTES).unwrap() + 123;
@@ -105,7 +105,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
 #[test]
 fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
     let transport = transport();
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 12_000], Wait::Block).unwrap();
@@ -123,7 +123,7 @@ fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
 fn the_end_of_a_connection_is_seen_without_budget() {
     let transport = transport();
     let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
-    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 8], Wait::Block).unwrap();
@@ -140,7 +140,7 @@ fn the_end_of_a_connection_is_seen_without_budget() {
 fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     fill(&*client);
@@ -168,7 +168,7 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
 fn the_peers_end_of_a_connection_is_seen_without_budget() {
     let transport = transport();
     let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
-    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 4], Wait::Block).unwrap();
@@ -182,7 +182,7 @@ fn the_peers_end_of_a_connection_is_seen_without_budget() {
 fn a_connection_without_budget_is_not_readable_until_its_turn() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     let is_readable = |fd| poll::wait_readable(fd, Some(Monotonic::from_nanos(0))).unwrap();
@@ -219,7 +219,7 @@ fn first_calls_at_the_same_moment_open_one_stream() {
         let connect = || {
             barrier.wait();
             let properties = ConnectionProperties::default();
-            transport.connect_with_io(server.local_endpoint(), &properties, &GUARANTEED, None).unwrap()
+            transport.connect_with_io_properties(server.local_endpoint(), &properties, &GUARANTEED, None).unwrap()
         };
         std::thread::scope(|scope| {
             let threads = [0; THREADS].map(|_| scope.spawn(connect));
@@ -236,7 +236,7 @@ fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     let transport = RioTransport::new(RioConfig::default().max_connections(1));
     let server = Tcp::new().listen(&local()).unwrap();
     let connect =
-        || transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &GUARANTEED, None);
+        || transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &GUARANTEED, None);
     let first = connect().unwrap();
     accept(&*server);
     let refusal = connect().unwrap_err();
@@ -299,10 +299,10 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
     let transport = RioTransport::new(RioConfig::default().admission(admitting(100_000_000)));
     let class = IoClass::Guaranteed { bytes: 60_000, period: PERIOD };
     let io = IoProperties { class, ..GUARANTEED };
-    let first = transport.listen_with_io(&local(), &io).unwrap();
+    let first = transport.listen_with_io_properties(&local(), &io).unwrap();
     let server = Tcp::new().listen(&local()).unwrap();
-    let connect = |io| transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
-    for refused in [transport.listen_with_io(&local(), &io).err(), connect(io).err()] {
+    let connect = |io| transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
+    for refused in [transport.listen_with_io_properties(&local(), &io).err(), connect(io).err()] {
         let refused = refused.unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
         let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
@@ -310,7 +310,7 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
         let bytes = refusal.admissible_bytes.unwrap();
         // The refused streams have no trace, so the offer holds.
         let class = IoClass::Guaranteed { bytes, period: PERIOD };
-        transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+        transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     }
     assert_eq!(transport.streams().len(), 1);
     assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -323,9 +323,9 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
 #[test]
 fn advisory_admission_opens_what_does_not_fit_and_says_so() {
     let transport = RioTransport::new(RioConfig::default().admission(admitting(1_000_000).advisory(true)));
-    let _refused = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let _refused = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let class = IoClass::Guaranteed { bytes: 100, period: PERIOD };
-    let _admitted = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let _admitted = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let streams = transport.streams();
     assert_eq!(streams[0].refusal.unwrap().stream, 1);
     assert_eq!(streams[1].refusal, None);
@@ -336,14 +336,14 @@ fn a_class_without_bytes_or_period_is_refused() {
     let transport = transport();
     for (bytes, period) in [(0, PERIOD), (1, Duration::ZERO), (1, Duration::from_secs(4_000))] {
         let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..GUARANTEED };
-        assert_eq!(transport.listen_with_io(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(transport.listen_with_io_properties(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }
 
 #[test]
 fn a_stream_holds_at_most_its_memory_bound() {
     let transport = RioTransport::new(RioConfig::default().max_connections(3).buffer_sizes(20_000, 30_000));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let tcp = Tcp::new();
     let mut held = 0;
     let mut pairs = Vec::new();
@@ -399,7 +399,7 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
     let listener = Tcp::new().listen(&local()).unwrap();
     let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     let properties = ConnectionProperties::default();
-    let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+    let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
     let scale = offered_window_scale(&*client);
     let window = u64::from(u16::MAX) << scale;
     assert!(window >= u64::from(size.min(max_window) / 2), "scale {scale} for {size} bytes");
@@ -410,9 +410,9 @@ fn sockets_have_the_options_of_their_class() {
     let transport = RioTransport::new(RioConfig::default().best_effort_pacing_rate(Some(1_000_000)));
     let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
-        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let properties = ConnectionProperties::default();
-        let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+        let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
         let server = accept(&*listener);
         for stream in [client, server] {
             let fd = stream.readiness().unwrap();
@@ -429,7 +429,7 @@ fn sockets_have_the_options_of_their_class() {
 #[test]
 fn bytes_that_do_not_arrive_stay_in_the_budget() {
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| 1_000));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     for part in 0..50 {
@@ -448,7 +448,7 @@ fn a_stream_has_the_configured_core_and_queue() {
     let config = RioConfig::default().default_core(1).thread_queue_frames(77);
     assert_eq!((config.default_core, config.thread_queue_frames), (1, 77));
     let transport = RioTransport::new(config);
-    let _listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let _listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     assert_eq!(transport.streams()[0].queue_frames, 77);
 }
 
@@ -474,7 +474,7 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         transport.attach_orb();
         assert_eq!(transport.level(), FeatureLevel::SocketOptions);
         let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
-        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let client = transport.connect(listener.local_endpoint(), None).unwrap();
         let server = accept(&*listener);
         assert_eq!(transport.streams()[0].kernel_thread, None);

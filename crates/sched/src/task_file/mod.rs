@@ -10,7 +10,7 @@ use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads};
 use crate::task::{CoreId, Task, TimingError, Utilization};
 
 /// Maximum size of a task file in bytes.
-pub const MAX_BYTES: usize = 1 << 20;
+pub const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Maximum number of tasks in a task file.
 pub const MAX_TASKS: usize = 10_000;
@@ -101,8 +101,8 @@ impl fmt::Display for TaskFileError {
 impl std::error::Error for TaskFileError {}
 
 fn size_error(text: &str) -> Option<TaskFileError> {
-    let reason = || format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
-    (text.len() > MAX_BYTES).then(|| TaskFileError::new(None, "", reason()))
+    let reason = || format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", text.len());
+    (text.len() > MAX_FILE_BYTES).then(|| TaskFileError::new(None, "", reason()))
 }
 
 fn name_error(name: &str) -> Option<&'static str> {

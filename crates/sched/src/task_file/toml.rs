@@ -319,7 +319,7 @@ period = \"1s\"
 
     #[test]
     fn files_have_bounds() {
-        let long = format!("#{}", " ".repeat(super::super::MAX_BYTES));
+        let long = format!("#{}", " ".repeat(super::super::MAX_FILE_BYTES));
         assert!(read(&long).unwrap_err().to_string().contains("at most 1048576 are read"));
         let many = "[[task]]\n".repeat(MAX_TASKS + 1);
         assert!(read(&many).unwrap_err().to_string().contains("more than 10000 tasks"));

@@ -9,7 +9,7 @@ use super::TaskFileError;
 use crate::quantity::parse_time;
 use crate::task::Nanos;
 
-/// Parses a TOML document of at most [`MAX_BYTES`](super::MAX_BYTES).
+/// Parses a TOML document of at most [`MAX_FILE_BYTES`](super::MAX_FILE_BYTES).
 ///
 /// # Errors
 /// [`TaskFileError`] with the line of the mistake, or without a line if the document is too long.

@@ -63,14 +63,14 @@ impl TaskDispatch {
         let live: BTreeSet<TaskId> = promised().map(|record| record.task.id).collect();
         let ended: Vec<TaskId> = self.served.difference(&live).copied().collect();
         for task in ended {
-            self.poa.remove_substitute(&object_id(&self.secrets, task));
+            self.poa.remove_substitute_object(&object_id(&self.secrets, task));
             self.served.remove(&task);
         }
         for task in live.difference(&self.served.clone()) {
             // A target that cannot be a substitute, for example a plain key that is bound to an
             // object of another server, gets its requests by a forward of the servant locator.
             if let Some(target) = targets.get(task)
-                && self.poa.set_substitute(&object_id(&self.secrets, *task), target).is_ok()
+                && self.poa.set_substitute_object(&object_id(&self.secrets, *task), target).is_ok()
             {
                 self.served.insert(*task);
             }

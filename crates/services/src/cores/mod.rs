@@ -165,7 +165,7 @@ impl AdmissionConfig {
     /// the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
         let no_resources = |error: std::io::Error| {
-            SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
         };
         let kept = restart::server_data(&*self.books)?;
         let tags = match &kept {
@@ -186,7 +186,7 @@ impl AdmissionConfig {
         if let Some(share) = self.core_pool.as_ref().and_then(|pool| pool.best_effort_share) {
             if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
                 let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return Err(refusal.because("the books do not count the share for best effort: reserve_best_effort"));
+                return Err(refusal.with_message("the books do not count the share for best effort: reserve_best_effort"));
             }
             rules.has_share = true;
         }
@@ -247,7 +247,7 @@ fn serve_in(
             TasksServant { admission: Arc::clone(&admission), poa: tasks.clone(), own: references, pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
-        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
+        orb.bind_corbaloc_key(ADMISSION_OBJECT_KEY, &own)?;
         // This call follows `bind_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();

@@ -33,7 +33,7 @@ pub(super) struct TasksServant {
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 impl From<BooksRefusal> for SystemException {
@@ -41,7 +41,7 @@ impl From<BooksRefusal> for SystemException {
         let kind = match refusal {
             BooksRefusal::KernelRefused => {
                 return SystemException::new(Kind::NoResources, corelane::minor::TASK_REFUSED, Completion::No)
-                    .because(refusal.to_string());
+                    .with_message(refusal.to_string());
             }
             BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
             BooksRefusal::RateExceeded(_)
@@ -62,11 +62,11 @@ impl From<NotSaved> for SystemException {
         match reason {
             NotSaved::Busy(most) => system(Kind::Transient, format!("{most} requests wait for the store already")),
             NotSaved::Ended => SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No)
-                .because("the thread that saves has ended: restart the server"),
+                .with_message("the thread that saves has ended: restart the server"),
             NotSaved::Failed(error) => {
                 // A commit that failed may have reached the store.
                 let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::Maybe);
-                refused.because(format!("the store cannot save the promise: {error}"))
+                refused.with_message(format!("the store cannot save the promise: {error}"))
             }
         }
     }
@@ -442,7 +442,7 @@ impl ServantLocator for TaskLocator {
             Some(target) => Err(ServantManagerError::Forward(target)),
             None => {
                 let ended = SystemException::new(Kind::Transient, corelane::minor::TASK_ENDED, Completion::No);
-                Err(ended.because("the task has ended").into())
+                Err(ended.with_message("the task has ended").into())
             }
         }
     }

@@ -126,10 +126,10 @@ impl EventChannelFactory {
         let shared = Arc::new(SharedFactory { settings: self, orb: Arc::downgrade(orb), channels });
         let factory = |is_permitted| Factory { shared: Arc::clone(&shared), is_permitted };
         let reference = poa.activate(&omni_events::EventChannelFactory::servant(factory(is_permitted)))?;
-        orb.bind_key(FACTORY_KEY, &reference)?;
+        orb.bind_corbaloc_key(FACTORY_KEY, &reference)?;
         let activated = poa.manager().activate();
         activated.inspect_err(|_| {
-            orb.unbind_key(FACTORY_KEY);
+            orb.unbind_corbaloc_key(FACTORY_KEY);
         })?;
         Ok((reference, omni_events::EventChannelFactory::servant(factory(true))))
     }
@@ -162,7 +162,7 @@ impl fmt::Debug for SharedFactory {
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 fn is_supported(key: &[NameComponent]) -> bool {

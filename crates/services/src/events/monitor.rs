@@ -72,9 +72,9 @@ impl EventMonitor {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = (|| {
             let reference = poa.activate(&Monitor::servant(self.clone()))?;
-            orb.bind_key(MONITOR_KEY, &reference)?;
+            orb.bind_corbaloc_key(MONITOR_KEY, &reference)?;
             poa.manager().activate().inspect_err(|_| {
-                orb.unbind_key(MONITOR_KEY);
+                orb.unbind_corbaloc_key(MONITOR_KEY);
             })?;
             Ok(reference)
         })();

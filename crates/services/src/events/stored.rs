@@ -258,7 +258,7 @@ impl StoredEvent {
         };
         match encoded {
             Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
-                encoder.write_raw(&encoded.octets);
+                encoder.write_bytes(&encoded.octets);
                 Ok(())
             }
             _ => data.encode(encoder),
@@ -286,7 +286,7 @@ pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
 }
 
 fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
-    let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
+    let (order, octets) = octets.split_first().ok_or(CdrError::UnsupportedForm)?;
     let endian = if *order == 0 { Endian::Big } else { Endian::Little };
     let mut decoder = Decoder::new(octets, endian).with_limits(limits).with_code_sets(CodeSets::UTF8_UTF16);
     rtec::Event::decode(&mut decoder)
@@ -311,7 +311,7 @@ fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option
     encoder.set_version(version);
     encoder.set_code_sets(code_sets);
     data.encode(&mut encoder).ok()?;
-    encoder.contiguous()?;
+    encoder.as_contiguous_slice()?;
     Some(EncodedData { version, code_sets, octets: encoder.take_buffer() })
 }
 

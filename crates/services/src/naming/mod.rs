@@ -220,14 +220,14 @@ impl NamingConfig {
 
     fn serve_in(self, orb: &Orb, poa: &Poa) -> Result<NamingService, ServeError> {
         let root = servants::root_reference(poa)?;
-        orb.bind_key(NAME_SERVICE_KEY, &root)?;
+        orb.bind_corbaloc_key(NAME_SERVICE_KEY, &root)?;
         let served = self.load(poa).and_then(|service| {
             orb.register_initial_reference(NAME_SERVICE_KEY, &root)?;
             poa.manager().activate().map_err(SystemException::from)?;
             Ok(NamingService { service, root: NamingContextExtRef::from_object(root) })
         });
         if served.is_err() {
-            orb.unbind_key(NAME_SERVICE_KEY);
+            orb.unbind_corbaloc_key(NAME_SERVICE_KEY);
         }
         served
     }

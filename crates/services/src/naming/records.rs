@@ -126,7 +126,7 @@ fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRec
     }
     let mut decoder = Decoder::new(octets, order);
     let ior = Ior::decode(&mut decoder).map_err(|_| BadRecord)?;
-    if decoder.remaining() > 0 {
+    if decoder.remaining_len() > 0 {
         return Err(BadRecord);
     }
     encode_reference(&ior).map_err(|_| BadRecord)
@@ -134,12 +134,12 @@ fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRec
 
 fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
     let mut decoder = Decoder::new(octets, order);
-    decoder.read_octets()?;
+    decoder.read_octet_sequence()?;
     for _ in 0..decoder.read_u32()? {
         decoder.read_u32()?;
-        decoder.read_octets()?;
+        decoder.read_octet_sequence()?;
     }
-    if decoder.remaining() == 0 { Ok(()) } else { Err(CdrError::Unsupported) }
+    if decoder.remaining_len() == 0 { Ok(()) } else { Err(CdrError::UnsupportedForm) }
 }
 
 pub(super) fn encode_reference(ior: &Ior) -> Result<EncodedReference, CdrError> {

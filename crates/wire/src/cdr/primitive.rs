@@ -37,7 +37,7 @@ pub trait Primitive: Pod + sealed::Sealed {
 
     /// Returns the number in the other byte order.
     #[must_use]
-    fn swapped(self) -> Self;
+    fn with_swapped_bytes(self) -> Self;
 }
 
 macro_rules! integers {

@@ -314,8 +314,8 @@ impl Transcoder<'_, '_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         let KnownType { ids, type_code, .. } = part;
-        let (ids_written, chunked) = if self.purpose.is_send() { (ids.len(), start.chunked) } else { (1, true) };
-        let identity = d.identity(start.number);
+        let (ids_written, chunked) = if self.purpose.is_send() { (ids.len(), start.is_chunked) } else { (1, true) };
+        let identity = d.identity(start.value_number);
         let keep = || Arc::clone(self.keep);
         let ids = ids.into_iter().take(ids_written);
         let begin = |e: &mut &mut Encoder<'_>| e.begin_new_value(identity, keep, ids, chunked);
@@ -338,7 +338,7 @@ impl Transcoder<'_, '_> {
         if (d.endian(), d.version(), d.code_sets()) != (e.endian(), e.version(), e.code_sets()) {
             return d.convert_custom(start, e);
         }
-        let id = part.ids.into_iter().next().ok_or(CdrError::BadValue)?;
+        let id = part.ids.into_iter().next().ok_or(CdrError::MalformedValuetype)?;
         d.copy_custom(start, id, self.keep, e)
     }
 
@@ -404,12 +404,12 @@ pub(super) fn find_known_type(
     met: Option<&mut Findings>,
 ) -> Result<KnownType, CdrError> {
     let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
-    let ids = start.ids.as_slice();
+    let ids = start.repository_ids.as_slice();
     if ids.is_empty() && told {
         return KnownType::of(vec![Cow::Owned(view.id().to_owned())], None, view);
     }
     for (at, id) in ids.iter().enumerate() {
-        if at > 0 && !start.chunked {
+        if at > 0 && !start.is_chunked {
             break;
         }
         // A type that this process knows takes precedence over the TypeCode, because JacORB's
@@ -476,11 +476,11 @@ fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
         _ if *parts > MAX_BULK_PARTS => None,
         Kind::Struct if view.member_count() > 0 => view
             .members()
-            .try_fold(BulkLayout::EMPTY, |before, member| Some(before.then(fixed_layout(member.ty, parts)?))),
+            .try_fold(BulkLayout::EMPTY, |before, member| Some(before.followed_by(fixed_layout(member.ty, parts)?))),
         Kind::Array if (1..=MAX_BULK_PARTS).contains(&(view.length() as usize)) => {
-            Some(fixed_layout(view.content()?, parts)?.times(view.length() as usize))
+            Some(fixed_layout(view.content()?, parts)?.repeated(view.length() as usize))
         }
-        kind => number_size(kind).map(BulkLayout::number),
+        kind => number_size(kind).map(BulkLayout::of_number),
     }
 }
 
@@ -493,7 +493,7 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
         return d.skip(len.checked_mul(size).ok_or(CdrError::Truncated)?);
     };
     match size {
-        1 => e.write_raw(d.read_raw(len)?),
+        1 => e.write_bytes(d.read_bytes(len)?),
         2 => e.write_slice(&d.read_vec::<u16>(len)?),
         4 => e.write_slice(&d.read_vec::<u32>(len)?),
         _ => e.write_slice(&d.read_vec::<u64>(len)?),
@@ -528,10 +528,10 @@ fn leaf(
         Kind::Char | Kind::WChar => return character(kind, d, out, purpose.is_send()),
         Kind::String | Kind::WString => return text(view, d, out, purpose.is_send()),
         Kind::Fixed => {
-            let digits = u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?;
-            let octets = d.read_raw(usize::from(digits / 2 + 1))?;
+            let digits = u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?;
+            let octets = d.read_bytes(usize::from(digits / 2 + 1))?;
             if let Some(e) = out {
-                e.write_raw(octets);
+                e.write_bytes(octets);
             }
         }
         Kind::TypeCode => {
@@ -543,15 +543,15 @@ fn leaf(
             }
         }
         Kind::Principal => {
-            let octets = d.read_octets()?;
+            let octets = d.read_octet_sequence()?;
             if let Some(e) = out {
-                e.write_octets_copied(octets)?;
+                e.write_octet_sequence_copied(octets)?;
             }
         }
         Kind::ObjRef | Kind::Component | Kind::Home => return reference(d, out),
-        Kind::LocalInterface => return Err(CdrError::LocalObject),
+        Kind::LocalInterface => return Err(CdrError::LocalObjectNotSendable),
         Kind::Null => return Err(CdrError::BadTypeCode),
-        _ => return Err(CdrError::Unsupported),
+        _ => return Err(CdrError::UnsupportedForm),
     }
     Ok(())
 }
@@ -586,7 +586,7 @@ fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_i
             }
             if let Some(e) = out {
                 e.write_len(octets.len() + 1)?;
-                e.write_raw(octets);
+                e.write_bytes(octets);
                 e.write_u8(0);
             }
             Ok(())
@@ -635,7 +635,7 @@ mod tests {
                 let decoder = |end: usize| Decoder::new(&octets[..end], Endian::NATIVE).at_position(start.into());
                 let mut d = decoder(octets.len());
                 let any = AnyValue::decode_value(sequence.clone(), &mut d).unwrap();
-                assert_eq!(d.remaining(), 0, "{len} elements at {start}");
+                assert_eq!(d.remaining_len(), 0, "{len} elements at {start}");
                 assert_eq!(any.value().unwrap(), Value::List(vec![value.clone(); len]));
                 for end in usize::from(start)..octets.len() {
                     assert!(AnyValue::decode_value(sequence.clone(), &mut decoder(end)).is_err());

@@ -111,7 +111,7 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError`] if the bytes are not such a value; [`CdrError::LimitExceeded`] for more than
-    /// 2^20 parts; [`CdrError::CustomValue`] for a custom value (IDL `valuetype`).
+    /// 2^20 parts; [`CdrError::CustomValueNotConvertible`] for a custom value (IDL `valuetype`).
     pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         TreeReader::default().value(type_code.view(), d)
     }
@@ -140,9 +140,9 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as
-    /// in a structure that contains itself; [`CdrError::Unsupported`] for types without an initial
+    /// in a structure that contains itself; [`CdrError::UnsupportedForm`] for types without an initial
     /// value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a union.
-    pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
+    pub fn default_of_type(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }
 }
@@ -206,7 +206,7 @@ impl TreeReader {
     fn elements(&mut self, len: usize, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let element = view.content().ok_or(CdrError::BadTypeCode)?;
         if element.unaliased().kind() == Kind::Octet {
-            let octets = d.read_raw(len)?;
+            let octets = d.read_bytes(len)?;
             return Ok(Value::Octets(d.share_or_copy(octets)?));
         }
         d.read_nested(|d| {
@@ -239,13 +239,13 @@ fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, C
         Kind::WChar => Value::WChar(d.read_wchar()?),
         Kind::String => Value::String(d.read_bounded_string(bound)?),
         Kind::WString => Value::WString(d.read_bounded_wstring(bound)?),
-        Kind::Fixed => Value::Fixed(d.read_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?)?),
+        Kind::Fixed => Value::Fixed(d.read_fixed(u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?)?),
         Kind::Enum => Value::Enum(d.read_enum(u32::try_from(view.member_count()).unwrap_or(u32::MAX))?),
         Kind::TypeCode => Value::TypeCode(TypeCode::decode(d)?),
         Kind::ObjRef | Kind::Component | Kind::Home => Value::Object(Ior::decode(d)?),
-        Kind::Principal => Value::Octets(d.read_octets_owned()?),
-        Kind::LocalInterface => return Err(CdrError::LocalObject),
-        _ => return Err(CdrError::Unsupported),
+        Kind::Principal => Value::Octets(d.read_octet_sequence_owned()?),
+        Kind::LocalInterface => return Err(CdrError::LocalObjectNotSendable),
+        _ => return Err(CdrError::UnsupportedForm),
     })
 }
 
@@ -281,7 +281,7 @@ impl<'v> TreeWriter<'v> {
                     _ if octets.len() != view.length() as usize => return Err(CdrError::TypeMismatch),
                     _ => {}
                 }
-                e.write_raw(octets);
+                e.write_bytes(octets);
                 Ok(())
             }
             (Kind::Value | Kind::ValueBox | Kind::Event, value) => self.instance(value, view, e),
@@ -341,7 +341,7 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
         (Kind::String, Value::String(value)) => return e.write_bounded_str(value, bound),
         (Kind::WString, Value::WString(value)) => return e.write_bounded_wstr(value, bound),
         (Kind::Fixed, Value::Fixed(value)) => {
-            return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?, *value);
+            return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?, *value);
         }
         (Kind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
         (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumOutOfRange),
@@ -351,8 +351,8 @@ fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), 
             e.write_bool(true);
             return value.encode(e);
         }
-        (Kind::Principal, Value::Octets(value)) => return e.write_octets_copied(value),
-        (Kind::LocalInterface, _) => return Err(CdrError::LocalObject),
+        (Kind::Principal, Value::Octets(value)) => return e.write_octet_sequence_copied(value),
+        (Kind::LocalInterface, _) => return Err(CdrError::LocalObjectNotSendable),
         _ => return Err(CdrError::TypeMismatch),
     }
     Ok(())
@@ -423,6 +423,6 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
             Value::List((0..len).map(|_| initial(element, parts, depth + 1)).collect::<Result<_, _>>()?)
         }
         Kind::Principal => Value::Octets(Octets::new()),
-        _ => return Err(CdrError::Unsupported),
+        _ => return Err(CdrError::UnsupportedForm),
     })
 }

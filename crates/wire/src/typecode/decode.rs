@@ -16,7 +16,7 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
         return Ok(TypeCode::from_description(description::for_kind(kind)));
     }
     // Positions are counted from the kind of the outermost TypeCode.
-    let end = d.remaining() + KIND;
+    let end = d.remaining_len() + KIND;
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -50,7 +50,7 @@ impl TypeCodeReader {
     }
 
     fn of_kind(&mut self, number: u32, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
-        let behind = end - d.remaining();
+        let behind = end - d.remaining_len();
         if number == INDIRECTION {
             let offset = i64::from(d.read_i32()?);
             let from = i64::try_from(behind).map_err(|_| CdrError::BadIndirection)?;
@@ -90,7 +90,7 @@ impl TypeCodeReader {
         self.open.push(index);
         let node = d.read_nested(|d| {
             let mut inner = d.read_encapsulation()?;
-            self.parameters(kind, &mut inner, end - d.remaining())
+            self.parameters(kind, &mut inner, end - d.remaining_len())
         })?;
         self.open.pop();
         if let Some(place) = self.nodes.get_mut(index as usize) {
@@ -164,7 +164,7 @@ impl TypeCodeReader {
                 node.content = match self.kind_of(&base) {
                     Some(Kind::Null) => None,
                     Some(Kind::Value | Kind::Event) => Some(base),
-                    _ => return Err(CdrError::IllegitimateMember),
+                    _ => return Err(CdrError::IllegalTypeCodeMember),
                 };
             }
             Kind::Sequence | Kind::Array => {
@@ -229,7 +229,7 @@ impl TypeCodeReader {
         };
         match kind {
             Some(kind) if kind.can_be_member() => Ok(part),
-            _ => Err(CdrError::IllegitimateMember),
+            _ => Err(CdrError::IllegalTypeCodeMember),
         }
     }
 

@@ -40,7 +40,7 @@ fn types_round_trip_in_both_byte_orders() {
             let octets = encoded(&type_code, endian);
             let mut d = Decoder::new(&octets, endian).at_position(1);
             let again = TypeCode::decode(&mut d).unwrap();
-            assert_eq!((&again, d.remaining()), (&type_code, 0));
+            assert_eq!((&again, d.remaining_len()), (&type_code, 0));
             assert!(again.equivalent(&type_code));
             assert_eq!(encoded(&again, endian), octets);
             for len in 1..octets.len() {
@@ -308,7 +308,7 @@ fn indirections_lead_to_a_kind_that_was_read() {
 #[test]
 fn malformed_types_are_refused() {
     assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadTypeCode));
-    assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegitimateMember));
+    assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegalTypeCodeMember));
     assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
     assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
     assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());

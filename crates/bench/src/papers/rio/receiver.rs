@@ -242,7 +242,7 @@ impl Receiver {
         scheduling: Scheduling,
         serve: impl Fn(&dyn Stream) + Send + 'static,
     ) -> Result<u16, Failure> {
-        let listener = transport.listen_with_io(&Endpoint::tcp(link::RECEIVER, 0), io).map_err(failed)?;
+        let listener = transport.listen_with_io_properties(&Endpoint::tcp(link::RECEIVER, 0), io).map_err(failed)?;
         let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else {
             return Err(Failure::new("the listener has no port"));
         };

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use corelane_sched::analysis::StepBudget;
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::Utilization;
-use corelane_sched::task_file::MAX_BYTES;
+use corelane_sched::task_file::MAX_FILE_BYTES;
 use corelane_services::events::schedule::{ConsumerJob, JobTrigger};
 use corelane_services::events::{EventHeader, EventSource, FilterReach, PublishedEventKind, TimeoutKind};
 use serde_json::{Value as Json, json};
@@ -88,7 +88,7 @@ pub(super) fn read(path: &str) -> Result<ChannelFile, String> {
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
     let mut text = String::new();
     // `file::read` refuses a text of this length.
-    let max = MAX_BYTES as u64 + 1;
+    let max = MAX_FILE_BYTES as u64 + 1;
     let read = if path == "-" {
         io::stdin().lock().take(max).read_to_string(&mut text)
     } else {

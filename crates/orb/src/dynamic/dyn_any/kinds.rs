@@ -197,7 +197,7 @@ impl DynAny {
             return Err(DynAnyError::InvalidValue);
         }
         let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
-        let fresh = Value::initial(&element)?;
+        let fresh = Value::default_of_type(&element)?;
         let (top, before) = (self.top, self.component_count());
         let table = self.table();
         let mut places = table.get(top).parts().to_vec();
@@ -277,7 +277,7 @@ impl DynAny {
         let after = chosen(&resolved, self.label()?);
         if before != after {
             let fresh = match after.and_then(|arm| resolved.member_type(arm)) {
-                Some(ty) => Some((Value::initial(&ty)?, ty)),
+                Some(ty) => Some((Value::default_of_type(&ty)?, ty)),
                 None => None,
             };
             let table = self.table();

@@ -177,7 +177,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::System`] for a type without values.
     pub fn from_type_code(type_code: &TypeCode) -> Result<DynAny, DynAnyError> {
-        DynAny::from_value(type_code, Value::initial(type_code)?)
+        DynAny::from_value(type_code, Value::default_of_type(type_code)?)
     }
 
     fn from_value(type_code: &TypeCode, value: Value) -> Result<DynAny, DynAnyError> {

@@ -51,7 +51,7 @@ impl DynAny {
         let table = self.table();
         let mut places = Vec::with_capacity(members.len());
         for (_, ty) in members {
-            places.push(table.add_value(&ty, Value::initial(&ty)?, &mut HashMap::new())?);
+            places.push(table.add_value(&ty, Value::default_of_type(&ty)?, &mut HashMap::new())?);
         }
         table.get_mut(top)?.set(PartContent::Parts(places));
         self.compact();
@@ -88,7 +88,7 @@ impl DynAny {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {
             _ if resolved.id() == TypeCode::VALUE_BASE.id() => Err(DynAnyError::TypeMismatch),
-            Some(CUSTOM) => Err(CdrError::CustomValue.into()),
+            Some(CUSTOM) => Err(CdrError::CustomValueNotConvertible.into()),
             Some(ABSTRACT) => Err(DynAnyError::TypeMismatch),
             _ => Ok(()),
         }

@@ -343,11 +343,11 @@ impl EventChannelBuilder {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
             let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} letters, digits and characters -_.");
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(reason));
         }
         if self.durable.is_some() && is_reserved(&self.name) {
             let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(reason));
         }
         self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
@@ -358,7 +358,7 @@ impl EventChannelBuilder {
                 *listener = self.refusal_listener.clone();
                 let max_queued = self.router.queue.max_bytes.saturating_sub(HEADER_BYTES);
                 schedule.check(&self.config.lanes.rt_infos(), max_queued).map_err(|error| {
-                    SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string())
+                    SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string())
                 })?;
                 self.router.surplus = Some(schedule.surplus_policy());
             }
@@ -385,17 +385,17 @@ impl EventChannelBuilder {
             .name("events/time")
             .spawn(move || timeouts.run_timeouts())
             .and_then(|_| thread::ThreadBuilder::new().name("events/admin").spawn(move || callbacks.run_callbacks()))
-            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string()))?;
         let cos = servants::cos::activate(&shared)?;
         let rtec = servants::rtec::activate(&shared, end)?;
-        orb.bind_key(&keys[0], cos.as_object())?;
-        let bound = orb.bind_key(&keys[1], rtec.as_object()).and_then(|()| {
+        orb.bind_corbaloc_key(&keys[0], cos.as_object())?;
+        let bound = orb.bind_corbaloc_key(&keys[1], rtec.as_object()).and_then(|()| {
             shared.open_and_activate().inspect_err(|_| {
-                orb.unbind_key(&keys[1]);
+                orb.unbind_corbaloc_key(&keys[1]);
             })
         });
         let is_new = bound.inspect_err(|_| {
-            orb.unbind_key(&keys[0]);
+            orb.unbind_corbaloc_key(&keys[0]);
         })?;
         shared.has_bound_keys();
         let mut gateways: Vec<Gateway> = Vec::new();

@@ -140,7 +140,7 @@ impl GatewayBuilder {
     pub fn serve(self, orb: &Orb, from: &impl Reference, to: &impl Reference) -> Result<Gateway, SystemException> {
         let (from, to) = (from.as_object(), to.as_object());
         if from.is_equivalent(to) {
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(ITSELF));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(ITSELF));
         }
         self.lanes.check(orb)?;
         let seed = process::random_number().unwrap_or_else(|_| now());
@@ -208,7 +208,7 @@ impl GatewayBuilder {
             // run.
             shared.run.lock().is_stopped = true;
             shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
-            SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
         };
         for lane in 0..lanes {
             let forwarder = Arc::clone(&shared);

@@ -183,7 +183,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`look_up`](Self::look_up); `NotFound` for an index without an entry.
-    pub fn sum(&self, index: u32) -> io::Result<Vec<u64>> {
+    pub fn sum_over_processors(&self, index: u32) -> io::Result<Vec<u64>> {
         let value = self.look_up(&index.to_ne_bytes())?.ok_or(io::ErrorKind::NotFound)?;
         let mut sums = vec![0_u64; self.value_size / 8];
         for copy in value.chunks_exact(self.copy_size()) {
@@ -302,8 +302,8 @@ mod tests {
         let one = [3_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat();
         map.update(&[0; 4], &one.repeat(copies)).unwrap();
         let copies = copies as u64;
-        assert_eq!(map.sum(0).unwrap(), [3 * copies, 5 * copies]);
-        assert_eq!(map.sum(1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(map.sum_over_processors(0).unwrap(), [3 * copies, 5 * copies]);
+        assert_eq!(map.sum_over_processors(1).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
