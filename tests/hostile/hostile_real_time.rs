@@ -18,8 +18,8 @@ use corelane_wire::giop::context_id::{
 };
 use corelane_wire::ior::{ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
 use corelane_wire::rt::{
-    PriorityModelValue, encode_priority_bands, encode_deadline_context, encode_priority_context, encode_priority_range_context,
-    policy_type,
+    PriorityModelValue, encode_deadline_context, encode_priority_bands, encode_priority_context,
+    encode_priority_range_context, policy_type,
 };
 use corelane_wire::{Ior, Limits, Version};
 

@@ -111,7 +111,9 @@ fn long_held_requests_are_reported_and_run_after_activation() {
         std::thread::scope(|scope| {
             let called = scope.spawn(|| call_who(&object.with_timeout(Duration::from_secs(120))));
             let event = until_told(&told, |event| matches!(event, Event::PoaManagerHoldsRequests { .. }));
-            let Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active } = &event else { unreachable!() };
+            let Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active } = &event else {
+                unreachable!()
+            };
             assert_eq!((manager.as_str(), *requests, *was_active), ("RootPOAManager", 1, false));
             assert!(*held >= Duration::from_secs(1));
             assert!(event.to_string().contains("never been activated"), "{event}");

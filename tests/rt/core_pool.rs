@@ -49,7 +49,10 @@ fn requests_of_a_task_run_on_its_core_at_its_priority() {
     assert_eq!(threads.len(), 8);
     assert!(threads.iter().all(|(cores, native)| cores.len() == 1 && *native == Scheduling::Fifo(1)), "{threads:?}");
     let counts = scene.pool.counts();
-    assert_eq!((counts.connections_bound, counts.threads_borrowed, counts.requests_not_bound, counts.requests_without_task), (2, 0, 0, 0));
+    assert_eq!(
+        (counts.connections_bound, counts.threads_borrowed, counts.requests_not_bound, counts.requests_without_task),
+        (2, 0, 0, 0)
+    );
 }
 
 #[test]
@@ -179,7 +182,10 @@ fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     }
     assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
     let counts = scene.pool.counts();
-    assert_eq!((counts.connections_bound, counts.threads_borrowed, counts.threads_started, counts.requests_not_bound), (3, 1, 1, 1));
+    assert_eq!(
+        (counts.connections_bound, counts.threads_borrowed, counts.threads_started, counts.requests_not_bound),
+        (3, 1, 1, 1)
+    );
     drop(clients.into_iter().next());
     drop(scene);
 }

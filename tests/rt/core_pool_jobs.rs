@@ -60,7 +60,10 @@ fn job_over_its_budget_is_demoted_until_its_end() {
     // The thread counts and reports the job after the reply.
     wait_until(|| events.lock().len() == 3);
     let counts = scene.pool.counts();
-    assert_eq!((counts.jobs_over_budget, counts.jobs_demoted, counts.requests_handed_over, counts.threads_moved), (3, 3, 1, 0));
+    assert_eq!(
+        (counts.jobs_over_budget, counts.jobs_demoted, counts.requests_handed_over, counts.threads_moved),
+        (3, 3, 1, 0)
+    );
     assert_eq!(*events.lock(), [1, 1, 2].map(|task| (task, JobOverrunAction::Demote)));
 }
 
@@ -98,7 +101,10 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
     assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
     wait_until(|| events.lock().len() == 2);
     let counts = scene.pool.counts();
-    assert_eq!((counts.jobs_over_budget, counts.jobs_stopped, counts.connections_bound, counts.threads_moved), (2, 1, 1, 0));
+    assert_eq!(
+        (counts.jobs_over_budget, counts.jobs_stopped, counts.connections_bound, counts.threads_moved),
+        (2, 1, 1, 0)
+    );
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
@@ -161,7 +167,11 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     assert_eq!(raw.receive_reply_id(), sent[1]);
     assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.requests_delayed_by_rate, counts.calls_refused_by_rate, counts.oneways_dropped_by_rate), (1, 3, 1), "{counts:?}");
+    assert_eq!(
+        (counts.requests_delayed_by_rate, counts.calls_refused_by_rate, counts.oneways_dropped_by_rate),
+        (1, 3, 1),
+        "{counts:?}"
+    );
     let refused = |is_oneway| (1, is_oneway, Scheduling::Other);
     assert_eq!(*refusals.lock(), [refused(false), refused(false), refused(false), refused(true)]);
 }
@@ -251,7 +261,11 @@ fn request_of_a_task_without_a_free_thread_keeps_the_rate() {
     }
     assert_eq!(*scene.state.steps.0.lock(), [0, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.requests_not_bound, counts.requests_delayed_by_rate, counts.calls_refused_by_rate), (1, 0, 2), "{counts:?}");
+    assert_eq!(
+        (counts.requests_not_bound, counts.requests_delayed_by_rate, counts.calls_refused_by_rate),
+        (1, 0, 2),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -299,7 +313,11 @@ fn locate_request_is_no_job() {
         two.validate_connection().unwrap();
     }
     let counts = scene.pool.counts();
-    assert_eq!((counts.connections_bound, counts.requests_handed_over, counts.requests_without_task, counts.jobs_over_budget), (1, 0, 0, 0), "{counts:?}");
+    assert_eq!(
+        (counts.connections_bound, counts.requests_handed_over, counts.requests_without_task, counts.jobs_over_budget),
+        (1, 0, 0, 0),
+        "{counts:?}"
+    );
     assert!(scene.pool.measurements().iter().all(|measured| measured.jobs == 0));
     step(&one, &STEP, 0).unwrap();
     step(&two, &STEP, 1).unwrap();

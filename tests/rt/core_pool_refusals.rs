@@ -184,7 +184,15 @@ fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
     assert_eq!(placement("raise/b0"), (vec![0], Scheduling::Fifo(1)));
     let counts = scene.pool.counts();
-    assert_eq!((counts.connections_bound, counts.currently_bound_connections, counts.requests_not_bound, counts.tasks_refused_by_kernel), (1, 0, 0, 1));
+    assert_eq!(
+        (
+            counts.connections_bound,
+            counts.currently_bound_connections,
+            counts.requests_not_bound,
+            counts.tasks_refused_by_kernel
+        ),
+        (1, 0, 0, 1)
+    );
 }
 
 #[test]

@@ -111,7 +111,8 @@ fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     let (to_test, ended) = channel();
     let called = own.with_canceller(&canceller);
     let caller = std::thread::spawn(move || to_test.send(call_who(&called).map(drop).unwrap_err()).unwrap());
-    let is_waiting = || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting_connections == 1);
+    let is_waiting =
+        || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting_connections == 1);
     wait_until(is_waiting);
     canceller.cancel();
     let exception = ended.recv_timeout(Duration::from_secs(60)).expect("the call ends");

@@ -318,8 +318,9 @@ fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
 
 #[test]
 fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
-    let config =
-        RtConfig::default().expired_request_action(ExpiredRequestAction::LowerPriority(7)).scheduling(SchedulingClass::Fair);
+    let config = RtConfig::default()
+        .expired_request_action(ExpiredRequestAction::LowerPriority(7))
+        .scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();

@@ -162,8 +162,11 @@ fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
 
 fn named(pid: u32, thread: u32, what: &str, name: &str) -> JsonObject {
     let arguments = JsonObject::new().string("name", name);
-    let object =
-        JsonObject::new().string("ph", "M").string("name", what).integer("pid", pid.into()).integer("tid", thread.into());
+    let object = JsonObject::new()
+        .string("ph", "M")
+        .string("name", what)
+        .integer("pid", pid.into())
+        .integer("tid", thread.into());
     object.object("args", arguments)
 }
 
@@ -196,7 +199,13 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<J
     }
 }
 
-fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<JsonObject>) {
+fn preempted(
+    process: &ProcessRecords,
+    thread: u32,
+    origin: u64,
+    preemptions: &[Preemption],
+    events: &mut Vec<JsonObject>,
+) {
     let mut probes = process.probes.iter().filter(|point| point.thread == thread).map(|point| point.at_ns);
     let Some(first) = probes.next() else { return };
     let last = probes.next_back().unwrap_or(first);

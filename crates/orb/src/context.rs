@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn context_clause_matches_names_and_prefixes() {
-        let matching = |patterns: &[&str]| some().matching_properties(patterns).iter().map(|(name, _)| name.to_owned()).collect();
+        let matching =
+            |patterns: &[&str]| some().matching_properties(patterns).iter().map(|(name, _)| name.to_owned()).collect();
         let names: Vec<String> = matching(&["user", "site.*"]);
         assert_eq!(names, ["site.name", "site.zone", "user"]);
         let names: Vec<String> = matching(&["site", "use", "other*"]);

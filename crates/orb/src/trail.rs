@@ -70,7 +70,11 @@ impl At {
 fn unreadable_argument(error: CdrError, name: &'static str, d: &mut Decoder<'_>) -> SystemException {
     d.record_step(PathStep::Member(name));
     let place = place("argument ", d);
-    SystemException::from(error).with_message(format!("{}{place}, at octet {} of the request", error.text(), d.message_offset()))
+    SystemException::from(error).with_message(format!(
+        "{}{place}, at octet {} of the request",
+        error.text(),
+        d.message_offset()
+    ))
 }
 
 #[cold]

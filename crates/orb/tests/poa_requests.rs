@@ -418,7 +418,13 @@ fn plain_keys_lead_to_references_until_unbound() {
     world.server.bind_corbaloc_key("Eight", &object).unwrap();
     assert_eq!(refused(world.server.bind_corbaloc_key("Eight", &object)).0, Kind::BadParam);
     assert_eq!(
-        refused(world.server.bind_corbaloc_key("CLNPx\0\0", &object).and_then(|()| world.server.bind_corbaloc_key("", &object))).0,
+        refused(
+            world
+                .server
+                .bind_corbaloc_key("CLNPx\0\0", &object)
+                .and_then(|()| world.server.bind_corbaloc_key("", &object))
+        )
+        .0,
         Kind::BadParam
     );
     assert_eq!(call_marshalled(&named()).unwrap(), 8);

@@ -363,7 +363,8 @@ impl Admission {
     fn check_processor(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
         let needed = Utilization::total(tasks.iter().map(|task| &task.for_others));
-        let minimum = u64::from(self.resources.best_effort_minimum.processor_thousandths) * (Utilization::ONE.0 / 1_000);
+        let minimum =
+            u64::from(self.resources.best_effort_minimum.processor_thousandths) * (Utilization::ONE.0 / 1_000);
         let available = Utilization::ONE.saturating_sub(Utilization(minimum));
         if needed > available {
             return Err(ViolatedBound::Processor { core: request.core, needed, available });

@@ -125,7 +125,8 @@ impl BudgetState {
     /// As for [`Budget::check`].
     pub fn new(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
-        let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_period_count: 0 };
+        let mut state =
+            Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_period_count: 0 };
         state.refill(1);
         Ok(state)
     }
@@ -398,7 +399,10 @@ mod tests {
     #[test]
     fn a_share_of_the_link_is_a_budget_of_bytes() {
         assert_eq!(Budget::of_link_share(400, 155_000_000, 10 * MS), Budget::of_bytes(77_500, 10 * MS));
-        assert_eq!(Budget::of_link_share(u32::MAX, u64::MAX, u64::MAX).check(), Err(BudgetError::PeriodOutOfRange(u64::MAX)));
+        assert_eq!(
+            Budget::of_link_share(u32::MAX, u64::MAX, u64::MAX).check(),
+            Err(BudgetError::PeriodOutOfRange(u64::MAX))
+        );
     }
 
     #[test]

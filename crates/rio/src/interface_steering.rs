@@ -82,7 +82,11 @@ impl InterfaceSteering {
     pub(crate) fn total_counts(&self) -> Result<StreamCounts, SteeringError> {
         let mut total = StreamCounts::default();
         for stream in (1..STREAMS).map(StreamId) {
-            let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } = self.program.counts(stream)?;
+            let StreamCounts {
+                receive_context_frames: in_context,
+                queued_frames: queued,
+                undeliverable_frames: missed,
+            } = self.program.counts(stream)?;
             total.receive_context_frames += in_context;
             total.queued_frames += queued;
             total.undeliverable_frames += missed;
@@ -162,7 +166,8 @@ impl SteeredStream {
 
     /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } = self.steering.counts(self.id)?;
+        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } =
+            self.steering.counts(self.id)?;
         Ok(StreamCounts {
             receive_context_frames: in_context.saturating_sub(self.earlier.receive_context_frames),
             queued_frames: queued.saturating_sub(self.earlier.queued_frames),

@@ -59,14 +59,26 @@ impl MemoryBound {
     /// Returns the sum of all kinds of memory.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        let Self { frame_bytes: frames, ring_bytes: rings, thread_queue_bytes: thread_queue, socket_bytes: sockets, connection_table_bytes: connection_table } = *self;
+        let Self {
+            frame_bytes: frames,
+            ring_bytes: rings,
+            thread_queue_bytes: thread_queue,
+            socket_bytes: sockets,
+            connection_table_bytes: connection_table,
+        } = *self;
         [rings, thread_queue, sockets, connection_table].into_iter().fold(frames, u64::saturating_add)
     }
 }
 
 impl fmt::Display for MemoryBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frame_bytes: frames, ring_bytes: rings, thread_queue_bytes: thread_queue, socket_bytes: sockets, connection_table_bytes: connection_table } = self;
+        let Self {
+            frame_bytes: frames,
+            ring_bytes: rings,
+            thread_queue_bytes: thread_queue,
+            socket_bytes: sockets,
+            connection_table_bytes: connection_table,
+        } = self;
         write!(
             f,
             "{} bytes: frames {frames}, rings {rings}, kernel thread's queue {thread_queue}, sockets {sockets}, connection table \
@@ -186,7 +198,10 @@ mod tests {
         assert_eq!(bound.frame_bytes, 2 * 256 * 2048);
         assert_eq!(bound.ring_bytes, 2 * (8192 + 8192));
         assert_eq!(bound.socket_bytes, 3 * (2 * 393_216 + 2 * 2524));
-        assert_eq!(bound.total_bytes(), bound.frame_bytes + bound.ring_bytes + bound.socket_bytes + bound.connection_table_bytes);
+        assert_eq!(
+            bound.total_bytes(),
+            bound.frame_bytes + bound.ring_bytes + bound.socket_bytes + bound.connection_table_bytes
+        );
         assert!(bound.to_string().starts_with(&format!("{} bytes", bound.total_bytes())));
     }
 

@@ -104,9 +104,12 @@ impl Simulation {
     /// Creates a simulation. Streams from 1 on have the budgets `lanes`; stream 0 is best effort.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
-        let mut steering = SteeringTables::new(TableSizes { stream_count: streams, receive_queue_count: 1, max_connections: 64 });
+        let mut steering =
+            SteeringTables::new(TableSizes { stream_count: streams, receive_queue_count: 1, max_connections: 64 });
         for stream in (0..streams).map(StreamId) {
-            steering.set_stream(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
+            steering
+                .set_stream(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+                .unwrap();
             steering.set_ring(stream, 0, true).unwrap();
             steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }

@@ -8,7 +8,7 @@ use corelane_sched::analysis::sensitivity::largest;
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex};
 
-use crate::admission::{Admission, StreamResources, StreamLoad, StreamRefusal, StreamRequest, ViolatedBound};
+use crate::admission::{Admission, StreamLoad, StreamRefusal, StreamRequest, StreamResources, ViolatedBound};
 use crate::budget::{Budget, BudgetServerKind};
 use crate::config::RioConfig;
 

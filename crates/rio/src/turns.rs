@@ -211,7 +211,11 @@ impl<C: Clone> SharedBudget<C> {
     /// after the end of the current period.
     pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
         let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
-        BudgetCounts { period_bytes, waiting_connections: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }
+        BudgetCounts {
+            period_bytes,
+            waiting_connections: u32::try_from(self.waiting).unwrap_or(u32::MAX),
+            ..self.counts
+        }
     }
 
     /// Returns the number of bytes of the period that are neither taken nor part of a turn.

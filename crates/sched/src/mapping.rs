@@ -150,7 +150,12 @@ mod tests {
             assert_eq!(mapping.to_native(back), Some(native));
         }
         assert_eq!(count, mapped, "{mapping:?}");
-        for outside in [range.least_urgent.min(range.most_urgent) - 1, range.least_urgent.max(range.most_urgent) + 1, i32::MIN, i32::MAX] {
+        for outside in [
+            range.least_urgent.min(range.most_urgent) - 1,
+            range.least_urgent.max(range.most_urgent) + 1,
+            i32::MIN,
+            i32::MAX,
+        ] {
             assert_eq!(mapping.to_corba(outside), None);
         }
     }
@@ -160,7 +165,12 @@ mod tests {
         let inverted = NativePriorityRange { least_urgent: 2, most_urgent: -15 };
         obeys(&LinearMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 32768);
         obeys(&LinearMapping(inverted), inverted, -1, 32768);
-        obeys(&LinearMapping(NativePriorityRange { least_urgent: 7, most_urgent: 7 }), NativePriorityRange { least_urgent: 7, most_urgent: 7 }, 1, 32768);
+        obeys(
+            &LinearMapping(NativePriorityRange { least_urgent: 7, most_urgent: 7 }),
+            NativePriorityRange { least_urgent: 7, most_urgent: 7 },
+            1,
+            32768,
+        );
         obeys(&DirectMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 99);
         obeys(&ConsecutiveMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 99);
         obeys(&ConsecutiveMapping(inverted), inverted, -1, 18);

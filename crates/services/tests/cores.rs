@@ -343,7 +343,8 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let uncounted = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.clone().cores([0, 1]));
     assert_eq!(uncounted.serve(&server).unwrap_err().kind(), Kind::BadParam);
-    let scene = PoolScene::with_machine("tcp:127.0.0.1:0", config, with_best_effort_share(Machine::with_cores(2), share));
+    let scene =
+        PoolScene::with_machine("tcp:127.0.0.1:0", config, with_best_effort_share(Machine::with_cores(2), share));
     let (_client, tasks, target) = scene.client();
     let admit =
         |execution: u64| tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", execution, 20 * MS) });
@@ -362,7 +363,10 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
 fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
     let scene = PoolScene::new();
     let (client, tasks, target) = scene.client();
-    scene.server.bind_corbaloc_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap()).unwrap();
+    scene
+        .server
+        .bind_corbaloc_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap())
+        .unwrap();
     let Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Reporter")).unwrap().unwrap();
     let admit = |target: &ObjectRef| {
@@ -431,7 +435,11 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
             }
         }
         let counts = scene.pool.counts();
-        assert_eq!((counts.connections_bound, counts.currently_bound_connections, counts.requests_handed_over), (2, 2, 0), "{address} {counts:?}");
+        assert_eq!(
+            (counts.connections_bound, counts.currently_bound_connections, counts.requests_handed_over),
+            (2, 2, 0),
+            "{address} {counts:?}"
+        );
         let [first, _] = &promises;
         let again = tasks.outcome(first.task, &first.token).unwrap();
         assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());

@@ -88,7 +88,11 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
     for consumer in &statistics.consumers[..HEALTHY] {
         assert_eq!((consumer.counts.routed, consumer.counts.delivered), (EVENTS, EVENTS));
     }
-    assert!(statistics.disconnected_consumers.dropped.failed > 0 && statistics.disconnected_consumers.dropped.disconnected > 0, "{statistics:?}");
+    assert!(
+        statistics.disconnected_consumers.dropped.failed > 0
+            && statistics.disconnected_consumers.dropped.disconnected > 0,
+        "{statistics:?}"
+    );
     drop(stopped);
 }
 

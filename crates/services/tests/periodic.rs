@@ -149,7 +149,16 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     assert_eq!((*core, *native), (1, 98));
     assert!(thread.starts_with("cores/b"), "{thread}");
     let counts = scene.service.core_pool().unwrap().counts();
-    assert_eq!((counts.connections_bound, counts.requests_without_task, counts.requests_handed_over, counts.requests_not_bound), (2, 0, 0, 0), "{counts:?}");
+    assert_eq!(
+        (
+            counts.connections_bound,
+            counts.requests_without_task,
+            counts.requests_handed_over,
+            counts.requests_not_bound
+        ),
+        (2, 0, 0, 0),
+        "{counts:?}"
+    );
     check_measurements(&scene, admitted.promise().task);
     let once = admitted.periodic().max_jobs(1);
     let statistics = admitted.start(once, |object, _| report(object).map(drop)).unwrap().wait();

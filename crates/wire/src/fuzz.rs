@@ -182,7 +182,8 @@ fn each_type(d: &Decoder<'_>) {
             }
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
-        let _ = (rt::parse_priority_context(data), rt::parse_priority_range_context(data), rt::parse_priority_bands(data));
+        let _ =
+            (rt::parse_priority_context(data), rt::parse_priority_range_context(data), rt::parse_priority_bands(data));
         let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
         let _ = (
             parse_alternate_address(data),

@@ -205,7 +205,10 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
     let second = Request::parse(&written, &whole, &LIMITS).unwrap();
     assert_eq!(second.target, request.target);
     assert_eq!((second.operation, second.response_expected), (request.operation, request.response_expected));
-    assert_eq!((second.contexts, second.body().remaining_bytes()), (request.contexts, request.body().remaining_bytes()));
+    assert_eq!(
+        (second.contexts, second.body().remaining_bytes()),
+        (request.contexts, request.body().remaining_bytes())
+    );
     let garbage = expected["reserved_hex"].as_str().is_some_and(|octets| octets != "000000");
     compare_octets(message, &written, expected, garbage || expected["response_flags"] == 2);
 }

@@ -52,11 +52,17 @@ pub(crate) fn print(rio: &RioTransport) {
         let waits = stream.budget.map_or(0, |budget| budget.wait_count);
         println!("stream    commands: guaranteed, {bytes} bytes received, {waits} waits for the budget");
         if let (Some(frames), Some(thread)) = (stream.frame_counts, &stream.kernel_thread) {
-            println!("stream    commands: {} frames to the thread {thread}, {} missed", frames.queued_frames, frames.undeliverable_frames);
+            println!(
+                "stream    commands: {} frames to the thread {thread}, {} missed",
+                frames.queued_frames, frames.undeliverable_frames
+            );
         }
         stream.missing_feature_reason.iter().for_each(|lack| println!("stream    commands: {lack}"));
     }
     if let Some(frames) = rio.best_effort_frames() {
-        println!("stream    bulk and the rest: best effort, {} frames in the receive context", frames.undeliverable_frames);
+        println!(
+            "stream    bulk and the rest: best effort, {} frames in the receive context",
+            frames.undeliverable_frames
+        );
     }
 }

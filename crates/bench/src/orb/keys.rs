@@ -1,6 +1,6 @@
 //! Lifetimes of object keys.
 
-use corelane::poa::{IdAssignment, ObjectKeyHints, Lifespan, PoaPolicies};
+use corelane::poa::{IdAssignment, Lifespan, ObjectKeyHints, PoaPolicies};
 
 use crate::Failure;
 

@@ -4,7 +4,8 @@ use corelane::rt::{LinearMapping, NativePriorityRange, Priority, PriorityMapping
 
 pub(crate) const LEVELS: u8 = 98;
 
-pub(crate) const MAPPING: LinearMapping = LinearMapping(NativePriorityRange { least_urgent: 1, most_urgent: LEVELS as i32 });
+pub(crate) const MAPPING: LinearMapping =
+    LinearMapping(NativePriorityRange { least_urgent: 1, most_urgent: LEVELS as i32 });
 
 /// Returns the lowest and the highest CORBA priority of a level.
 pub(crate) fn band(level: u8) -> Option<(i16, i16)> {

@@ -22,7 +22,7 @@ use corelane::rt::BestEffortShare;
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
-use corelane_sched::task_file::{self, MAX_FILE_BYTES, MAX_CORES, TaskFile};
+use corelane_sched::task_file::{self, MAX_CORES, MAX_FILE_BYTES, TaskFile};
 
 use self::output::{milliseconds, write_file, write_table};
 use crate::arguments::{self, ArgumentRefusal, flag, option};

@@ -320,7 +320,8 @@ fn at(candidate: &Candidate, finding: Finding) -> Finding {
 
 fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, SystemException> {
     let object = orb.string_to_object(&candidate.ior.to_text()?)?;
-    let nil = || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).with_message("the reference is nil");
+    let nil =
+        || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).with_message("the reference is nil");
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 

@@ -116,7 +116,9 @@ pub(super) const LIMITS: &[Entry<Limits>] = &[
         size_in(value, 1..=u64::MAX).map(|max| limits.max_decoded_bytes = max)
     }),
     entry("max-nesting", "number", "128", |limits, value| count(value).map(|max| limits.max_nesting = max)),
-    entry("max-values", "number", "262144", |limits, value| count(value).map(|max| limits.max_valuetype_instances = max)),
+    entry("max-values", "number", "262144", |limits, value| {
+        count(value).map(|max| limits.max_valuetype_instances = max)
+    }),
     entry("max-repository-ids", "number", "32", |limits, value| {
         count(value).map(|max| limits.max_repository_ids = max)
     }),

@@ -124,7 +124,9 @@ fn upcall(
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
         let _ = target.finish(operation);
-        return Err(SystemException::new(Kind::NoResources, 0, Completion::No).with_message("upcalls are nested too deep"));
+        return Err(
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message("upcalls are nested too deep")
+        );
     };
     let max_priority = match expired.map(|expired| expired.begin(orb, operation)).transpose() {
         Ok(max_priority) => max_priority.flatten(),

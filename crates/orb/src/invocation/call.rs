@@ -619,7 +619,12 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         if !connection.accept_late_reply() {
             // If the client skipped unknown replies, a server could prolong the call without end.
-            return Ok(Err(self.on_no_reply(route, &mut connection, id, PeerFault::UnexpectedMessage(header.kind).into())));
+            return Ok(Err(self.on_no_reply(
+                route,
+                &mut connection,
+                id,
+                PeerFault::UnexpectedMessage(header.kind).into(),
+            )));
         }
         self.due = self.due.to_absolute();
         if let ReceivedMessage::InPlace(_, length) = received {
@@ -750,7 +755,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         let is_end = matches!(
             broken,
-            ExchangeError::Fault(PeerFault::UnexpectedMessage(MessageKind::CloseConnection | MessageKind::MessageError))
+            ExchangeError::Fault(PeerFault::UnexpectedMessage(
+                MessageKind::CloseConnection | MessageKind::MessageError
+            ))
         );
         let message = match broken {
             ExchangeError::Fault(fault) if !is_end => format!("the server broke the protocol: {fault}"),

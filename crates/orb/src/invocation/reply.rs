@@ -106,8 +106,9 @@ impl<'r> Reply<'r> {
     #[cold]
     pub fn unknown_user_exception(&self) -> SystemException {
         let id = self.answer.exception.as_deref().unwrap_or("an exception");
-        SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes)
-            .with_message(format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())))
+        SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes).with_message(
+            format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())),
+        )
     }
 
     /// Reads results with the function `read`. A second call of this method continues behind the

@@ -198,7 +198,8 @@ fn excerpt(text: &str) -> String {
 }
 
 fn invalid_text(text: &str, error: UrlError) -> SystemException {
-    SystemException::new(error.kind(), error.minor(), Completion::No).with_message(format!("\"{}\": {error}", excerpt(text)))
+    SystemException::new(error.kind(), error.minor(), Completion::No)
+        .with_message(format!("\"{}\": {error}", excerpt(text)))
 }
 
 pub(super) fn take_options(
@@ -207,7 +208,8 @@ pub(super) fn take_options(
 ) -> Result<Vec<String>, OrbError> {
     let mut rest = Vec::new();
     let mut arguments = arguments.into_iter();
-    let bad = |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why));
+    let bad =
+        |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why));
     while let Some(argument) = arguments.next() {
         let Some(option) = argument.strip_prefix("-ORB") else {
             rest.push(argument);

@@ -44,8 +44,8 @@ pub(crate) use lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub(crate) use parked::ParkResult;
 pub use policies::{
-    IdAssignment, IdUniqueness, ImplicitActivation, ObjectKeyHints, Lifespan, PoaPolicies, PolicyIndex, RequestProcessing,
-    ServantPanicAction, ServantRetention, Threading,
+    IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, ObjectKeyHints, PoaPolicies, PolicyIndex,
+    RequestProcessing, ServantPanicAction, ServantRetention, Threading,
 };
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,

@@ -68,8 +68,9 @@ impl RtClientPolicies {
     pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
-            PriorityBands::new(bands.iter().copied())
-                .map_err(|error| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string()))?;
+            PriorityBands::new(bands.iter().copied()).map_err(|error| {
+                SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string())
+            })?;
         }
         if !self.client_protocols.iter().all(|protocol| protocol.is_valid()) {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);

@@ -290,7 +290,9 @@ pub(crate) fn create(
         if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&period) {
             return Err(bad_param("the period of the share for best effort must be 1 ms to 1 h"));
         }
-        if budget < BestEffortShare::MAX_BUDGET_OVERRUN || budget.saturating_add(BestEffortShare::MAX_BUDGET_OVERRUN) >= period {
+        if budget < BestEffortShare::MAX_BUDGET_OVERRUN
+            || budget.saturating_add(BestEffortShare::MAX_BUDGET_OVERRUN) >= period
+        {
             let why =
                 "the budget of the share for best effort must be at least 100 us, and 100 us less than the period";
             return Err(bad_param(why));

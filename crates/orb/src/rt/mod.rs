@@ -45,8 +45,8 @@ pub use corelane_sched::distribution::TimeDistribution;
 pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::release::OverrunRule;
 pub use corelane_sched::{
-    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativePriorityRange, NetworkPriorityMapping,
-    Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
+    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativePriorityRange,
+    NetworkPriorityMapping, Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, GuaranteeStatus};
 pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};

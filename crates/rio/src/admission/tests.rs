@@ -65,7 +65,8 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
 #[test]
 fn a_stream_that_would_delay_dispatch_is_refused() {
     let dispatch = Timing::new(4 * MS, 10 * MS).with_deadline(5 * MS);
-    let mut admission = Admission::new(StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() });
+    let mut admission =
+        Admission::new(StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() });
     let request = periodic(1, 200, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     let bound_is_of_dispatch = matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Dispatch(0), deadline, .. } if deadline == 5 * MS);
@@ -78,8 +79,10 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_processor() {
-    let mut admission =
-        Admission::new(StreamResources { best_effort_minimum: BestEffortMinimum { link_thousandths: 0, processor_thousandths: 500 }, ..resources() });
+    let mut admission = Admission::new(StreamResources {
+        best_effort_minimum: BestEffortMinimum { link_thousandths: 0, processor_thousandths: 500 },
+        ..resources()
+    });
     let request = periodic(1, 900, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     let ViolatedBound::Processor { core: 0, needed, available } = refusal.violated_bound else { panic!("{refusal}") };
@@ -90,7 +93,8 @@ fn best_effort_keeps_its_minimum_of_the_processor() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_link() {
-    let mut admission = Admission::new(StreamResources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
+    let mut admission =
+        Admission::new(StreamResources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
     let request = periodic(1, 7, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
@@ -127,7 +131,8 @@ fn packet_size_includes_headers_for_every_request() {
     let of_bytes = polling(Budget::of_bytes(40_000, MS), MS);
     let capped = StreamLoad::Capped(PacketRate::new(NonZeroU32::MIN, NonZeroU32::MIN));
     for load in [periodic(1, 100, MS).load, of_bytes, capped] {
-        let [none, shortest] = [0, 40].map(|max_packet| StreamRequest { max_packet_size: max_packet, load, ..periodic(1, 1, MS) });
+        let [none, shortest] =
+            [0, 40].map(|max_packet| StreamRequest { max_packet_size: max_packet, load, ..periodic(1, 1, MS) });
         assert_eq!(resources().timing(&none), resources().timing(&shortest), "{load:?}");
         assert_eq!(resources().bits_per_second(&none), resources().bits_per_second(&shortest), "{load:?}");
     }
@@ -164,14 +169,18 @@ fn a_cap_in_the_receive_context_delays_every_thread() {
     let mut admission = Admission::new(resources());
     admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
     let refusal = admission.admit(capped(120_000)).unwrap_err();
-    assert!(matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Stream(2), .. }), "{refusal}");
+    assert!(
+        matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Stream(2), .. }),
+        "{refusal}"
+    );
     assert_offer_is_tight(&admission, &capped(120_000), &refusal);
 }
 
 #[test]
 fn stream_without_a_bound_is_never_admitted() {
     let none = BestEffortMinimum { link_thousandths: 0, processor_thousandths: 0 };
-    let mut admission = Admission::new(StreamResources { best_effort_minimum: none, max_total_memory: u64::MAX, ..resources() });
+    let mut admission =
+        Admission::new(StreamResources { best_effort_minimum: none, max_total_memory: u64::MAX, ..resources() });
     let refusal = admission.admit(StreamRequest { load: StreamLoad::Unbounded, ..periodic(1, 1, MS) }).unwrap_err();
     assert_eq!(refusal, StreamRefusal { violated_bound: ViolatedBound::UnboundedLoad, admissible_packets: None });
 }
@@ -201,9 +210,15 @@ fn budgets_and_times_out_of_range_are_refused_by_their_field() {
     let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
     assert!(matches!(refusal.violated_bound, ViolatedBound::Budget(BudgetError::AmountOutOfRange { .. })), "{refusal}");
     let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
-    assert_eq!((refusal.violated_bound, refusal.admissible_packets), (ViolatedBound::Budget(BudgetError::PeriodOutOfRange(1)), None));
+    assert_eq!(
+        (refusal.violated_bound, refusal.admissible_packets),
+        (ViolatedBound::Budget(BudgetError::PeriodOutOfRange(1)), None)
+    );
     let refusal = admission.admit(periodic(1, u32::MAX, MS)).unwrap_err();
-    assert!(matches!(refusal.violated_bound, ViolatedBound::Timing(_)) && refusal.admissible_packets.is_some(), "{refusal}");
+    assert!(
+        matches!(refusal.violated_bound, ViolatedBound::Timing(_)) && refusal.admissible_packets.is_some(),
+        "{refusal}"
+    );
 }
 
 prop_compose! {

@@ -21,7 +21,8 @@ impl World {
     }
 
     fn probe(&self) -> ProbeResult {
-        let is_attached = self.in_place.contains(&FeatureStep::SteeringProgram) && self.facts.hook == XdpHookState::Free;
+        let is_attached =
+            self.in_place.contains(&FeatureStep::SteeringProgram) && self.facts.hook == XdpHookState::Free;
         ProbeResult { hook: if is_attached { XdpHookState::Ours } else { self.facts.hook }, ..self.facts }
     }
 
@@ -299,7 +300,10 @@ fn every_order_of_events_keeps_the_order_of_steps() {
 fn check_state(controller: &FeatureController, world: &World) {
     let known: Vec<FeatureStep> = FeatureStep::ALL.into_iter().filter(|step| controller.is_in_place(*step)).collect();
     let in_place = world.in_place.iter().filter(|step| **step != FeatureStep::SteeringProgram);
-    assert!(in_place.eq(known.iter().filter(|step| **step != FeatureStep::SteeringProgram)), "{controller:?} {world:?}");
+    assert!(
+        in_place.eq(known.iter().filter(|step| **step != FeatureStep::SteeringProgram)),
+        "{controller:?} {world:?}"
+    );
 }
 
 fn index(number: u32) -> usize {

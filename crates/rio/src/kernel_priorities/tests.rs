@@ -84,7 +84,8 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
             (FeatureLevel::KernelPriorities, "1", RootDiscipline::Ours)
         );
         let local = Endpoint::tcp("127.0.0.1", 0);
-        let [low, high] = [3, 40].map(|priority| transport.listen_with_io_properties(&local, &lane(Some(priority))).unwrap());
+        let [low, high] =
+            [3, 40].map(|priority| transport.listen_with_io_properties(&local, &lane(Some(priority))).unwrap());
         let classes = run("tc", "class show dev rio0");
         for class in ["c0e0:1 root prio 7 ", "c0e0:16 root prio 6 ", "c0e0:26 root prio 4 "] {
             assert!(classes.contains(class), "{class} in {classes}");
@@ -97,8 +98,9 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
             assert!(transport.missing_priorities_reason().unwrap().contains("does not see the thread"));
         }
         // The client's connections are a stream as well.
-        let client =
-            transport.connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None).unwrap();
+        let client = transport
+            .connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None)
+            .unwrap();
         let fd = client.readiness().unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
         client.set_dscp(46).unwrap();

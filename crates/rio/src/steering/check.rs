@@ -43,7 +43,11 @@ impl SteeringPair {
         let streams = self.oracle.table_sizes().stream_count;
         for stream in (0..streams).map(StreamId) {
             let [in_context, queued, missed] = self.counts(stream.0);
-            assert_eq!(StreamCounts { receive_context_frames, queued_frames, undeliverable_frames }, self.oracle.counts(stream), "{stream:?}");
+            assert_eq!(
+                StreamCounts { receive_context_frames, queued_frames, undeliverable_frames },
+                self.oracle.counts(stream),
+                "{stream:?}"
+            );
         }
         assert_eq!(self.counts(streams)[0], self.oracle.passed_frames());
     }
@@ -159,7 +163,8 @@ mod tests {
     #[test]
     fn frame_of_an_accepted_ipv4_connection_is_sorted_with_few_instructions() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());
-        let mut oracle = SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 1, max_connections: 1 });
+        let mut oracle =
+            SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 1, max_connections: 1 });
         oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
         oracle.add_connection(ConnectionKey::new(ends.0, ends.1).unwrap(), StreamId(1)).unwrap();
         let thread = StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None };

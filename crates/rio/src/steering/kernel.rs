@@ -376,7 +376,9 @@ mod tests {
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
         // The lowest possible cap is one packet a second.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
-        kernel.set_stream(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) }).unwrap();
+        kernel
+            .set_stream(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
+            .unwrap();
         kernel.start_thread(lane, 0, 64).unwrap();
         kernel.set_port(2809, Some(PortRule::ClientPort(lane))).unwrap();
         kernel.program().test_run(&frame, 100_000).unwrap();
@@ -390,7 +392,8 @@ mod tests {
         if is_refused() {
             return;
         }
-        let (kernel, mut oracle) = (LoadedSteeringProgram::load(TABLE_SIZES).unwrap(), SteeringTables::new(TABLE_SIZES));
+        let (kernel, mut oracle) =
+            (LoadedSteeringProgram::load(TABLE_SIZES).unwrap(), SteeringTables::new(TABLE_SIZES));
         let key = |port: u16| ConnectionKey::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 2809).into()).unwrap();
         for (port, stream) in [(1, 1), (2, 0), (2, 3), (2, 2), (1, 2), (3, 1)] {
             let ours = kernel.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());

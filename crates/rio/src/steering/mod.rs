@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
-//! queue, the frame counts as `missed` and goes to best effort: it is late but not lost.
+//! queue, the frame counts in `undeliverable_frames` and goes to best effort: it is late but not lost.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;
@@ -133,7 +133,8 @@ impl StreamDelivery {
             Delivery::Ring => program::RING,
             Delivery::Thread => program::THREAD,
         };
-        let (interval, tolerance) = self.max_receive_context_rate.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
+        let (interval, tolerance) =
+            self.max_receive_context_rate.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
         let mut bytes = [0; Self::SIZE];
         let fields = delivery.to_ne_bytes().into_iter().chain([0; 4]);
         let fields = fields.chain(interval.to_ne_bytes()).chain(tolerance.to_ne_bytes());

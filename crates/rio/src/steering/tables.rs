@@ -231,7 +231,8 @@ impl SteeringTables {
         let slot = self.table_sizes.slot_index(stream, queue);
         let place = slot.and_then(|slot| usize::try_from(slot).ok());
         let counts = self.counts.get_mut(usize::from(stream.0))?;
-        if let Some((rate, limit)) = entry.max_receive_context_rate.zip(place.and_then(|place| self.limits.get_mut(place)))
+        if let Some((rate, limit)) =
+            entry.max_receive_context_rate.zip(place.and_then(|place| self.limits.get_mut(place)))
             && rate.grants_packet(limit, now)
         {
             counts.receive_context_frames += 1;
@@ -346,8 +347,14 @@ mod tests {
         steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
         let best_effort = SteeringDecision::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
         assert_eq!(steering.steer(&frame, 1, 0), best_effort);
-        assert_eq!(steering.counts(LANE), StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 2 });
-        assert_eq!(steering.counts(StreamId::BEST_EFFORT), StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 });
+        assert_eq!(
+            steering.counts(LANE),
+            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 2 }
+        );
+        assert_eq!(
+            steering.counts(StreamId::BEST_EFFORT),
+            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 }
+        );
     }
 
     #[test]
@@ -357,11 +364,24 @@ mod tests {
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         let rate = PacketRate::new(NonZeroU32::new(1_000).unwrap(), NonZeroU32::new(2).unwrap());
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: Some(rate) }).unwrap();
+        steering
+            .set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: Some(rate) })
+            .unwrap();
         steering.set_ring(LANE, 1, true).unwrap();
         let routes = [0, 0, 0, 1_000_000].map(|now| steering.steer(&frame, 1, now));
-        assert_eq!(routes, [SteeringDecision::Pass, SteeringDecision::Pass, SteeringDecision::Ring { slot: 3 }, SteeringDecision::Pass]);
-        assert_eq!(steering.counts(LANE), StreamCounts { receive_context_frames: 3, queued_frames: 1, undeliverable_frames: 0 });
+        assert_eq!(
+            routes,
+            [
+                SteeringDecision::Pass,
+                SteeringDecision::Pass,
+                SteeringDecision::Ring { slot: 3 },
+                SteeringDecision::Pass
+            ]
+        );
+        assert_eq!(
+            steering.counts(LANE),
+            StreamCounts { receive_context_frames: 3, queued_frames: 1, undeliverable_frames: 0 }
+        );
     }
 
     #[test]

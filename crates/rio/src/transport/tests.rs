@@ -235,8 +235,14 @@ fn first_calls_at_the_same_moment_open_one_stream() {
 fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     let transport = RioTransport::new(RioConfig::default().max_connections(1));
     let server = Tcp::new().listen(&local()).unwrap();
-    let connect =
-        || transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &GUARANTEED, None);
+    let connect = || {
+        transport.connect_with_io_properties(
+            server.local_endpoint(),
+            &ConnectionProperties::default(),
+            &GUARANTEED,
+            None,
+        )
+    };
     let first = connect().unwrap();
     accept(&*server);
     let refusal = connect().unwrap_err();
@@ -301,7 +307,8 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
     let io = IoProperties { class, ..GUARANTEED };
     let first = transport.listen_with_io_properties(&local(), &io).unwrap();
     let server = Tcp::new().listen(&local()).unwrap();
-    let connect = |io| transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
+    let connect =
+        |io| transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
     for refused in [transport.listen_with_io_properties(&local(), &io).err(), connect(io).err()] {
         let refused = refused.unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);

@@ -511,7 +511,8 @@ impl SharedBooks {
         pool: Option<&CorePool>,
         has_moved: bool,
     ) -> Result<RestoredTasks, SystemException> {
-        let (attachments, snapshot) = self.with(|state, _, now| (state.books.attached_data(), state.books.snapshot(now)));
+        let (attachments, snapshot) =
+            self.with(|state, _, now| (state.books.attached_data(), state.books.snapshot(now)));
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let mut restored = RestoredTasks {
             tasks: attachments.len(),
@@ -595,7 +596,7 @@ mod tests {
 
     use super::*;
     use crate::cores::books::{
-        BooksLimits, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise, BooksSnapshot,
+        BooksLimits, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise,
         TaskAdmission, TaskRequest,
     };
     use crate::cores::dispatch::{DispatchRules, TaskKeys};
@@ -650,7 +651,12 @@ mod tests {
             self.books.admit(request, client, token, now)
         }
 
-        fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+        fn pending_outcome(
+            &mut self,
+            task: TaskId,
+            token: TaskToken,
+            now: Nanos,
+        ) -> Result<TaskAdmission, BooksRefusal> {
             self.books.pending_outcome(task, token, now)
         }
 

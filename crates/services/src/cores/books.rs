@@ -284,7 +284,7 @@ pub struct CoreUse {
     /// timings that may still be taken back.
     pub used_by_tasks: Utilization,
     /// The share of work above all tasks, for example of the guaranteed share for best effort. It
-    /// is a part of `capacity`, and not of `used`.
+    /// is a part of `capacity`, and not of `used_by_tasks`.
     pub reserved_above_tasks: Utilization,
 }
 

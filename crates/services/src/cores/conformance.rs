@@ -10,8 +10,8 @@ use corelane_sched::task::{
 };
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome,
-    PendingDecision, Promise, BooksSnapshot, TaskAdmission, TaskRequest, TaskState, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
+    LostCoresOutcome, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskState, TaskToken,
 };
 use super::simulation::{self, MakeBooks};
 use super::{MemoryBooks, RECORD_KIND, SaveOutcome, StoredBooks};
@@ -172,8 +172,9 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     };
     assert_eq!(change, expected);
     assert_eq!(cores(&mut *books, now), [Some(core(1)); 3]);
-    let used =
-        |books: &mut dyn Books, now| books.snapshot(now).cores.iter().map(|core| core.used_by_tasks.0).collect::<Vec<_>>();
+    let used = |books: &mut dyn Books, now| {
+        books.snapshot(now).cores.iter().map(|core| core.used_by_tasks.0).collect::<Vec<_>>()
+    };
     assert_eq!(used(&mut *books, now), [600_000_000, 700_000_000]);
     assert_eq!(used(&mut *books, 401 * MS), [0, 700_000_000]);
     promised(books.pending_outcome(low.task, OWN, now));

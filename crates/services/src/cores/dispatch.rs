@@ -79,7 +79,8 @@ impl TaskDispatch {
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             // Threads of tasks with deadlines wait at the highest priority, beside a share too.
-            let level = if self.rules.by_deadline { 0 } else { record.priority_level + u32::from(self.rules.has_share) };
+            let level =
+                if self.rules.by_deadline { 0 } else { record.priority_level + u32::from(self.rules.has_share) };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
             let before = before.iter().find(|(task, _)| *task == record.task.id);
             let timing = before.map_or(record.task.timing, |(_, before)| laxer(&record.task.timing, before));

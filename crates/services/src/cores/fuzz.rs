@@ -6,7 +6,8 @@ use corelane_sched::task::{CoreId, Criticality, MAX_PERIOD, MIN_PERIOD, Nanos, T
 
 use super::MemoryBooks;
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, BooksSnapshot, TaskRequest, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CoreUse, TaskRequest,
+    TaskToken,
 };
 
 const MAX_STEPS: u32 = 1 << 10;

@@ -12,9 +12,9 @@ use corelane_sched::allocation::{
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome, CoreUse,
-    DecisionCounts, MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision, Promise, BooksSnapshot,
-    TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse,
+    DecisionCounts, LostCoresOutcome, MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision,
+    Promise, TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
 };
 use super::transition;
 use persistence::RevocableChange;
@@ -238,7 +238,10 @@ impl MemoryBooks {
     }
 
     fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
-        if request.name.is_empty() || request.name.len() > MAX_TASK_NAME_BYTES || request.name.chars().any(char::is_control) {
+        if request.name.is_empty()
+            || request.name.len() > MAX_TASK_NAME_BYTES
+            || request.name.chars().any(char::is_control)
+        {
             return Err(BooksRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
         }
         if request.operation.len() > MAX_OPERATION_NAME_BYTES || request.operation.chars().any(char::is_control) {
@@ -575,7 +578,12 @@ impl Books for MemoryBooks {
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
-            CoreUse { core: core.id, capacity, used_by_tasks: used, reserved_above_tasks: Utilization::total(&core.interference) }
+            CoreUse {
+                core: core.id,
+                capacity,
+                used_by_tasks: used,
+                reserved_above_tasks: Utilization::total(&core.interference),
+            }
         };
         BooksSnapshot {
             tasks: self.entries.iter().filter_map(record).collect(),

@@ -186,7 +186,9 @@ impl AdmissionConfig {
         if let Some(share) = self.core_pool.as_ref().and_then(|pool| pool.best_effort_share) {
             if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
                 let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return Err(refusal.with_message("the books do not count the share for best effort: reserve_best_effort"));
+                return Err(
+                    refusal.with_message("the books do not count the share for best effort: reserve_best_effort")
+                );
             }
             rules.has_share = true;
         }

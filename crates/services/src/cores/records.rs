@@ -166,7 +166,8 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     let client = ClientName(fields.text()?.into());
     let (name, operation) = (fields.text()?.to_owned(), fields.text()?.to_owned());
     let attachment = fields.octets()?.into();
-    let request = TaskRequest { name, operation, timing, criticality, pinned_core: pinned, lease, overrun_action: overrun };
+    let request =
+        TaskRequest { name, operation, timing, criticality, pinned_core: pinned, lease, overrun_action: overrun };
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 

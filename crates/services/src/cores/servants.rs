@@ -107,7 +107,15 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
         idl::JobOverrun::Demote => JobOverrunAction::Demote,
         idl::JobOverrun::Stop => JobOverrunAction::Stop,
     };
-    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned_core: pinned, lease: task.lease, overrun_action: overrun })
+    Ok(TaskRequest {
+        name,
+        operation,
+        timing: timing(&task.timing),
+        criticality,
+        pinned_core: pinned,
+        lease: task.lease,
+        overrun_action: overrun,
+    })
 }
 
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {

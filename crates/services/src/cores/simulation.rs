@@ -9,7 +9,7 @@ use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, BooksSnapshot, TaskAdmission, TaskRequest,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, TaskAdmission, TaskRequest,
     TaskState, TaskToken,
 };
 use crate::naming::simulation::{SplitMix, under_seeds};

@@ -8,8 +8,8 @@ use corelane_sched::allocation::Machine;
 use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome,
-    MAX_CHAIN_STAGES, PendingDecision, Promise, BooksSnapshot, TaskAdmission, TaskRequest, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
+    LostCoresOutcome, MAX_CHAIN_STAGES, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskToken,
 };
 use super::memory::MemoryBooks;
 use super::records::KIND;

@@ -446,7 +446,9 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
     // The client sends jobs with the old timing until the store has the new one.
     save(&mut books, 400 * MS);
     assert_eq!(books.timings_before_changes(), []);
-    let Ok(TaskAdmission::Promised(kept)) = books.pending_outcome(promise.task, token, 400 * MS) else { panic!("no promise") };
+    let Ok(TaskAdmission::Promised(kept)) = books.pending_outcome(promise.task, token, 400 * MS) else {
+        panic!("no promise")
+    };
     assert_eq!(kept.starts_at, 500 * MS);
     let mut used = |at| books.snapshot(at).cores[0].used_by_tasks.0;
     assert_eq!([used(500 * MS - 1), used(500 * MS)], [700_000_000, 200_000_000]);

@@ -44,7 +44,13 @@ impl DropCounts {
     /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.replaced + self.expired + self.suspended + self.failed + self.disconnected + self.nesting_too_deep
+        self.queue_full
+            + self.replaced
+            + self.expired
+            + self.suspended
+            + self.failed
+            + self.disconnected
+            + self.nesting_too_deep
     }
 
     pub(super) const fn count(&mut self, reason: DropReason) {

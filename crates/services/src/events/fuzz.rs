@@ -46,7 +46,8 @@ pub fn event_filters(input: &[u8]) {
         subscriptions.expire(now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
         let before = subscriptions.held_occurrence_count(consumer);
         let delivered = subscriptions.push(header, (), now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
-        let has_changed = delivered.is_ok_and(|count| count > 0) || subscriptions.held_occurrence_count(consumer) != before;
+        let has_changed =
+            delivered.is_ok_and(|count| count > 0) || subscriptions.held_occurrence_count(consumer) != before;
         assert!(!has_changed || filter.accepts(header));
         assert!(subscriptions.held_occurrence_count(consumer).is_some_and(|held| held <= nodes));
         assert!(subscriptions.is_candidate(consumer, header) || !filter.accepts(header));

@@ -131,7 +131,8 @@ impl Control for EventMonitor {
 
 fn channel(channel: &EventChannel) -> Channel {
     let summary = channel.shared().summary();
-    let UnstoredEvents { queue_full, too_large: size, store_full: no_room, commit_failed: failed } = channel.shared().unstored();
+    let UnstoredEvents { queue_full, too_large: size, store_full: no_room, commit_failed: failed } =
+        channel.shared().unstored();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Channel {
         name: channel.name().to_owned(),

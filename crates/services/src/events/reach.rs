@@ -290,7 +290,10 @@ mod tests {
         let events = [(16, 1, 50 * MS), (17, 2, 100 * MS)];
         let case = |expression: &str| {
             let reach = reach(expression, &events);
-            (!reach.deliverable_sets.is_empty(), reach.unreachable_parts.iter().map(|part| part.expression.clone()).collect::<Vec<_>>())
+            (
+                !reach.deliverable_sets.is_empty(),
+                reach.unreachable_parts.iter().map(|part| part.expression.clone()).collect::<Vec<_>>(),
+            )
         };
         let none: Vec<String> = Vec::new();
         assert_eq!(case("type 16"), (true, none.clone()));

@@ -633,7 +633,10 @@ mod tests {
             let second = subscriptions.add(filter(1), 0).unwrap();
             assert_eq!(subscriptions.add(filter(1), 0), Err(SubscriptionError::TooManyConsumers(2)));
             assert!(subscriptions.remove(first) && !subscriptions.remove(first));
-            assert_eq!((subscriptions.held_occurrence_count(first), subscriptions.held_occurrence_count(second)), (None, Some(0)));
+            assert_eq!(
+                (subscriptions.held_occurrence_count(first), subscriptions.held_occurrence_count(second)),
+                (None, Some(0))
+            );
             assert!(subscriptions.remove(second) && subscriptions.is_empty());
         }
     }

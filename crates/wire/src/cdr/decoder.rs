@@ -664,7 +664,15 @@ impl<'m> Decoder<'m> {
         let more = FragmentMap { message: &[], starts: &[] };
         let chunks = Chunks::NONE;
         let (endian, foreign) = (inner.endian, inner.swap_bytes);
-        Ok(Decoder { bytes_from_origin: bytes, fragments: more, remaining_bytes: inner.remaining_bytes, chunks, endian, swap_bytes: foreign, ..self.clone() })
+        Ok(Decoder {
+            bytes_from_origin: bytes,
+            fragments: more,
+            remaining_bytes: inner.remaining_bytes,
+            chunks,
+            endian,
+            swap_bytes: foreign,
+            ..self.clone()
+        })
     }
 
     /// Calls `value` one nesting level deeper.

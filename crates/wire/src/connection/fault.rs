@@ -89,7 +89,9 @@ impl fmt::Display for ProtocolFault {
             ProtocolFault::NotFragmentable { kind } => {
                 write!(f, "expected a whole message, got a {kind:?} that announces fragments")
             }
-            ProtocolFault::InterleavedFragments => f.write_str("expected the next fragment of a message, got another message"),
+            ProtocolFault::InterleavedFragments => {
+                f.write_str("expected the next fragment of a message, got another message")
+            }
             ProtocolFault::MissingRequestId => f.write_str("expected a request id, got a shorter message"),
         }
     }

@@ -444,7 +444,11 @@ mod tests {
         ];
         for (index, (octets, pending, held)) in steps.into_iter().enumerate() {
             framer.next(&octets, &limits).unwrap();
-            assert_eq!((framer.partial_message_count(), framer.partial_message_bytes()), (pending, held), "after step {index}");
+            assert_eq!(
+                (framer.partial_message_count(), framer.partial_message_bytes()),
+                (pending, held),
+                "after step {index}"
+            );
         }
     }
 

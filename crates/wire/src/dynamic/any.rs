@@ -85,7 +85,8 @@ impl AnyValue {
         e.set_code_sets(form.code_sets);
         write(&mut e)?;
         let values = e.has_values();
-        let octets = Octets::from(if e.as_contiguous_slice().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
+        let octets =
+            Octets::from(if e.as_contiguous_slice().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
         Ok(AnyValue::of(type_code.clone(), octets, form, values))
     }
 
@@ -208,7 +209,10 @@ impl AnyValue {
         let (from, keep) = (d.clone(), no_owner());
         // The octets are copied as they are unless alignment restarts in fragments, the value
         // contains values (IDL `valuetype`), or the octets span chunks.
-        if d.is_fragmented() || transfer(view, d, None, keep)?.values || d.bytes_from_origin().len() != from.bytes_from_origin().len() {
+        if d.is_fragmented()
+            || transfer(view, d, None, keep)?.values
+            || d.bytes_from_origin().len() != from.bytes_from_origin().len()
+        {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
                 *d = from.clone();

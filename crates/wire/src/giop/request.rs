@@ -124,7 +124,9 @@ impl<'m> TargetAddress<'m> {
     #[cold]
     fn parse_general(d: &mut Decoder<'m>, mode: i16) -> Result<TargetAddress<'m>, CdrError> {
         match AddressingMode::from_number(mode) {
-            Some(AddressingMode::Profile) => Ok(TargetAddress::Profile { tag: d.read_u32()?, data: d.read_octet_sequence()? }),
+            Some(AddressingMode::Profile) => {
+                Ok(TargetAddress::Profile { tag: d.read_u32()?, data: d.read_octet_sequence()? })
+            }
             Some(AddressingMode::Reference) => {
                 let selected = d.read_u32()?;
                 let start = d.position();
@@ -483,7 +485,8 @@ mod tests {
 
     fn read_both<'m>(octets: &'m [u8], limits: &'m Limits) -> (Option<Request<'m>>, Result<Request<'m>, CdrError>) {
         let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
-        let (mut plain, mut careful) = (Request::with_unparsed_header(octets, &header), Request::with_unparsed_header(octets, &header));
+        let (mut plain, mut careful) =
+            (Request::with_unparsed_header(octets, &header), Request::with_unparsed_header(octets, &header));
         (plain.parse_header_fast(limits).map(|()| plain), careful.parse_header_general(limits).map(|()| careful))
     }
 

@@ -240,7 +240,10 @@ fn malformed_headers_are_refused() {
     let refused = |octets: &[u8; 12]| Header::parse(octets).unwrap_err();
     assert_eq!(refused(b"ZIOP\x01\x02\0\0\0\0\0\0"), HeaderError::CompressedMessage);
     assert_eq!(refused(b"GIOX\x01\x02\0\0\0\0\0\0"), HeaderError::BadMagic { got: *b"GIOX" });
-    assert_eq!(refused(b"GIOP\x02\x00\0\0\0\0\0\0"), HeaderError::UnsupportedVersion { got: Version { major: 2, minor: 0 } });
+    assert_eq!(
+        refused(b"GIOP\x02\x00\0\0\0\0\0\0"),
+        HeaderError::UnsupportedVersion { got: Version { major: 2, minor: 0 } }
+    );
     assert_eq!(refused(b"GIOP\x01\x02\0\x08\0\0\0\0"), HeaderError::UnknownMessageKind { got: 8 });
     assert_eq!(refused(b"GIOP\x01\x00\0\x07\0\0\0\0"), HeaderError::UnknownMessageKind { got: 7 });
     let header = Header::parse(b"GIOP\x01\x00\x03\0\0\0\0\x01").unwrap();

@@ -272,7 +272,8 @@ impl<'p> Profile<'p> {
             _ => return Err(CdrError::UnsupportedForm),
         };
         let object_key = d.read_octet_sequence()?;
-        let components = if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.max_tagged_components)? };
+        let components =
+            if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.max_tagged_components)? };
         Ok(Profile { tag, version: Version { major, minor }, address, object_key, components })
     }
 

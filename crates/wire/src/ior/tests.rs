@@ -352,7 +352,8 @@ fn length_and_addresses_of_a_text_are_bounded() {
     let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);
     for text in ["corbaloc::h/K", "corbaname::h#a", &Ior::NIL.to_text().unwrap()] {
         let length = u32::try_from(text.len()).unwrap();
-        let within = |reference_text| read(text, Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
+        let within =
+            |reference_text| read(text, Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
         assert_eq!((within(length + 1), within(length)), (Ok(()), Ok(())));
         assert_eq!(within(length - 1), Err(UrlError::TooLong));
     }
@@ -361,7 +362,8 @@ fn length_and_addresses_of_a_text_are_bounded() {
         ("corbaname::h#a", |text, limits| Corbaname::parse(text, limits).map(drop)),
     ] {
         let length = u32::try_from(text.len()).unwrap();
-        let within = |reference_text| parse(text, &Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
+        let within =
+            |reference_text| parse(text, &Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
         assert_eq!((within(length), within(length - 1)), (Ok(()), Err(UrlError::TooLong)));
     }
     let addresses = |profiles| read("corbaloc::a,:b,:c/K", Limits { max_profiles: profiles, ..Limits::DEFAULT });

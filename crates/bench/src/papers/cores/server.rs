@@ -159,7 +159,13 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
         }
         (Some("counts"), ..) => {
             let counts = pool.counts();
-            let all = [counts.connections_bound, counts.threads_borrowed, counts.requests_handed_over, counts.requests_not_bound, counts.threads_moved];
+            let all = [
+                counts.connections_bound,
+                counts.threads_borrowed,
+                counts.requests_handed_over,
+                counts.requests_not_bound,
+                counts.threads_moved,
+            ];
             Ok(all.map(|count| count.to_string()).join(" "))
         }
         _ => Err(Failure::new(format!("not understood: {line}"))),

@@ -66,7 +66,11 @@ pub(super) fn serve_object(
     let builder = Orb::builder().real_time(rt).limits(limits()).transports(Transports::new(vec![transport]));
     let orb = builder.listen(format!("tcp:{}:0", link::RECEIVER)).build().map_err(failed)?;
     // Without a ceiling, the lowest lane would read the connections of other machines.
-    let lane = LaneConfig::default().priority(PRIORITY.into()).max_request_priority(Some(i16::MAX)).io_class(class).cores([core]);
+    let lane = LaneConfig::default()
+        .priority(PRIORITY.into())
+        .max_request_priority(Some(i16::MAX))
+        .io_class(class)
+        .cores([core]);
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, PRIORITY.into())),
         threadpool: Some(

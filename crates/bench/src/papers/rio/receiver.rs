@@ -177,7 +177,9 @@ impl Receiver {
             let reason = match &states[..] {
                 [] => Some("there is no stream".to_owned()),
                 _ => states.into_iter().find_map(|stream| match stream.frame_counts {
-                    None => stream.missing_feature_reason.or_else(|| Some("frames of the stream are not counted".to_owned())),
+                    None => stream
+                        .missing_feature_reason
+                        .or_else(|| Some("frames of the stream are not counted".to_owned())),
                     Some(_) => stream.missing_feature_reason,
                 }),
             };
@@ -196,7 +198,10 @@ impl Receiver {
         }
         let states = self.states(numbers);
         let counts = || states.iter().filter_map(|stream| stream.frame_counts);
-        Ok(joined(&[counts().map(|frames| frames.queued_frames).sum(), counts().map(|frames| frames.undeliverable_frames).sum()]))
+        Ok(joined(&[
+            counts().map(|frames| frames.queued_frames).sum(),
+            counts().map(|frames| frames.undeliverable_frames).sum(),
+        ]))
     }
 
     fn steer(&mut self, wanted: bool) -> Result<(), Failure> {
@@ -212,7 +217,9 @@ impl Receiver {
         self.is_steering = wanted;
         match (wanted, steering.level()) {
             (true, FeatureLevel::StreamSteering) | (false, FeatureLevel::PlainTcp) => Ok(()),
-            (_, level) => Err(Failure::new(format!("real-time I/O has the level \"{level}\": {}", steering.level_limit_reason()))),
+            (_, level) => {
+                Err(Failure::new(format!("real-time I/O has the level \"{level}\": {}", steering.level_limit_reason())))
+            }
         }
     }
 

@@ -108,7 +108,8 @@ impl ChannelFile {
     /// # Errors
     /// Returns the entry and field that a channel with default queues would refuse.
     pub(in crate::events) fn schedule(&self) -> Result<ChannelSchedule, String> {
-        let mut schedule = ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus_policy(self.surplus);
+        let mut schedule =
+            ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus_policy(self.surplus);
         for publication in &self.publications {
             let lane = publication.lane.and_then(|lane| self.lanes.get(lane));
             let (Some(rt_info), Some(lane), Some(period)) = (publication.rt_info, lane, publication.period) else {

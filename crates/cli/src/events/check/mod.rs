@@ -34,7 +34,9 @@ struct CheckedSubscription<'f> {
 
 impl CheckedSubscription<'_> {
     fn is_right(&self) -> bool {
-        self.subscription.refusal.is_none() && self.reach.unreachable_parts.is_empty() && !self.reach.deliverable_sets.is_empty()
+        self.subscription.refusal.is_none()
+            && self.reach.unreachable_parts.is_empty()
+            && !self.reach.deliverable_sets.is_empty()
     }
 }
 
@@ -274,7 +276,10 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
     let subscription = |(number, checked_subscription): (usize, &CheckedSubscription<'_>)| {
         let CheckedSubscription { subscription, reach, accepted } = checked_subscription;
         let jobs = checked.jobs.iter().filter(|job| job.subscription == number);
-        let dead = reach.unreachable_parts.iter().map(|part| json!({ "part": part.expression, "is_shadowed": part.is_shadowed }));
+        let dead = reach
+            .unreachable_parts
+            .iter()
+            .map(|part| json!({ "part": part.expression, "is_shadowed": part.is_shadowed }));
         json!({
             "name": subscription.name,
             "filter": subscription.filter.expression(&file.names),

@@ -19,7 +19,8 @@ impl MemoryBooks {
         let was_lost = |books: &Self, core: &CoreId| !books.machine.cores.iter().any(|usable| usable.id == *core);
         let newly_lost = known.iter().filter(|core| is_lost(core) && !was_lost(self, core)).copied().collect();
         let returned = known.iter().filter(|core| !is_lost(core) && was_lost(self, core)).copied().collect();
-        let mut change = LostCoresOutcome { newly_lost_cores: newly_lost, returned_cores: returned, ..LostCoresOutcome::default() };
+        let mut change =
+            LostCoresOutcome { newly_lost_cores: newly_lost, returned_cores: returned, ..LostCoresOutcome::default() };
         if !change.newly_lost_cores.is_empty() || !change.returned_cores.is_empty() {
             let usable: Vec<_> = self.all_cores.iter().filter(|core| !is_lost(&core.id)).cloned().collect();
             (self.machine.cores, self.inline.cores) = (usable.clone(), usable);

@@ -385,7 +385,9 @@ impl EventChannelBuilder {
             .name("events/time")
             .spawn(move || timeouts.run_timeouts())
             .and_then(|_| thread::ThreadBuilder::new().name("events/admin").spawn(move || callbacks.run_callbacks()))
-            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string()))?;
+            .map_err(|error| {
+                SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
+            })?;
         let cos = servants::cos::activate(&shared)?;
         let rtec = servants::rtec::activate(&shared, end)?;
         orb.bind_corbaloc_key(&keys[0], cos.as_object())?;

@@ -130,7 +130,9 @@ impl fmt::Display for FilterError {
             Self::WrongCount { at, count } => {
                 write!(f, "dependency {at}: the group declares {count} children, which the set does not have")
             }
-            Self::TrailingDependencies { at } => write!(f, "dependency {at}: it is behind the last child of the outermost group"),
+            Self::TrailingDependencies { at } => {
+                write!(f, "dependency {at}: it is behind the last child of the outermost group")
+            }
             Self::EmptyGroup { at } => write!(f, "dependency {at}: the group has no children"),
             Self::NestedGroup { at } => {
                 write!(f, "dependency {at}: a group inside a group needs the prefix filter builder")

@@ -413,13 +413,19 @@ impl Simulation {
 
     fn check(&self) {
         let statistics = self.router.statistics(self.now);
-        let all = statistics.consumers.iter().map(|consumer| consumer.counts).chain([statistics.disconnected_consumers]);
+        let all =
+            statistics.consumers.iter().map(|consumer| consumer.counts).chain([statistics.disconnected_consumers]);
         for counts in all {
             assert!(counts.is_balanced(), "{counts:?}");
         }
         for consumer in &statistics.consumers {
             let limits = &self.config.queue;
-            assert!(consumer.queues.iter().all(|it| it.delivery_sets <= limits.max_delivery_sets && it.bytes <= limits.max_bytes));
+            assert!(
+                consumer
+                    .queues
+                    .iter()
+                    .all(|it| it.delivery_sets <= limits.max_delivery_sets && it.bytes <= limits.max_bytes)
+            );
             let queued: usize = consumer.queues.iter().map(|queue| queue.delivery_sets).sum();
             assert_eq!(consumer.counts.queued, queued as u64);
             let by_type: u64 = consumer.drops_by_type.iter().map(|(_, counts)| counts.total()).sum();
@@ -510,7 +516,10 @@ impl Simulation {
                     }
                     assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
                     steps += 1;
-                    assert!(steps <= 2 + 2 * self.config.queue.max_delivery_sets, "no consumer gets gap events without end");
+                    assert!(
+                        steps <= 2 + 2 * self.config.queue.max_delivery_sets,
+                        "no consumer gets gap events without end"
+                    );
                 }
             }
         }

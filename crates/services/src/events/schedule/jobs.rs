@@ -7,7 +7,7 @@ use corelane_sched::analysis::response_time::response_time_within;
 use corelane_sched::task::{Nanos, Timing, Utilization};
 
 use crate::events::designator::TimeoutKind;
-use crate::events::reach::{DeliveryTrigger, DeliverySetArrival};
+use crate::events::reach::{DeliverySetArrival, DeliveryTrigger};
 
 /// The declared load of the events of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,7 +137,12 @@ impl ScheduledLoad {
     /// ([`EventFilter::analyse_reach`](crate::events::EventFilter::analyse_reach)). `publications` has the index of
     /// the publication of each published event.
     #[must_use]
-    pub fn consumer_jobs(&self, subscription: usize, sets: &[DeliverySetArrival], publications: &[usize]) -> Vec<ConsumerJob> {
+    pub fn consumer_jobs(
+        &self,
+        subscription: usize,
+        sets: &[DeliverySetArrival],
+        publications: &[usize],
+    ) -> Vec<ConsumerJob> {
         let mut jobs: Vec<ConsumerJob> = Vec::new();
         for set in sets {
             let job = self.job(subscription, set, publications);

@@ -142,7 +142,10 @@ fn entry_has_at_most_its_maximum_of_users() {
         load.publications.push(new);
     }
     let refusal = supplier(&load, 3, using(2, publication(17, 1, 10 * MS, 1, 0))).unwrap_err();
-    assert_eq!((refusal.failed_test, refusal.peer), (ScheduleTest::EntryUsers { entry: 102, max: 2 }, RefusedPeer::Supplier));
+    assert_eq!(
+        (refusal.failed_test, refusal.peer),
+        (ScheduleTest::EntryUsers { entry: 102, max: 2 }, RefusedPeer::Supplier)
+    );
     let text = "the supplier 3 does not fit the schedule: the entry 102 has its maximum number of users, 2";
     assert_eq!(refusal.to_string(), text);
     supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
@@ -153,7 +156,10 @@ fn entry_has_at_most_its_maximum_of_users() {
     };
     load.consumers.push(with(7));
     let refusal = subscriber(&load, with(8)).unwrap_err();
-    assert_eq!((refusal.failed_test, refusal.peer), (ScheduleTest::EntryUsers { entry: 201, max: 1 }, RefusedPeer::Consumer));
+    assert_eq!(
+        (refusal.failed_test, refusal.peer),
+        (ScheduleTest::EntryUsers { entry: 201, max: 1 }, RefusedPeer::Consumer)
+    );
 }
 
 /// Offers random publications and consumers, and returns the admitted ones.

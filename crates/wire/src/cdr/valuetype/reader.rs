@@ -304,13 +304,20 @@ impl<'m> Decoder<'m> {
             }
             _ => {
                 self.charge(BYTES_PER_VALUE)?;
-                let number = space.add_value(self.address(at), self.chunks().level, self.limits().max_valuetype_instances)?;
+                let number =
+                    space.add_value(self.address(at), self.chunks().level, self.limits().max_valuetype_instances)?;
                 let ids = self.read_value_type(tag)?;
                 let chunked = tag & CHUNKED != 0;
                 if chunked {
                     self.enter_chunks();
                 }
-                Ok(ValueHead::Value(ValueStart { value_number: number, repository_ids: ids, is_chunked: chunked, position: at, level: self.chunks().level }))
+                Ok(ValueHead::Value(ValueStart {
+                    value_number: number,
+                    repository_ids: ids,
+                    is_chunked: chunked,
+                    position: at,
+                    level: self.chunks().level,
+                }))
             }
         }
     }
@@ -377,8 +384,10 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::CustomValueNotConvertible`] if there is no such code; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let convert =
-            self.usable_value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValueNotConvertible)?;
+        let convert = self
+            .usable_value_read_state()
+            .and_then(|space| space.convert_custom)
+            .ok_or(CdrError::CustomValueNotConvertible)?;
         self.reread_value(start.value_number, start.position, |d| convert(d, e)).map_err(|error| match error {
             CdrError::NoValueFactory => CdrError::CustomValueNotConvertible,
             error => error,

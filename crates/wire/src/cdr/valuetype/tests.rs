@@ -61,7 +61,10 @@ fn a_plain_value_and_an_indirection_to_it() {
     let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let start = head(&mut d);
-    assert_eq!((start.value_number, start.repository_ids.as_slice(), start.is_chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
+    assert_eq!(
+        (start.value_number, start.repository_ids.as_slice(), start.is_chunked),
+        (0, [b"IDL:A:1.0".as_slice()].as_slice(), false)
+    );
     assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Indirection(0, _))));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Null)));
@@ -153,8 +156,14 @@ fn strings_and_sequences_end_within_their_chunk() {
         head(&mut d);
         read(&mut d)
     };
-    assert_eq!(read("7fffff08 00000002 0001 0000 00000002 0002", |d| d.read_u32().map(drop)), Err(CdrError::MalformedValuetype));
-    assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::MalformedValuetype));
+    assert_eq!(
+        read("7fffff08 00000002 0001 0000 00000002 0002", |d| d.read_u32().map(drop)),
+        Err(CdrError::MalformedValuetype)
+    );
+    assert_eq!(
+        read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)),
+        Err(CdrError::MalformedValuetype)
+    );
     assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
     assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::MalformedValuetype));
     // A count is compared with the size of all chunks; each element must fit in one chunk.

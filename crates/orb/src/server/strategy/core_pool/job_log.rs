@@ -180,7 +180,13 @@ impl TaskMeter {
         let nanos = |sum: &AtomicU64| Duration::from_nanos(sum.load(Ordering::Relaxed));
         let mean = Duration::from_nanos(self.sum.load(Ordering::Relaxed).checked_div(jobs).unwrap_or(0));
         let shortest = if jobs == 0 { Duration::ZERO } else { nanos(&self.shortest) };
-        TaskMeasurement { task: self.task, jobs, min_response: shortest, mean_response: mean, max_response: nanos(&self.longest) }
+        TaskMeasurement {
+            task: self.task,
+            jobs,
+            min_response: shortest,
+            mean_response: mean,
+            max_response: nanos(&self.longest),
+        }
     }
 }
 
@@ -284,7 +290,16 @@ mod tests {
         assert!(meters.get(1).is_none());
         let nanos = Duration::from_nanos;
         let (shortest, mean, longest) = (nanos(10), nanos(20), nanos(30));
-        let none = TaskMeasurement { task: 3, jobs: 0, min_response: nanos(0), mean_response: nanos(0), max_response: nanos(0) };
-        assert_eq!(meters.measurements(), [TaskMeasurement { task: 2, jobs: 2, min_response, mean_response, max_response }, none]);
+        let none = TaskMeasurement {
+            task: 3,
+            jobs: 0,
+            min_response: nanos(0),
+            mean_response: nanos(0),
+            max_response: nanos(0),
+        };
+        assert_eq!(
+            meters.measurements(),
+            [TaskMeasurement { task: 2, jobs: 2, min_response, mean_response, max_response }, none]
+        );
     }
 }

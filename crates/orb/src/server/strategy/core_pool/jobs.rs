@@ -158,9 +158,10 @@ impl SharedPool {
             result
         };
         let run = || match task.map(|task| (task.number, task.binding)) {
-            Some((number, TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun_action: overrun, .. }, .. })) => {
-                self.run_with_budget(context, number, (task, budget, overrun), run)
-            }
+            Some((
+                number,
+                TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun_action: overrun, .. }, .. },
+            )) => self.run_with_budget(context, number, (task, budget, overrun), run),
             _ => run(),
         };
         let by_deadline = task.and_then(|task| Some((task.number, task.binding.core, deadline?)));

@@ -129,7 +129,8 @@ impl Roster {
     /// Decides about a single message of a task, on a connection that another thread reads.
     pub(super) fn lend(&mut self, task: u64) -> BindDecision {
         let decision = self.take_thread(task, None);
-        self.counts.requests_handed_over += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
+        self.counts.requests_handed_over +=
+            u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
         decision
     }
 
@@ -189,7 +190,11 @@ impl Roster {
     pub(super) fn wake_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
-            let counted = if connection.is_some() { &mut self.counts.connections_bound } else { &mut self.counts.requests_handed_over };
+            let counted = if connection.is_some() {
+                &mut self.counts.connections_bound
+            } else {
+                &mut self.counts.requests_handed_over
+            };
             *counted -= 1;
             self.counts.threads_borrowed -= u64::from(entry.home != binding.core);
         }
@@ -219,7 +224,11 @@ impl Roster {
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
-            let counted = if connection.is_some() { &mut self.counts.connections_bound } else { &mut self.counts.requests_handed_over };
+            let counted = if connection.is_some() {
+                &mut self.counts.connections_bound
+            } else {
+                &mut self.counts.requests_handed_over
+            };
             *counted -= 1;
             self.counts.threads_started -= 1;
         }
@@ -289,7 +298,8 @@ impl Roster {
     }
 
     pub(super) fn count_refused(&mut self, is_oneway: bool) {
-        let count = if is_oneway { &mut self.counts.oneways_dropped_by_rate } else { &mut self.counts.calls_refused_by_rate };
+        let count =
+            if is_oneway { &mut self.counts.oneways_dropped_by_rate } else { &mut self.counts.calls_refused_by_rate };
         *count += 1;
     }
 
@@ -450,13 +460,19 @@ mod tests {
         roster.finish(0);
         let counts = roster.counts();
         assert_eq!((counts.connections_bound, counts.threads_borrowed, counts.threads_started), (3, 1, 1));
-        assert_eq!((counts.threads_moved, counts.connections_unbound_by_task_end, counts.currently_bound_connections), (3, 1, 2));
+        assert_eq!(
+            (counts.threads_moved, counts.connections_unbound_by_task_end, counts.currently_bound_connections),
+            (3, 1, 2)
+        );
         roster.set_tasks(&[binding(1, 0)]);
         assert_eq!(roster.bind(1, 11), BindDecision::Occupied);
         assert_eq!(roster.lend(1), BindDecision::Wake(0));
         assert_eq!(roster.lend(1), BindDecision::Exhausted);
         let counts = roster.counts();
-        assert_eq!((counts.connections_bound, counts.requests_handed_over, counts.currently_bound_connections), (3, 1, 2));
+        assert_eq!(
+            (counts.connections_bound, counts.requests_handed_over, counts.currently_bound_connections),
+            (3, 1, 2)
+        );
         roster.close();
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }

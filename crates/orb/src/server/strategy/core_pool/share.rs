@@ -140,7 +140,12 @@ impl BestEffortShares {
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
             // The kernel may have refused the share to all threads of the core.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
-            BestEffortUse { core: share.core, used_time: Duration::from_nanos(used), exhausted_periods: exhausted, runs_above_tasks }
+            BestEffortUse {
+                core: share.core,
+                used_time: Duration::from_nanos(used),
+                exhausted_periods: exhausted,
+                runs_above_tasks,
+            }
         };
         self.cores.iter().map(use_of).collect()
     }
@@ -406,7 +411,10 @@ mod tests {
         assert_eq!(work(9), ShareLevel::AboveTasks);
         assert_eq!(shares.uses()[0].used_time, Duration::from_micros(900));
         assert_eq!(work(1), ShareLevel::Background);
-        assert_eq!(shares.uses()[0], BestEffortUse { used_time: share.budget, exhausted_periods: 1, ..shares.uses()[0] });
+        assert_eq!(
+            shares.uses()[0],
+            BestEffortUse { used_time: share.budget, exhausted_periods: 1, ..shares.uses()[0] }
+        );
     }
 
     #[test]
