@@ -237,7 +237,7 @@ impl RioConfig {
     }
 
     /// Returns true if the configuration asks for kernel priorities and names the interface.
-    pub(crate) fn has_kernel_priorities(&self) -> bool {
+    pub(crate) fn requests_kernel_priorities(&self) -> bool {
         let is_requested = self.has_kernel_priorities && self.max_level == FeatureLevel::StreamSteering;
         self.interface.is_some() && (is_requested || self.max_level == FeatureLevel::KernelPriorities)
     }

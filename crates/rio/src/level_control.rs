@@ -316,7 +316,7 @@ impl LevelControl {
     /// Does a step of [`FeatureLevel::KernelPriorities`]. The error is the reason why the feature
     /// is missing; it is empty if the feature is not requested.
     fn do_priorities_step(&self, step: FeatureStep) -> Result<(), String> {
-        let (true, Some(name)) = (self.config.has_kernel_priorities(), &self.config.interface) else {
+        let (true, Some(name)) = (self.config.requests_kernel_priorities(), &self.config.interface) else {
             return Err(String::new());
         };
         let priorities = self.priorities();

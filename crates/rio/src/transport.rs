@@ -277,7 +277,7 @@ impl RioTransport {
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
             max_unsent: self.config.max_unsent_bytes,
-            has_class: self.config.has_kernel_priorities(),
+            has_class: self.config.requests_kernel_priorities(),
         });
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);

@@ -42,7 +42,7 @@ impl SteeringPair {
     pub(crate) fn compare_counts(&self) {
         let streams = self.oracle.table_sizes().stream_count;
         for stream in (0..streams).map(StreamId) {
-            let [in_context, queued, missed] = self.counts(stream.0);
+            let [receive_context_frames, queued_frames, undeliverable_frames] = self.counts(stream.0);
             assert_eq!(
                 StreamCounts { receive_context_frames, queued_frames, undeliverable_frames },
                 self.oracle.counts(stream),

@@ -107,7 +107,7 @@ impl BulkReader<'_> {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl BulkCdr for $number {
-            const LAYOUT: BulkLayout = BulkLayout::number(size_of::<$number>());
+            const LAYOUT: BulkLayout = BulkLayout::of_number(size_of::<$number>());
 
             #[inline]
             fn put(&self, to: &mut BulkWriter<'_>) {
@@ -303,7 +303,7 @@ mod tests {
                 }
             }
             impl BulkCdr for $name {
-                const LAYOUT: BulkLayout = BulkLayout::EMPTY $(.then(<$ty as BulkCdr>::LAYOUT))*;
+                const LAYOUT: BulkLayout = BulkLayout::EMPTY $(.followed_by(<$ty as BulkCdr>::LAYOUT))*;
                 fn put(&self, to: &mut BulkWriter<'_>) {
                     $(self.$field.put(to);)*
                 }

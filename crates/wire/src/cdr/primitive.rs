@@ -50,7 +50,7 @@ macro_rules! integers {
             }
 
             #[inline]
-            fn swapped(self) -> $integer {
+            fn with_swapped_bytes(self) -> $integer {
                 self.swap_bytes()
             }
         }
@@ -71,7 +71,7 @@ macro_rules! floats {
             }
 
             #[inline]
-            fn swapped(self) -> $float {
+            fn with_swapped_bytes(self) -> $float {
                 <$float>::from_bits(self.to_bits().swap_bytes())
             }
         }

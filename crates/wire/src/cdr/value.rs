@@ -101,7 +101,7 @@ macro_rules! primitives {
 
             #[inline]
             fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[$number; N], CdrError> {
-                d.read_numbers()
+                d.read_number_array()
             }
         }
     )*};

@@ -360,7 +360,7 @@ impl EventChannelBuilder {
                 schedule.check(&self.config.lanes.rt_infos(), max_queued).map_err(|error| {
                     SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string())
                 })?;
-                self.router.surplus = Some(schedule.surplus_policy());
+                self.router.surplus = Some(schedule.chosen_surplus_policy());
             }
             None => self.router.lane_of_type = self.config.lanes.by_type(),
         }

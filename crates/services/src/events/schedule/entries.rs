@@ -312,7 +312,7 @@ impl ChannelSchedule {
         self.overhead
     }
 
-    pub(in crate::events) const fn surplus_policy(&self) -> SurplusPolicy {
+    pub(in crate::events) const fn chosen_surplus_policy(&self) -> SurplusPolicy {
         self.surplus_policy
     }
 
