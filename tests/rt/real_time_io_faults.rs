@@ -290,9 +290,9 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
                 let Endpoint::Tcp { port, .. } = listener.local_endpoint() else { panic!("a port") };
                 let before = prunes();
                 to_client.send(Some(port.to_string())).unwrap();
-                wait_until(|| poll::wait_readable(listener.readiness(), Some(Monotonic::now())).unwrap());
+                wait_until(|| poll::wait_readable(listener.readiness_descriptor(), Some(Monotonic::now())).unwrap());
                 let server = listener.accept().unwrap();
-                let unread = || socket::unread_bytes(server.readiness().unwrap()).unwrap();
+                let unread = || socket::unread_bytes(server.readiness_descriptor().unwrap()).unwrap();
                 wait_until(|| unread() == SENT || prunes() > before);
                 assert!(transport.streams()[0].frame_counts.unwrap().queued_frames > 0);
                 prunes() - before

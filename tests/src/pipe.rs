@@ -81,8 +81,8 @@ impl Listener for PipeListener {
         self.socket.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.socket.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

@@ -117,7 +117,7 @@ impl Reporter {
             tid: by.tid,
             native,
             connection: by.connection.unwrap_or(0),
-            handed_over: by.handed_over,
+            handed_over: by.was_handed_over,
             thread: by.thread,
         }
     }

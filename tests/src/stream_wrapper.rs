@@ -81,8 +81,8 @@ impl Listener for Accepting {
         self.inner.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

@@ -77,7 +77,7 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     let io = IoProperties { class, ..IoProperties::default() };
     let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     let client = transport.connect(listener.local_endpoint(), None).expect("a connection");
-    poll::wait_readable(listener.readiness(), None).expect("the kernel waits");
+    poll::wait_readable(listener.readiness_descriptor(), None).expect("the kernel waits");
     let server = listener.accept().expect("a connection");
     assert_eq!(own_transports(), Vec::<Json>::new());
 

@@ -29,7 +29,7 @@ pub(crate) struct Setting {
 /// A setting with its value and its source ([`Configuration::settings`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ShownSetting {
+pub struct EffectiveSetting {
     /// The key, such as `pool.sensors.threads`.
     pub key: String,
     /// The value, or the default if no source sets one. The text is untrusted.
@@ -37,7 +37,7 @@ pub struct ShownSetting {
     /// The place that sets the value; `None` for the default.
     pub source: Option<SettingSource>,
     /// The form of values, such as `duration`.
-    pub form: &'static str,
+    pub expected_form: &'static str,
 }
 
 /// The settings of an ORB from a file, the environment and a program's arguments.
@@ -330,7 +330,7 @@ impl Configuration {
     /// # Ok::<(), corelane_config::ConfigurationError>(())
     /// ```
     #[must_use]
-    pub fn settings(&self) -> Vec<ShownSetting> {
+    pub fn settings(&self) -> Vec<EffectiveSetting> {
         let references = self.settings.iter().map(|setting| &setting.key);
         let references = references.filter(|key| key.parts().first() == Some(&schema::INITIAL_REFERENCES));
         let keys: Vec<Key> = references.cloned().chain(words::known_keys(&self.settings)).collect();
@@ -338,11 +338,11 @@ impl Configuration {
             let known = schema::find(&key.parts());
             let set = self.places.get(&key).map(|place| &self.settings[*place]);
             let default = known.map(|known| known.default).unwrap_or_default();
-            ShownSetting {
+            EffectiveSetting {
                 key: key.to_string(),
                 value: set.map_or_else(|| default.to_owned(), |setting| setting.value.to_string()),
                 source: set.map(|setting| setting.source.clone()),
-                form: known.map_or("reference", |known| known.form),
+                expected_form: known.map_or("reference", |known| known.form),
             }
         };
         keys.into_iter().map(shown).collect()

@@ -63,7 +63,7 @@ impl ConfigurationError {
 
     /// Returns the place of the fault, if it is known.
     #[must_use]
-    pub fn place(&self) -> Option<&SettingSource> {
+    pub fn location(&self) -> Option<&SettingSource> {
         self.source.as_ref()
     }
 

@@ -17,7 +17,7 @@ pub fn configuration(input: &[u8]) {
     let check = |error: &ConfigurationError| {
         let message = error.to_string();
         assert!(message.len() <= MAX_MESSAGE && !message.contains('\u{1b}'), "{message}");
-        if let Some(crate::SettingSource::File { line, .. }) = error.place() {
+        if let Some(crate::SettingSource::File { line, .. }) = error.location() {
             assert!((1..=lines).contains(line), "{message}");
         }
     };

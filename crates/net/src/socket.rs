@@ -347,7 +347,7 @@ impl Stream for SocketStream {
         self.send_with(wait, |fd, wait| socket::send(fd, octets, wait))
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
 
@@ -481,7 +481,7 @@ impl Listener for SocketListener {
         Ok(())
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 

@@ -155,7 +155,7 @@ impl AdaptiveSpin {
         };
         let permit = SpinPermit::acquire()?;
         let begun = Monotonic::now();
-        Some(SpinWait { adaptive: self, begun, end: begun + max_spin, _permit: permit })
+        Some(SpinWait { adaptive: self, started_at: begun, end: begun + max_spin, _permit: permit })
     }
 
     /// Records whether polling helped in a wait.
@@ -208,7 +208,7 @@ impl AdaptiveSpin {
 #[derive(Debug)]
 pub struct SpinWait<'s> {
     adaptive: &'s AdaptiveSpin,
-    begun: Monotonic,
+    started_at: Monotonic,
     end: Monotonic,
     _permit: SpinPermit,
 }
@@ -216,8 +216,8 @@ pub struct SpinWait<'s> {
 impl SpinWait<'_> {
     /// Returns the time at which the wait began.
     #[must_use]
-    pub fn begun(&self) -> Monotonic {
-        self.begun
+    pub fn started_at(&self) -> Monotonic {
+        self.started_at
     }
 
     /// Returns true if the time for polling is over.

@@ -18,8 +18,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// | trait | a value is | methods without a default |
 /// |---|---|---|
 /// | `Transport` | the transport, which all threads of its ORBs share | `name`, `supports`, `connect_with_properties`, `listen` |
-/// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness`, `local_endpoint` |
-/// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness`, `set_coarse_timeouts`, `shutdown`, `peer` |
+/// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness_descriptor`, `local_endpoint` |
+/// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness_descriptor`, `set_coarse_timeouts`, `shutdown`, `peer` |
 ///
 /// A transport sees only bytes: framing, byte order and requests belong to the ORB.
 ///
@@ -44,7 +44,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness` returns a descriptor, even if the streams of the transport have none. It becomes
+/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none. It becomes
 ///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
@@ -234,7 +234,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     }
 
     /// Returns a descriptor that becomes readable when a connection waits.
-    fn readiness(&self) -> BorrowedFd<'_>;
+    fn readiness_descriptor(&self) -> BorrowedFd<'_>;
 
     /// Returns the endpoint at which the listener listens, with the port that the system chose.
     fn local_endpoint(&self) -> &Endpoint;

@@ -382,7 +382,7 @@ fn one_servant_of_a_locator_serves_many_objects_concurrently() {
 fn panic_raises_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
     for on_panic in [ServantPanicAction::KeepActive, ServantPanicAction::Deactivate] {
-        let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
+        let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { servant_panic_action: on_panic, ..USER });
         for way in WAYS {
             let id = ObjectId::from(&*format!("{way:?}"));
             poa.activate_object_with_id(&id, &servant(|| std::panic::resume_unwind(Box::new("oh")))).unwrap();

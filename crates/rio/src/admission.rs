@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use corelane_sched::analysis::response_time::response_time;
-use corelane_sched::analysis::sensitivity::largest;
+use corelane_sched::analysis::sensitivity::find_largest;
 use corelane_sched::task::{Nanos, Timing, TimingError, Utilization};
 
 use crate::budget::{Budget, BudgetError, BudgetServerKind};
@@ -235,16 +235,16 @@ impl std::error::Error for StreamRefusal {}
 /// # Examples
 /// ```
 /// # use std::collections::BTreeMap;
-/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, Resources, StreamRequest};
+/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, StreamResources, StreamRequest};
 /// use corelane_rio::budget::{Budget, BudgetServerKind};
 ///
-/// let mut admission = Admission::new(Resources {
+/// let mut admission = Admission::new(StreamResources {
 ///     link_bits_per_second: 155_000_000,
 ///     vlan_tags: 0,
-///     cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
-///     memory: 16 << 20,
-///     minimum: BestEffortMinimum { link: 200, processor: 100 },
-///     dispatch: BTreeMap::new(),
+///     processing_cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
+///     max_total_memory: 16 << 20,
+///     best_effort_minimum: BestEffortMinimum { link_thousandths: 200, processor_thousandths: 100 },
+///     dispatch_tasks: BTreeMap::new(),
 /// });
 /// let (service, deadline) = (BudgetServerKind::Polling, 10_000_000);
 /// let stream = |stream, packets| StreamRequest {
@@ -252,9 +252,9 @@ impl std::error::Error for StreamRefusal {}
 ///     core: 0,
 ///     priority: 50,
 ///     load: StreamLoad::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline, service },
-///     max_packet: 1_500,
-///     blocking: 0,
-///     memory: 1 << 20,
+///     max_packet_size: 1_500,
+///     max_blocking: 0,
+///     max_memory: 1 << 20,
 /// };
 /// assert!(admission.admit(stream(1, 45)).is_ok());
 /// let refusal = admission.admit(stream(2, 60)).unwrap_err();
@@ -352,7 +352,7 @@ impl Admission {
                 tasks.iter().enumerate().filter(|(other, above)| *other != place && above.priority >= *priority);
             let interfering: Vec<Timing> = above.map(|(_, above)| above.for_others).collect();
             let response = response_time(own, &interfering);
-            if !response.is_some_and(|response| response.meets(own)) {
+            if !response.is_some_and(|response| response.meets_deadline_of(own)) {
                 let response = response.map(|response| response.from_arrival);
                 return Err(ViolatedBound::ResponseTime { task: *task, response, deadline: own.deadline });
             }
@@ -402,7 +402,7 @@ impl Admission {
             request.is_some_and(|request| self.check(&request).is_ok())
         };
         let most = request.packets().max(1);
-        largest(1, most.into(), fits).and_then(|packets| u32::try_from(packets).ok())
+        find_largest(1, most.into(), fits).and_then(|packets| u32::try_from(packets).ok())
     }
 }
 
@@ -519,14 +519,14 @@ impl StreamResources {
                 // has fewer bytes, so the average is the budget.
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
-            StreamLoad::Capped(rate) => (1, largest, rate.interval()),
+            StreamLoad::Capped(rate) => (1, find_largest, rate.interval()),
             StreamLoad::Unbounded => return u64::MAX,
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
         // An upper bound: no packet is larger than `largest`, and the padding of a packet is at
         // most that of a packet of minimum size.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
-        let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
+        let padded = packets.saturating_mul(find_largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);
         let bits = (on_link * 8 * 1_000_000_000).div_ceil(u128::from(period.max(1)));
         u64::try_from(bits).unwrap_or(u64::MAX)

@@ -8,7 +8,7 @@
 //! PlainTcp            -
 //! SocketOptions       SocketOptions
 //! KernelPriorities    Journal, ThreadedNapi, TransmitClasses
-//! StreamSteering      Rings, Threads, Connections, Program
+//! StreamSteering      AfXdpRings, KernelThreads, ConnectionTable, SteeringProgram
 //! ```
 //!
 //! Invariant: steps are undone in reverse order.

@@ -429,7 +429,7 @@ mod tests {
             });
             barrier.wait();
             control.attach_orb();
-            // The later ORB runs until the earlier one has ended.
+            // The ORB that was attached second stays until the first one is detached.
             assert_ne!(end.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Timeout), "round {round}");
             ending.join().unwrap();
             control.detach_orb();

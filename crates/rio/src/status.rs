@@ -151,7 +151,7 @@ impl Connections {
                 own.unread += 1;
                 continue;
             }
-            match socket::connect_unix_now(&address, &SocketOptions::default()) {
+            match socket::connect_unix_without_waiting(&address, &SocketOptions::default()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => full.push(address),
                 result => own.add(result),
             }
@@ -411,7 +411,7 @@ mod tests {
     /// Connects until the queue of the listener is full.
     fn fill(listener: &OwnedFd) -> Vec<OwnedFd> {
         let name = socket::local_address(listener.as_fd()).unwrap();
-        let connect = || socket::connect_unix_now(&name, &SocketOptions::default());
+        let connect = || socket::connect_unix_without_waiting(&name, &SocketOptions::default());
         let waiting: Vec<OwnedFd> = std::iter::from_fn(|| connect().ok()).collect();
         assert!(!waiting.is_empty());
         assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);

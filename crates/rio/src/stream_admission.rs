@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_net::{IoClass, IoProperties};
-use corelane_sched::analysis::sensitivity::largest;
+use corelane_sched::analysis::sensitivity::find_largest;
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex};
 
@@ -178,7 +178,7 @@ impl AdmittedStreams {
             let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..*io };
             state.check(&self.request(stream, &io, transport)).is_ok()
         };
-        largest(1, bytes.max(1).into(), fits).and_then(|bytes| u32::try_from(bytes).ok())
+        find_largest(1, bytes.max(1).into(), fits).and_then(|bytes| u32::try_from(bytes).ok())
     }
 }
 

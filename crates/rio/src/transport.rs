@@ -430,9 +430,9 @@ impl Transport for RioTransport {
         let properties = fixed(&self.config, io.class, &ConnectionProperties::default());
         inner.set_properties(&properties)?;
         // Connections inherit the size, from which the kernel derives the scale of their windows.
-        force_receive_buffer(inner.readiness(), &properties);
+        force_receive_buffer(inner.readiness_descriptor(), &properties);
         if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
-            socket::set_incoming_core(inner.readiness(), core)?;
+            socket::set_incoming_core(inner.readiness_descriptor(), core)?;
         }
         let port = match inner.local_endpoint() {
             Endpoint::Tcp { port, .. } => Some(stream.steering.add_port(*port)),
@@ -526,9 +526,9 @@ impl ConnectionSlot {
     /// If the kernel refuses an option.
     fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
-        if let Some(fd) = inner.readiness() {
+        if let Some(fd) = inner.readiness_descriptor() {
             self.0.set_packet_priority(fd)?;
-            socket::set_max_unsent(fd, self.0.max_unsent)?;
+            socket::set_max_unsent_bytes(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
             if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
                 steered = Some(self.0.steering.add_connection(*remote, *local));
@@ -549,7 +549,7 @@ impl Drop for ConnectionSlot {
 }
 
 fn pace(stream: &dyn Stream, rate: Option<u32>) -> io::Result<()> {
-    match (rate, stream.readiness()) {
+    match (rate, stream.readiness_descriptor()) {
         (Some(rate), Some(fd)) => socket::set_max_pacing_rate(fd, rate),
         _ => Ok(()),
     }
@@ -588,7 +588,7 @@ impl Listener for RioListener {
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
                 // listener has set it again within the system's limit.
-                inner.readiness().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
+                inner.readiness_descriptor().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
                 let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
@@ -604,7 +604,7 @@ impl Listener for RioListener {
             Some(stream) => {
                 let properties = fixed(&self.config, stream.io.class, properties);
                 self.inner.set_properties(&properties)?;
-                force_receive_buffer(self.inner.readiness(), &properties);
+                force_receive_buffer(self.inner.readiness_descriptor(), &properties);
                 *self.properties.lock() = properties;
                 Ok(())
             }
@@ -612,8 +612,8 @@ impl Listener for RioListener {
         }
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

@@ -10,7 +10,7 @@ use crate::priority::Priority;
 /// A priority of the operating system.
 pub type NativePriority = i32;
 
-/// A range of native priorities, from the least to the most urgent. `min` may be the greater
+/// A range of native priorities, from the least to the most urgent. `least_urgent` may be the greater
 /// number, for systems where lower numbers are more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativePriorityRange {
@@ -51,14 +51,14 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
-/// priority `c` to the native priority that is `floor(|max - min| * c / 32767)` steps from `min`
-/// towards `max`. The conversion back rounds up, so that native -> CORBA -> native is the identity
+/// priority `c` to the native priority that is `floor(|most_urgent - least_urgent| * c / 32767)` steps from `least_urgent`
+/// towards `most_urgent`. The conversion back rounds up, so that native -> CORBA -> native is the identity
 /// for ranges of at most 32,768 priorities.
 ///
 /// # Examples
 /// ```
-/// use corelane_sched::{LinearMapping, NativeRange, Priority, PriorityMapping};
-/// let linear = LinearMapping(NativeRange::FIXED_PRIORITIES);
+/// use corelane_sched::{LinearMapping, NativePriorityRange, Priority, PriorityMapping};
+/// let linear = LinearMapping(NativePriorityRange::FIXED_PRIORITIES);
 /// assert_eq!(linear.to_native(Priority::new(16384).unwrap()), Some(50));
 /// assert_eq!(linear.to_corba(50), Priority::new(16384));
 /// ```

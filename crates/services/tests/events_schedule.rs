@@ -177,7 +177,7 @@ fn further_user_of_an_entry_is_refused_until_one_leaves() {
     };
     says(supply(&remote, &publishing(&[(A, 1)], 101)).unwrap_err(), RefusedPeer::Supplier, 101);
     says(consume(&scene, &remote, 201, &recorder).unwrap_err(), RefusedPeer::Consumer, 201);
-    // Peers without an entry, and the user itself on its proxy, are no further users.
+    // Peers without an entry are not users. The entry's user may connect again on its own proxy.
     supply(&remote, &publishing(&[(A, 1)], 0)).unwrap();
     consume(&scene, &remote, 0, &recorder).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(recorder.clone());
@@ -200,7 +200,7 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
     let remote = scene.remote();
     let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
     let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
-    // Neither of them would be admitted.
+    // An analysis would refuse both this supplier and the consumer with entry 202 below.
     let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
     let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
     assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");

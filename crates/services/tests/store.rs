@@ -430,7 +430,8 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
         .collect()
 }
 
-/// The disk keeps synced data and some of the later writes. The last of them may be incomplete.
+/// At a power failure the disk keeps the synced data and some later writes. The last write that it
+/// keeps may be incomplete.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();

@@ -67,10 +67,10 @@ pub enum SniffEvent<'m> {
         code_sets: CodeSets,
     },
     /// The capture lacks this number of octets.
-    MissingOctets(u64),
+    MissingBytes(u64),
     /// The sniffer dropped this number of captured octets of incomplete messages, because all connections together took too
     /// much memory.
-    DroppedOctets(usize),
+    DroppedBytes(usize),
     /// The capture or the connection ends within messages, of which this number of octets was
     /// captured.
     UnfinishedMessage(usize),
@@ -181,7 +181,7 @@ impl Sniffer {
                     time_ns: at,
                     from: segment.from,
                     to: segment.to,
-                    event: SniffEvent::DroppedOctets(dropped),
+                    event: SniffEvent::DroppedBytes(dropped),
                 });
             }
             self.held = self.held - connection.held + connection.recount();
@@ -274,7 +274,7 @@ fn message<'m>(
 ) -> SniffEvent<'m> {
     let (header, octets, fragment_starts) = match step {
         StreamStep::Message { header, octets, fragment_starts } => (header, octets, fragment_starts),
-        StreamStep::Lost(octets) => return SniffEvent::MissingOctets(octets.into()),
+        StreamStep::Lost(octets) => return SniffEvent::MissingBytes(octets.into()),
         StreamStep::Fault(fault) => return SniffEvent::Fault(fault),
     };
     let mut remember = |id: u32, operation: &[u8]| {

@@ -104,7 +104,7 @@ struct SecondTask {
 impl SecondTask {
     fn count(&self) {
         let by = served_by();
-        let is_bound = by.thread.contains("/b") && by.core == Some(1) && !by.handed_over;
+        let is_bound = by.thread.contains("/b") && by.core == Some(1) && !by.was_handed_over;
         if is_bound { &self.bound } else { &self.elsewhere }.fetch_add(1, Ordering::SeqCst);
     }
 }

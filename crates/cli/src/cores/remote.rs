@@ -196,7 +196,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
         Criticality::Normal => protocol::Criticality::Normal,
         Criticality::High => protocol::Criticality::High,
     };
-    let core = match named.task.pinned {
+    let core = match named.task.pinned_core {
         Some(core) => i32::try_from(core.core).map_err(|_| format!("there is no core {}", core.core))?,
         None => -1,
     };
@@ -210,7 +210,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
             deadline: timing.deadline,
             jitter: timing.jitter,
             blocking: timing.blocking,
-            min_distance: timing.min_distance,
+            min_distance: timing.min_interarrival,
         },
         importance,
         core,

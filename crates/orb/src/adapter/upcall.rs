@@ -202,7 +202,7 @@ pub(crate) fn handle_servant_panic(
     panic: &(dyn Any + Send),
 ) -> SystemException {
     orb.report_panic(target.servant.repository_id(), operation, panic);
-    if target.poa.policies().on_panic == ServantPanicAction::Deactivate {
+    if target.poa.policies().servant_panic_action == ServantPanicAction::Deactivate {
         target.deactivate();
     }
     SystemException::new(Kind::Unknown, 0, Completion::Maybe)

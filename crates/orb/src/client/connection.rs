@@ -458,7 +458,7 @@ impl ClientConnection {
     /// wait if the stream has no descriptor that reports arrivals.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
-        let Some(fd) = self.monitored.stream().arrivals() else { return Ok(()) };
+        let Some(fd) = self.monitored.stream().arrival_descriptor() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;

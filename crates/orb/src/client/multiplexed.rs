@@ -331,7 +331,7 @@ impl MultiplexedConnection {
         let watched = self
             .registration
             .get()
-            .zip(self.stream.readiness())
+            .zip(self.stream.readiness_descriptor())
             .map(|(registration, fd)| registration.set_writable_interest(fd, wanted));
         if !matches!(watched, Some(Ok(()))) && wanted {
             self.close_send_half();
@@ -614,7 +614,7 @@ mod tests {
             Err(io::ErrorKind::WouldBlock.into())
         }
 
-        fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        fn readiness_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
             None
         }
 

@@ -126,7 +126,8 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Changed with AcqRel; read with Relaxed on the fast path, and with Acquire elsewhere.
+    /// The bits of [`slow_path`] that forbid the fast path; 0 permits it. Changed with AcqRel; read with
+    /// Relaxed on the fast path, and with Acquire elsewhere.
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,

@@ -106,7 +106,7 @@ pub struct PoaPolicies {
     /// The treatment of requests for objects that are not in the map: RequestProcessingPolicy (22).
     pub request_processing: RequestProcessing,
     /// The treatment of an object whose servant panicked.
-    pub on_panic: ServantPanicAction,
+    pub servant_panic_action: ServantPanicAction,
     /// Slot hints in the references of a persistent POA.
     pub object_key_hints: ObjectKeyHints,
 }
@@ -149,7 +149,7 @@ impl PoaPolicies {
         implicit_activation: ImplicitActivation::Implicit,
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
-        on_panic: ServantPanicAction::KeepActive,
+        servant_panic_action: ServantPanicAction::KeepActive,
         object_key_hints: ObjectKeyHints::None,
     };
 

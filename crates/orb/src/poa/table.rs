@@ -253,7 +253,7 @@ impl PoaTable {
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
         let mut found = None;
         self.index.find(key, |slot| {
-            found = self.entries.get_current(slot).filter(|entry| is_it(entry));
+            found = self.entries.get_any_generation(slot).filter(|entry| is_it(entry));
             found.is_some()
         });
         found
@@ -272,7 +272,7 @@ impl PoaTable {
     /// If the object is in the slot of the hint, the look-up needs no hash search.
     #[inline]
     fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
-        let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
+        let entry = self.entries.get_any_generation(slot).filter(|entry| entry.is_object(wanted.key));
         self.find_active(entry.or_else(|| self.find_object(wanted.key)), wanted, act)
     }
 
@@ -677,7 +677,7 @@ impl PoaTable {
     }
 
     pub(super) fn entry_at(&self, slot: u32) -> Option<SlabGuard<'_, KeyEntry>> {
-        self.entries.get_current(slot)
+        self.entries.get_any_generation(slot)
     }
 
     pub(super) fn insert_poa(&self, poa: &Arc<PoaCore>) -> Result<(), SystemException> {

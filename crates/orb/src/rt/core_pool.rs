@@ -313,7 +313,7 @@ pub(crate) fn create(
         scheduling: None,
         cores: None,
         static_threads: config.best_effort_threads,
-        overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
+        overload_rules: OverloadRules { dynamic_threads: 0, can_borrow: false, buffering: None },
         task_listeners: 0,
         idle_thread_timeout: Duration::ZERO,
     };

@@ -164,7 +164,7 @@ impl RtPoa {
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
         let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why);
         let Some(priority) = Priority::new(priority) else { return Err(bad("a priority must be 0 to 32767".into())) };
-        self.rules().check_object(priority).map_err(|violation| bad(violation.to_string()))?;
+        self.rules().check_object_priority(priority).map_err(|violation| bad(violation.to_string()))?;
         Ok(priority)
     }
 
@@ -225,9 +225,9 @@ impl RtPoa {
                 (unasked, _) => unasked,
             },
         };
-        let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
+        let (asked, placed) = match self.rules().choose_lane(asked, object, wanted.band) {
             // If no lane suits an implied priority, the request runs without it.
-            Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
+            Err(_) if is_implied => (None, self.rules().choose_lane(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
             }
@@ -264,7 +264,7 @@ impl RtPoa {
 
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
-        self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
+        self.rules().choose_lane(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
     /// Chooses the lane at whose address the request arrived. Returns `None` if this is no lane of

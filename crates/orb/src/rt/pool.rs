@@ -217,7 +217,7 @@ fn lane_role(
     let cores: CpuSet = lane.cores.iter().copied().collect();
     let overload_rules = OverloadRules {
         dynamic_threads: lane.dynamic_threads,
-        borrowing: config.allow_borrowing,
+        can_borrow: config.allow_borrowing,
         buffering: config.buffering,
     };
     Ok(LaneRole {

@@ -393,7 +393,7 @@ impl Stream for SimulatedStream {
         }
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -101,7 +101,7 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
         let client = transport
             .connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None)
             .unwrap();
-        let fd = client.readiness().unwrap();
+        let fd = client.readiness_descriptor().unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
         client.set_dscp(46).unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));

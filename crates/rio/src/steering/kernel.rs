@@ -274,9 +274,9 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
         .map(|_| Map::create(MapKind::CpuMap, "rio_threads", WORD, WORD, processors))
         .collect::<io::Result<_>>()?;
     let first = maps.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let outer = Map::create_outer("rio_threads", first, streams)?;
+    let outer = Map::create_map_of_maps("rio_threads", first, streams)?;
     for (stream, map) in (0..).zip(&maps) {
-        outer.update_map(stream, map)?;
+        outer.update_inner_map(stream, map)?;
     }
     Ok((outer, maps))
 }

@@ -25,7 +25,7 @@ fn local() -> Endpoint {
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
@@ -55,7 +55,7 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
     let clients: Vec<_> = (0..2).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
     let servers: Vec<_> = (0..2).map(|_| accept(&*listener)).collect();
     clients.iter().for_each(|client| assert!(fill(&**client) > 50_000));
-    servers.iter().for_each(|server| assert!(poll::wait_readable(server.readiness().unwrap(), None).unwrap()));
+    servers.iter().for_each(|server| assert!(poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap()));
     let budget = usize::try_from(BYTES).unwrap();
     for period in 0..10 {
         let (first, second) = (drain(&*servers[period % 2]), drain(&*servers[(period + 1) % 2]));
@@ -86,7 +86,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
     }
     let begun = Monotonic::now();
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     let (mut received, mut buffer) = (0, [0; 3_001]);
     while received < sent {
         assert_eq!(epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::from_secs(60))).unwrap(), 1);
@@ -145,9 +145,9 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
     let server = accept(&*listener);
     fill(&*client);
     // The kernel closes the client's socket with a reset.
-    socket::set_linger(client.readiness().unwrap(), Some(Duration::ZERO)).unwrap();
+    socket::set_linger(client.readiness_descriptor().unwrap(), Some(Duration::ZERO)).unwrap();
     drop(client);
-    let fd = server.readiness().unwrap();
+    let fd = server.readiness_descriptor().unwrap();
     assert!(poll::check_hang_up(fd).unwrap().both_closed);
     let mut unread = socket::unread_bytes(fd).unwrap();
     assert!(unread > 50_000);
@@ -188,24 +188,24 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let is_readable = |fd| poll::wait_readable(fd, Some(Monotonic::from_nanos(0))).unwrap();
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
     assert!(fill(&*client) > 50_000);
-    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert!(poll::wait_readable(server.arrival_descriptor().unwrap(), None).unwrap());
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
-    assert_eq!((is_readable(server.arrivals().unwrap()), is_readable(server.readiness().unwrap())), (false, true));
+    assert_eq!((is_readable(server.arrival_descriptor().unwrap()), is_readable(server.readiness_descriptor().unwrap())), (false, true));
     let _other_client = transport.connect(listener.local_endpoint(), None).unwrap();
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
     assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
     // The query begins no turn. The first read of the stream in the next period does.
-    assert!(!is_readable(server.arrivals().unwrap()));
+    assert!(!is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(drain(&*other), 0);
-    assert!(is_readable(server.arrivals().unwrap()));
+    assert!(is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     drop(client);
     server.shutdown(corelane_net::ShutdownMode::Both);
-    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert!(poll::wait_readable(server.arrival_descriptor().unwrap(), None).unwrap());
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
 }
 
@@ -359,7 +359,7 @@ fn a_stream_holds_at_most_its_memory_bound() {
         let server = accept(&*listener);
         fill(&*client);
         fill(&*server);
-        let fd = server.readiness().unwrap();
+        let fd = server.readiness_descriptor().unwrap();
         assert_eq!(socket::receive_buffer_size(fd).unwrap(), 40_000);
         assert_eq!(socket::send_buffer_size(fd).unwrap(), 60_000);
         held += u64::try_from(socket::unread_bytes(fd).unwrap()).unwrap() + 60_000;
@@ -368,7 +368,7 @@ fn a_stream_holds_at_most_its_memory_bound() {
     let bound = transport.memory_bound(GUARANTEED.class);
     assert!(held <= bound.total_bytes(), "{held} of {bound}");
     let _surplus = tcp.connect(listener.local_endpoint(), None).unwrap();
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
     let status = transport.streams();
     assert_eq!((status.len(), status[0].connections, status[0].refused_connections), (1, 3, 1));
@@ -378,7 +378,7 @@ fn a_stream_holds_at_most_its_memory_bound() {
 
 /// Returns the scale of the window that the connection's own end offers.
 fn offered_window_scale(stream: &dyn Stream) -> u32 {
-    let port = socket::local_address(stream.readiness().unwrap()).unwrap().as_inet().unwrap().port();
+    let port = socket::local_address(stream.readiness_descriptor().unwrap()).unwrap().as_inet().unwrap().port();
     let output = std::process::Command::new("ss").args(["-tniH", "sport", "=", &format!(":{port}")]).output();
     let text = String::from_utf8(output.expect("iproute2 is installed").stdout).unwrap();
     let scales = text.split_once("wscale:").unwrap_or_else(|| panic!("{text}")).1;
@@ -422,8 +422,8 @@ fn sockets_have_the_options_of_their_class() {
         let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
         let server = accept(&*listener);
         for stream in [client, server] {
-            let fd = stream.readiness().unwrap();
-            let unsent = socket::max_unsent(fd).unwrap();
+            let fd = stream.readiness_descriptor().unwrap();
+            let unsent = socket::max_unsent_bytes(fd).unwrap();
             let unsent = if unsent == 0 { u32::MAX } else { unsent };
             let found = (socket::priority(fd).unwrap(), unsent, socket::max_pacing_rate(fd).unwrap());
             assert_eq!(found, expected);
@@ -442,11 +442,11 @@ fn bytes_that_do_not_arrive_stay_in_the_budget() {
     for part in 0..50 {
         assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         client.send(&[part; 100], Wait::Block).unwrap();
-        poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+        poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
         assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap(), 100, "part {part}");
     }
     client.send(&[0; 100], Wait::Block).unwrap();
-    poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+    poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
     assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
@@ -493,7 +493,7 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         }
         let status = &transport.streams()[0];
         assert!(status.kernel_thread.is_some(), "{status:?}");
-        let fd = server.readiness().unwrap();
+        let fd = server.readiness_descriptor().unwrap();
         let [remote, local] = [socket::peer_address(fd), socket::local_address(fd)].map(Result::unwrap);
         let frame = crate::frame::build::tcp(*remote.as_inet().unwrap(), *local.as_inet().unwrap(), 0, 0);
         let steering = transport.levels.steering().unwrap();

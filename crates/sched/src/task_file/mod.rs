@@ -49,7 +49,7 @@ impl MachineDescription {
     /// declaration it has the cores that pinned tasks need, at least one.
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
-        let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));
+        let pinned = tasks.iter().filter_map(|named| named.task.pinned_core).map(|core| core.core.saturating_add(1));
         let cores = self.cores.unwrap_or_else(|| pinned.max().unwrap_or(1)).min(MAX_CORES);
         let mut machine = Machine::with_cores(cores);
         machine.discipline = self.discipline.unwrap_or_default();
@@ -124,7 +124,7 @@ fn timing_reason(error: &TimingError) -> String {
     format!(
         "{} is out of range: with the task's other times it must be {} to {}",
         text(error.value),
-        text(error.least),
-        text(error.most)
+        text(error.min_allowed),
+        text(error.max_allowed)
     )
 }

@@ -215,7 +215,8 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                // Before `begin_time` the wait has no deadline; `begin_time` ends it.
+                // Until `begin_time` sets the start of the clock, the wait has no deadline.
+                // `begin_time` wakes this thread.
                 let started_at = self.started_at.get();
                 let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);

@@ -28,12 +28,12 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// use corelane::Orb;
 /// use corelane::rt::{BestEffortShare, CorePoolConfig};
 /// use corelane_sched::allocation::Machine;
-/// use corelane_services::cores::{AdmissionConfig, reserve_best_effort};
+/// use corelane_services::cores::{AdmissionConfig, with_best_effort_share};
 ///
 /// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
 /// let share = BestEffortShare::new(Duration::from_millis(2), Duration::from_millis(20));
 /// let share = share.request_cost(Duration::from_micros(4));
-/// let machine = reserve_best_effort(Machine::with_cores(1), share);
+/// let machine = with_best_effort_share(Machine::with_cores(1), share);
 /// let pool = CorePoolConfig::default().cores([0]).best_effort_share(share);
 /// let cores = AdmissionConfig::new(machine).core_pool(pool).serve(&orb)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -46,7 +46,7 @@ pub fn with_best_effort_share(mut machine: Machine, share: BestEffortShare) -> M
     for core in &mut machine.cores {
         core.interference.push(work);
     }
-    machine.max_levels = machine.max_levels.min(LEVELS_BESIDE_SHARE);
+    machine.max_priority_levels = machine.max_priority_levels.min(LEVELS_BESIDE_SHARE);
     machine
 }
 
@@ -80,7 +80,7 @@ mod tests {
         let share = BestEffortShare::new(Duration::from_micros(1_900), Duration::from_millis(10));
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
             let machine = with_best_effort_share(Machine { discipline, ..Machine::with_cores(1) }, share);
-            assert_eq!(machine.max_levels, 97);
+            assert_eq!(machine.max_priority_levels, 97);
             let fits = |execution: Nanos, deadline: Nanos| {
                 let task = Task::new(TaskId(1), Timing::new(execution, 20 * MS).with_deadline(deadline)).unwrap();
                 admit(&TaskSet::for_machine(&machine), &machine, &task)

@@ -361,7 +361,7 @@ pub struct CompletedDecision {
 /// The record of admitted tasks.
 ///
 /// The work of a method is bounded by the [limits](BooksLimits) and by the [inline
-/// bounds](Machine::with_inline_bounds) of the machine.
+/// bounds](Machine::with_short_decision_limits) of the machine.
 ///
 /// No method waits for a disk. A caller acknowledges a promise when the store has it
 /// ([`is_saved`](Self::is_saved)), and saves by [`next_save`](Self::next_save),

@@ -49,8 +49,8 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     assert_eq!((first.core.core, first.response, first.starts_at), (0, Some(60 * MS), 0));
     let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
     let Ok(TaskAdmission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
-    assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(150_000_000)));
-    assert_eq!(rejection.longest_execution, Some(35 * MS));
+    assert_eq!((rejection.test, rejection.excess_utilization), (AdmissionTest::Capacity, Utilization(150_000_000)));
+    assert_eq!(rejection.max_fitting_execution, Some(35 * MS));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::NotFound));
     assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
@@ -245,13 +245,13 @@ fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
         let mut books = make(Machine { discipline, ..Machine::with_cores(2) }, limits.clone());
         let mut decided = 0;
         for number in 0..1_000 {
-            let mut up_to = |most: u64| random.within(0, most >> (number % 40));
+            let mut up_to = |most: u64| random.in_range(0, most >> (number % 40));
             let period = if number % 2 == 0 { up_to(u64::MAX) } else { MIN_PERIOD + up_to(MAX_PERIOD - MIN_PERIOD) };
             let deadline = up_to(period.saturating_mul(2));
             let execution = up_to(period.min(deadline));
             let jitter = up_to(deadline - execution);
             let blocking = up_to(deadline - execution - jitter);
-            let timing = Timing { execution, period, deadline, jitter, blocking, min_distance: up_to(period) };
+            let timing = Timing { execution, period, deadline, jitter, blocking, min_interarrival: up_to(period) };
             match books.admit(&TaskRequest { timing, ..request(1, 1) }, &client(), OWN, number) {
                 Ok(admission) => {
                     decided += 1;

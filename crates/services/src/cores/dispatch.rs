@@ -140,7 +140,7 @@ fn laxer(one: &Timing, other: &Timing) -> Timing {
         deadline: one.deadline.min(other.deadline),
         jitter: one.jitter.max(other.jitter),
         blocking: one.blocking.max(other.blocking),
-        min_distance: one.min_distance.min(other.min_distance),
+        min_interarrival: one.min_interarrival.min(other.min_interarrival),
     }
 }
 

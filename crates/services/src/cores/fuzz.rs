@@ -48,7 +48,7 @@ impl Numbers<'_> {
                 deadline: self.time(),
                 jitter: self.time(),
                 blocking: self.time(),
-                min_distance: self.time(),
+                min_interarrival: self.time(),
                 ..timing
             },
         }

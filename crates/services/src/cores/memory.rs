@@ -52,7 +52,7 @@ struct Entry {
 impl Entry {
     fn task(&self, id: TaskId) -> Task {
         let TaskRequest { timing, criticality, pinned_core: pinned, .. } = self.request;
-        Task { id, timing, criticality, pinned }
+        Task { id, timing, criticality, pinned_core: pinned }
     }
 
     fn end(&self) -> Option<Nanos> {
@@ -116,7 +116,7 @@ impl MemoryBooks {
     /// Creates books without tasks for a machine.
     #[must_use]
     pub fn new(machine: Machine, limits: BooksLimits) -> Self {
-        let mut inline = machine.clone().with_inline_bounds();
+        let mut inline = machine.clone().with_short_decision_limits();
         inline.max_steps = inline.max_steps.min(machine.max_steps);
         inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
         Self {
@@ -190,7 +190,7 @@ impl MemoryBooks {
             self.take(task);
             return;
         };
-        let pinned = Task { pinned: Some(core), ..entry.task(task) };
+        let pinned = Task { pinned_core: Some(core), ..entry.task(task) };
         // A running job stays on its core, so the share is pinned to this core.
         self.set.withdraw(task);
         self.set.insert(pinned, core);
@@ -335,7 +335,7 @@ impl MemoryBooks {
     fn add_share(&mut self, timing: Timing, core: CoreId) -> TaskId {
         let id = TaskId(self.next_number());
         let criticality = Criticality::High;
-        self.set.insert(Task { id, timing, criticality, pinned: Some(core) }, core);
+        self.set.insert(Task { id, timing, criticality, pinned_core: Some(core) }, core);
         id
     }
 

@@ -68,7 +68,7 @@ fn push_core(out: &mut Vec<u8>, core: Option<CoreId>) {
 
 pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
     let SavedPromise { request, client, token, core, home, attachment } = promise;
-    let Timing { execution, period, deadline, jitter, blocking, min_distance } = request.timing;
+    let Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance } = request.timing;
     let mut out = token.0.to_vec();
     out.extend(request.lease.to_be_bytes());
     push_core(&mut out, *core);
@@ -148,7 +148,7 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
         *time = fields.u64()?;
     }
     let [execution, period, deadline, jitter, blocking, min_distance] = times;
-    let timing = Timing { execution, period, deadline, jitter, blocking, min_distance };
+    let timing = Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance };
     timing.check().map_err(|_| BadRecord)?;
     let criticality = match fields.octet()? {
         0 => Criticality::Low,

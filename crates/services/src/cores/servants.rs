@@ -75,11 +75,11 @@ impl From<NotSaved> for SystemException {
 fn timing(timing: &idl::TaskTiming) -> Timing {
     let idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance } = *timing;
     let deadline = if deadline == 0 { period } else { deadline };
-    Timing { execution, period, deadline, jitter, blocking, min_distance }
+    Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance }
 }
 
 fn reported_timing(timing: &Timing) -> idl::TaskTiming {
-    let Timing { execution, period, deadline, jitter, blocking, min_distance } = *timing;
+    let Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance } = *timing;
     idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance }
 }
 
@@ -129,8 +129,8 @@ fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
         task: name.to_owned(),
         test,
         core: core_number(rejection.core),
-        excess: rejection.excess.0,
-        longest_execution: rejection.longest_execution.unwrap_or(0),
+        excess: rejection.excess_utilization.0,
+        longest_execution: rejection.max_fitting_execution.unwrap_or(0),
         is_exhaustive: rejection.is_exhaustive,
         reason: rejection.reason(),
     }

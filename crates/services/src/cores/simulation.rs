@@ -309,7 +309,7 @@ impl BooksSimulation {
                         self.note("changed");
                     }
                     Ok(_) => {
-                        let request = TaskRequest { timing, pinned_core: record.task.pinned, ..self.request() };
+                        let request = TaskRequest { timing, pinned_core: record.task.pinned_core, ..self.request() };
                         self.check_rejection(&request, Some(task));
                         self.note("change rejected");
                     }

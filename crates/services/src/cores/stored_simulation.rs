@@ -334,7 +334,7 @@ impl StoredSimulation {
         }
         let mut set = TaskSet::default();
         for record in records.values() {
-            set.insert(Task { pinned: None, ..record.task }, record.core.unwrap());
+            set.insert(Task { pinned_core: None, ..record.task }, record.core.unwrap());
         }
         assert!(is_schedulable(&set, &self.machine), "{records:?}");
     }

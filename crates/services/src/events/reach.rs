@@ -78,14 +78,14 @@ impl EventFilter {
     ///
     /// let names = EventNames::new();
     /// let filter = EventFilter::parse("all(type 16, type 17) or type 18", &names, &FilterLimits::default())?;
-    /// let published = [16, 17].map(|event_type| PublishedEvent {
+    /// let published = [16, 17].map(|event_type| PublishedEventKind {
     ///     header: EventHeader::new(EventType(event_type), EventSource(1)),
     ///     period: Some(1_000_000 * u64::from(event_type.unsigned_abs())),
     /// });
-    /// let reach = filter.reach(&published, &names);
-    /// assert_eq!(reach.accepted, [true, true]);
-    /// assert_eq!(reach.sets[0].period, Some(17_000_000));
-    /// assert_eq!(reach.dead[0].expression, "type 18");
+    /// let reach = filter.analyse_reach(&published, &names);
+    /// assert_eq!(reach.accepted_events, [true, true]);
+    /// assert_eq!(reach.deliverable_sets[0].period, Some(17_000_000));
+    /// assert_eq!(reach.unreachable_parts[0].expression, "type 18");
     /// # Ok::<(), FilterExpressionError>(())
     /// ```
     #[must_use]

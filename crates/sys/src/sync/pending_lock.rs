@@ -81,7 +81,8 @@ impl<T> PendingLock<T> {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes a kept lock. Returns `None` if the lock is not kept.
+    /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep`]). Returns `None` if no
+    /// guard has.
     #[inline]
     pub fn resume(&self) -> Option<PendingLockGuard<'_, T>> {
         // Acquire: pairs with the release in `keep`.

@@ -260,7 +260,7 @@ impl Receiver {
 }
 
 fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
-    while poll::wait_readable(listener.readiness(), None).is_ok() {
+    while poll::wait_readable(listener.readiness_descriptor(), None).is_ok() {
         match listener.accept() {
             Ok(stream) => {
                 // To poll would take the core from the threads that process packets.

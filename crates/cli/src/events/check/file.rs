@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
-use corelane_sched::task_file::toml_table::{TomlTable, document};
+use corelane_sched::task_file::toml_table::{TomlTable, parse_document};
 use corelane_sched::task_file::{MAX_CORES, TaskFileError};
 use corelane_services::events::{
     ChannelSchedule, EventFilter, EventLane, EventNames, EventSource, EventType, FilterBuilder, FilterLimits,
@@ -142,17 +142,17 @@ impl ChannelFile {
 
 /// Reads a channel file.
 pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
-    let document = document(text)?;
-    let mut root = TomlTable::root(text, &document);
+    let document = parse_document(text)?;
+    let mut root = TomlTable::root(text, &parse_document);
     let mut file = ChannelFile::default();
     if let Some(mut channel) = root.table("channel")? {
         file.builder = channel.choice("builder", &BUILDERS)?.unwrap_or_default();
         file.overhead = channel.time("overhead")?.unwrap_or(0);
         file.surplus = channel.choice("surplus", &SURPLUS)?.unwrap_or_default();
-        channel.refuse_unknown()?;
+        channel.refuse_unknown_fields()?;
     }
     if let Some(mut types) = root.table("types")? {
-        for (name, number) in types.numbers()? {
+        for (name, number) in types.numbers_by_name()? {
             check_name(&types, name)?;
             if number == 0 || (4..16).contains(&number) {
                 return Err(types.wrong_field(name, "0 and the numbers from 4 to 15 are no types of events"));
@@ -161,7 +161,7 @@ pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> 
         }
     }
     if let Some(mut sources) = root.table("sources")? {
-        for (name, number) in sources.numbers()? {
+        for (name, number) in sources.numbers_by_name()? {
             check_name(&sources, name)?;
             if number == 0 {
                 return Err(sources.wrong_field(name, "0 is no source of events"));
@@ -182,7 +182,7 @@ pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> 
         let subscription = read_subscription(&mut table, &file)?;
         file.subscriptions.push(subscription);
     }
-    root.refuse_unknown()?;
+    root.refuse_unknown_fields()?;
     Ok(file)
 }
 
@@ -192,19 +192,19 @@ fn check_name(table: &TomlTable<'_>, name: &str) -> Result<(), TaskFileError> {
 }
 
 fn read_lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileLane, TaskFileError> {
-    let rt_info = table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing("rt_info"))?;
+    let rt_info = table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing_field("rt_info"))?;
     if file.lanes.iter().any(|lane| lane.rt_info == rt_info) {
         return Err(table.wrong_field("rt_info", "another lane has this number"));
     }
     let names = table.strings("types")?;
     let types = names.into_iter().map(|name| event_type(table, "types", name, file)).collect::<Result<_, _>>()?;
     let priority = table.number("priority", 0, 32_767)?;
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(FileLane { rt_info, priority, types })
 }
 
 fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FilePublication, TaskFileError> {
-    let name = table.string("type")?.ok_or_else(|| table.missing("type"))?;
+    let name = table.string("type")?.ok_or_else(|| table.missing_field("type"))?;
     let event_type = event_type(table, "type", name, file)?;
     let source = match table.string("source")? {
         Some(name) => {
@@ -229,22 +229,22 @@ fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fil
     };
     if publication.rt_info.is_some() {
         if publication.lane.is_none() {
-            return Err(table.missing("lane"));
+            return Err(table.missing_field("lane"));
         }
         if publication.period.is_none() {
-            return Err(table.missing("period"));
+            return Err(table.missing_field("period"));
         }
     }
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(publication)
 }
 
 fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileSubscription, TaskFileError> {
-    let name = table.string("name")?.ok_or_else(|| table.missing("name"))?.to_owned();
+    let name = table.string("name")?.ok_or_else(|| table.missing_field("name"))?.to_owned();
     if file.subscriptions.iter().any(|subscription| subscription.name == name) {
         return Err(table.wrong_field("name", "another subscription has this name"));
     }
-    let text = table.string("filter")?.ok_or_else(|| table.missing("filter"))?;
+    let text = table.string("filter")?.ok_or_else(|| table.missing_field("filter"))?;
     let limits = FilterLimits::default();
     let filter = EventFilter::parse(text, &file.names, &limits);
     let filter = filter.map_err(|error| table.wrong_field("filter", &error.to_string()))?;
@@ -270,7 +270,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
         lane,
         core: table.number("core", 0, MAX_CORES - 1)?.unwrap_or(0),
     };
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(subscription)
 }
 
@@ -300,7 +300,7 @@ fn entry(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<u32>, T
 fn max_users(table: &mut TomlTable<'_>, rt_info: Option<u32>) -> Result<usize, TaskFileError> {
     let Some(max) = table.number("max_users", 1, MAX_USERS)? else { return Ok(1) };
     if rt_info.is_none() {
-        return Err(table.missing("rt_info"));
+        return Err(table.missing_field("rt_info"));
     }
     Ok(usize::try_from(max).unwrap_or(1))
 }

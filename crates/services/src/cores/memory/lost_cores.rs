@@ -77,7 +77,7 @@ impl MemoryBooks {
                 continue;
             };
             // The task fits, unless tasks or timings have changed since it lost its home.
-            if !self.place_beside(&Task { pinned: Some(home), ..task }, task) {
+            if !self.place_beside(&Task { pinned_core: Some(home), ..task }, task) {
                 continue;
             }
             if let Some(from) = from {

@@ -169,7 +169,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     ) -> Option<ProxyId> {
         let reason = if is_nested { DropReason::Nested } else { DropReason::Failed };
         let Some(connection) = self.connections.get_mut(&delivery.consumer) else {
-            // The counts of a consumer that was disconnected during its push are in `disconnected_consumers`.
+            // The counts of a consumer that was disconnected during its push are in `departed`.
             self.departed.delivered = self.departed.delivered.saturating_sub(1);
             self.departed.dropped.count(reason);
             return None;

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_sched::analysis::StepBudget;
-use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, largest};
+use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, find_largest};
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::{MAX_PERIOD, Nanos};
 
@@ -246,7 +246,7 @@ impl ChannelLoad {
 
     fn longest_execution(&self, consumer: usize, steps: &mut StepBudget) -> Option<Nanos> {
         let mut tried = self.clone();
-        largest(1, MAX_PERIOD, |execution| {
+        find_largest(1, MAX_PERIOD, |execution| {
             if let Some(consumer) = tried.consumers.get_mut(consumer) {
                 consumer.load.wcet = Some(execution);
             }
@@ -258,7 +258,7 @@ impl ChannelLoad {
     /// `first` on; `None` if the search finds none.
     fn period_factor(&self, first: usize, steps: &mut StepBudget) -> Option<Thousandths> {
         let mut tried = self.clone();
-        let less = largest(0, MAX_FACTOR - 1_000, |less| {
+        let less = find_largest(0, MAX_FACTOR - 1_000, |less| {
             for (tried, given) in tried.publications.iter_mut().zip(&self.publications).skip(first) {
                 let period = u128::from(given.period) * u128::from(MAX_FACTOR - less);
                 tried.period = Nanos::try_from(period.div_ceil(1_000)).unwrap_or(Nanos::MAX);

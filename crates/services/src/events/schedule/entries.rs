@@ -259,7 +259,7 @@ fn check_times(wcet: Option<Nanos>, deadline: Option<Nanos>) -> Result<(), (&'st
 ///
 /// let ms = Duration::from_millis;
 /// let schedule = ChannelSchedule::new()
-///     .publication(PublicationEntry::new(101, 20, ms(50)).size(64).wcet(ms(2)))
+///     .publication(PublicationEntry::new(101, 20, ms(50)).max_size(64).wcet(ms(2)))
 ///     .subscription(SubscriptionEntry::new(201).deadline(ms(20)));
 /// let channel = EventChannel::builder().lanes([EventLane::new(20), EventLane::new(1)]).schedule(schedule);
 /// # let _ = channel;

@@ -165,26 +165,26 @@ fn entry_has_at_most_its_maximum_of_users() {
 /// Offers random publications and consumers, and returns the admitted ones.
 fn admitted(random: &mut Random) -> ChannelLoad {
     let mut load = empty();
-    load.overhead = random.within(0, MS / 10);
-    for proxy in 0..random.within(2, 10) {
-        if random.index(2) == 0 {
-            let (event_type, source) = (16 + random.index(3), 1 + random.index(2));
-            let (period, wcet) = (random.within(2, 20) * MS, random.within(1, 2 * MS));
+    load.overhead = random.in_range(0, MS / 10);
+    for proxy in 0..random.in_range(2, 10) {
+        if random.random_index(2) == 0 {
+            let (event_type, source) = (16 + random.random_index(3), 1 + random.random_index(2));
+            let (period, wcet) = (random.in_range(2, 20) * MS, random.in_range(1, 2 * MS));
             let mut new = publication(
                 i32::try_from(event_type).unwrap(),
                 i32::try_from(source).unwrap(),
                 period,
                 wcet,
-                random.index(2),
+                random.random_index(2),
             );
-            new.load.jitter = random.within(0, period / 2);
+            new.load.jitter = random.in_range(0, period / 2);
             if supplier(&load, proxy, new.clone()).is_ok() {
                 load.publications.push(new);
             }
         } else {
-            let mut new = consumer(proxy, FILTERS[random.index(FILTERS.len())]);
-            new.load.core = u32::from(random.index(3) == 0);
-            new.load.wcet = (random.index(2) == 0).then(|| random.within(1, 3 * MS));
+            let mut new = consumer(proxy, FILTERS[random.random_index(FILTERS.len())]);
+            new.load.core = u32::from(random.random_index(3) == 0);
+            new.load.wcet = (random.random_index(2) == 0).then(|| random.in_range(1, 3 * MS));
             if subscriber(&load, new.clone()).is_ok() {
                 load.consumers.push(new);
             }
@@ -201,14 +201,14 @@ fn simulate_jobs(load: &ChannelLoad, random: &mut Random) -> usize {
     let core = |job: &ConsumerJob| load.consumers[job.subscription].load.core as usize;
     let cores = CoreAssignment::Partitioned(jobs.iter().map(core).collect());
     let mut system = SimulatedSystem::new(tasks.clone(), cores, SchedulingRule::FixedPriority);
-    let level = |job: &ConsumerJob| random.within(job.lanes.0 as u64, job.lanes.1 as u64) as u32;
+    let level = |job: &ConsumerJob| random.in_range(job.lanes.0 as u64, job.lanes.1 as u64) as u32;
     system.levels = jobs.iter().map(level).collect();
     system.arrivals = tasks
         .iter()
         .map(|task| ArrivalPattern {
-            offset: random.within(0, task.period),
-            seed: (random.index(2) == 0).then(|| random.next_u64()),
-            max_delay: random.within(0, task.period / 4),
+            offset: random.in_range(0, task.period),
+            seed: (random.random_index(2) == 0).then(|| random.next_u64()),
+            max_delay: random.in_range(0, task.period / 4),
         })
         .collect();
     for (task, seen) in tasks.iter().zip(simulate(&system, 400 * MS).tasks) {
@@ -230,8 +230,8 @@ fn push_events(load: &ChannelLoad, random: &mut Random) {
     let mut sets: Vec<Vec<Nanos>> = vec![Vec::new(); load.consumers.len()];
     let mut now = 0;
     for _ in 0..300 {
-        now += random.within(0, 2 * MS);
-        let Some(number) = (!meters.is_empty()).then(|| random.index(meters.len())) else { return };
+        now += random.in_range(0, 2 * MS);
+        let Some(number) = (!meters.is_empty()).then(|| random.random_index(meters.len())) else { return };
         let is_declared = meters[number].take(1, now);
         let header = load.publications[number].header;
         let deliver = |id: ConsumerId, set: Offered<'_, bool>| {

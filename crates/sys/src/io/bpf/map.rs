@@ -16,7 +16,7 @@ pub enum MapKind {
     /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
     /// An array with a `u32` index. Each value is a map with the kind, the sizes and (for arrays)
-    /// the number of entries of the map given to [`Map::create_outer`].
+    /// the number of entries of the map given to [`Map::create_map_of_maps`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
     /// in the queue to a kernel thread on this processor.
@@ -73,7 +73,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`create`](Self::create).
-    pub fn create_outer(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
+    pub fn create_map_of_maps(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
         let inner = inner.fd.as_raw_fd().cast_unsigned();
         Self::create_with(MapKind::ArrayOfMaps, name, (4, 4), max_entries, inner)
     }
@@ -154,9 +154,9 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
-    /// [`create_outer`](Self::create_outer) in kind or sizes, or as an array in the number of
+    /// [`create_map_of_maps`](Self::create_map_of_maps) in kind or sizes, or as an array in the number of
     /// entries.
-    pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
+    pub fn update_inner_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
@@ -312,11 +312,11 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let inner = Map::create(MapKind::Array, "inner", 4, 8, 2).unwrap();
-        let outer = Map::create_outer("outer", &inner, 3).unwrap();
-        outer.update_map(2, &inner).unwrap();
+        let outer = Map::create_map_of_maps("outer", &inner, 3).unwrap();
+        outer.update_inner_map(2, &inner).unwrap();
         let other = Map::create(MapKind::Array, "other", 4, 16, 2).unwrap();
-        assert_eq!(outer.update_map(0, &other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(outer.update_map(3, &inner).unwrap_err().raw_os_error(), Some(libc::E2BIG));
+        assert_eq!(outer.update_inner_map(0, &other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(outer.update_inner_map(3, &inner).unwrap_err().raw_os_error(), Some(libc::E2BIG));
     }
 
     #[test]

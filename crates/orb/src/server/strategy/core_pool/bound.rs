@@ -280,7 +280,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     #[cold]
     fn wait_for_input(&self, mailbox: &Mailbox) -> bool {
         let stream = &self.connection.stream;
-        let Some(readiness) = stream.arrivals() else { return true };
+        let Some(readiness) = stream.arrival_descriptor() else { return true };
         // An error means that the connection has ended, which the next read finds.
         if !matches!(stream.arm_readiness(), Ok(None | Some(false))) {
             return true;

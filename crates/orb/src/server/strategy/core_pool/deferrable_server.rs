@@ -190,9 +190,9 @@ mod tests {
         let mut random = Random::new(7);
         for _ in 0..200 {
             let mut core = SimulatedCore::new();
-            let (busy, idle) = (random.within(1, 60), random.within(1, 600));
+            let (busy, idle) = (random.in_range(1, 60), random.in_range(1, 600));
             while core.now < 8 * PERIOD {
-                let (works, rests) = (random.within(1, busy), random.within(0, idle));
+                let (works, rests) = (random.in_range(1, busy), random.in_range(0, idle));
                 (0..works).for_each(|_| core.step(true));
                 (0..rests).for_each(|_| core.step(false));
             }

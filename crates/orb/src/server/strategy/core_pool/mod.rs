@@ -486,7 +486,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
 }
 
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
-    if let Some(readiness) = connection.stream.readiness() {
+    if let Some(readiness) = connection.stream.readiness_descriptor() {
         let _ = lane.epoll.remove(readiness);
     }
 }

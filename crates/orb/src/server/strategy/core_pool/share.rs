@@ -50,11 +50,12 @@ struct CoreShare {
     core: usize,
     /// Number of threads that are not waiting for work.
     working: AtomicUsize,
+    /// The time until which threads that begin to work ask for a further check: the field
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
-    /// check. Written by `POOL/s0`.
+    /// check. Written by the thread `POOL/s0`.
     ask_before: AtomicU64,
-    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the
-    /// check.
+    /// True if a thread has begun to work before `ask_before` since the last check, even if its work
+    /// has ended. Set by that thread.
     asked: AtomicBool,
     /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
     next_at: AtomicU64,
