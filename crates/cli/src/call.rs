@@ -296,7 +296,10 @@ fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &m
     };
     let wants_text = matches!(
         type_code.unaliased().kind(),
-        corelane::Kind::String | corelane::Kind::WString | corelane::Kind::Char | corelane::Kind::WChar
+        corelane::TypeCodeKind::String
+            | corelane::TypeCodeKind::WString
+            | corelane::TypeCodeKind::Char
+            | corelane::TypeCodeKind::WChar
     );
     let json = match serde_json::from_str(word) {
         Ok(Json::String(text)) => Json::String(text),

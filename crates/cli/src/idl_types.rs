@@ -155,9 +155,9 @@ impl<'c> Types<'c> {
             }
             DefinitionKind::Interface(interface) => {
                 let kind = match interface.flavor {
-                    InterfaceFlavor::Remote => corelane::Kind::ObjRef,
-                    InterfaceFlavor::Local => corelane::Kind::LocalInterface,
-                    InterfaceFlavor::Abstract => corelane::Kind::AbstractInterface,
+                    InterfaceFlavor::Remote => corelane::TypeCodeKind::ObjRef,
+                    InterfaceFlavor::Local => corelane::TypeCodeKind::LocalInterface,
+                    InterfaceFlavor::Abstract => corelane::TypeCodeKind::AbstractInterface,
                 };
                 TypeCode::interface(kind, repository_id, name)
             }

@@ -196,7 +196,8 @@ impl<'c> Generator<'c> {
         };
         let mut refused: Vec<DefinitionId> = direct.into_iter().filter(is_main).collect();
         if refused.is_empty() {
-            refused = self.model().definition_ids().filter(|id| self.unsupported.contains_key(id)).filter(is_main).collect();
+            refused =
+                self.model().definition_ids().filter(|id| self.unsupported.contains_key(id)).filter(is_main).collect();
         }
         let reasons = refused.into_iter().filter_map(|id| self.unsupported_reason(id));
         reasons

@@ -211,7 +211,9 @@ fn long_waiting_reader_is_woken() {
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::HANG_UP | Interest::EDGE).unwrap();
+    epoll
+        .add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::HANG_UP | Interest::EDGE)
+        .unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = [0; 64];

@@ -94,7 +94,7 @@ mod value;
 mod written_any;
 
 #[cfg(feature = "any")]
-pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
+pub use any::{Any, TypeCode, TypeCodeError, TypeCodeKind, Typed, Value};
 pub use cancel::Canceller;
 pub use client::connection::ImmediateSendResult;
 pub use config::OnewayBatch;

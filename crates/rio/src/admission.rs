@@ -519,14 +519,14 @@ impl StreamResources {
                 // has fewer bytes, so the average is the budget.
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
-            StreamLoad::Capped(rate) => (1, find_largest, rate.interval()),
+            StreamLoad::Capped(rate) => (1, largest, rate.interval()),
             StreamLoad::Unbounded => return u64::MAX,
         };
         let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
         // An upper bound: no packet is larger than `largest`, and the padding of a packet is at
         // most that of a packet of minimum size.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
-        let padded = packets.saturating_mul(find_largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
+        let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);
         let bits = (on_link * 8 * 1_000_000_000).div_ceil(u128::from(period.max(1)));
         u64::try_from(bits).unwrap_or(u64::MAX)

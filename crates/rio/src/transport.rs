@@ -503,7 +503,7 @@ impl StreamState {
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
-    /// Takes a place of the stream, or counts a refused connection.
+    /// Counts a connection of the stream. Above the maximum, counts a refused connection instead.
     ///
     /// # Errors
     /// `QuotaExceeded` if the stream has its maximum number of connections.
@@ -520,7 +520,7 @@ impl ConnectionSlot {
     }
 
     /// Sets the stream's socket options on a new connection, and adds the connection to the
-    /// steering tables. The returned stream has the place until it is dropped.
+    /// steering tables. The returned stream counts as a connection of the stream until it is dropped.
     ///
     /// # Errors
     /// If the kernel refuses an option.

@@ -182,7 +182,8 @@ impl Timing {
     /// # Errors
     /// [`TimingError`] with the first field that is out of range, and its range.
     pub fn check(&self) -> Result<(), TimingError> {
-        let refuse = |field, value, least, most| Err(TimingError { field, value, min_allowed: least, max_allowed: most });
+        let refuse =
+            |field, value, least, most| Err(TimingError { field, value, min_allowed: least, max_allowed: most });
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
             return refuse(TimingField::Period, self.period, MIN_PERIOD, MAX_PERIOD);
         }

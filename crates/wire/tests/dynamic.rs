@@ -2,7 +2,7 @@
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};
-use corelane_wire::typecode::{Kind, UnionMember};
+use corelane_wire::typecode::{TypeCodeKind, UnionMember};
 use corelane_wire::{
     AnyValue, Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, TypeCode, Value, Version,
     dynamic::UnionValue,
@@ -99,48 +99,48 @@ fn value(type_code: &TypeCode) -> BoxedStrategy<Value> {
     let type_code = type_code.unaliased();
     let length = type_code.length().unwrap_or(0);
     match type_code.kind() {
-        Kind::Short => any::<i16>().prop_map(Value::Short).boxed(),
-        Kind::Long => any::<i32>().prop_map(Value::Long).boxed(),
-        Kind::UShort => any::<u16>().prop_map(Value::UShort).boxed(),
-        Kind::ULong => any::<u32>().prop_map(Value::ULong).boxed(),
-        Kind::Float => (-1e9f32..1e9).prop_map(Value::Float).boxed(),
-        Kind::Double => (-1e99f64..1e99).prop_map(Value::Double).boxed(),
-        Kind::Boolean => any::<bool>().prop_map(Value::Boolean).boxed(),
-        Kind::Char => select(vec!['a', 'z', '~']).prop_map(Value::Char).boxed(),
-        Kind::WChar => select(vec!['a', 'é', '€']).prop_map(Value::WChar).boxed(),
-        Kind::Octet => any::<u8>().prop_map(Value::Octet).boxed(),
-        Kind::LongLong => any::<i64>().prop_map(Value::LongLong).boxed(),
-        Kind::ULongLong => any::<u64>().prop_map(Value::ULongLong).boxed(),
-        Kind::LongDouble => any::<[u8; 16]>().prop_map(Value::LongDouble).boxed(),
-        Kind::String => text(length).prop_map(Value::String).boxed(),
-        Kind::WString => text(length).prop_map(Value::WString).boxed(),
-        Kind::ObjRef => reference().prop_map(Value::Object).boxed(),
-        Kind::TypeCode => any_type().prop_map(Value::TypeCode).boxed(),
-        Kind::Any => leaf_type()
-            .prop_filter("any in any ends", |inner| inner.kind() != Kind::Any)
+        TypeCodeKind::Short => any::<i16>().prop_map(Value::Short).boxed(),
+        TypeCodeKind::Long => any::<i32>().prop_map(Value::Long).boxed(),
+        TypeCodeKind::UShort => any::<u16>().prop_map(Value::UShort).boxed(),
+        TypeCodeKind::ULong => any::<u32>().prop_map(Value::ULong).boxed(),
+        TypeCodeKind::Float => (-1e9f32..1e9).prop_map(Value::Float).boxed(),
+        TypeCodeKind::Double => (-1e99f64..1e99).prop_map(Value::Double).boxed(),
+        TypeCodeKind::Boolean => any::<bool>().prop_map(Value::Boolean).boxed(),
+        TypeCodeKind::Char => select(vec!['a', 'z', '~']).prop_map(Value::Char).boxed(),
+        TypeCodeKind::WChar => select(vec!['a', 'é', '€']).prop_map(Value::WChar).boxed(),
+        TypeCodeKind::Octet => any::<u8>().prop_map(Value::Octet).boxed(),
+        TypeCodeKind::LongLong => any::<i64>().prop_map(Value::LongLong).boxed(),
+        TypeCodeKind::ULongLong => any::<u64>().prop_map(Value::ULongLong).boxed(),
+        TypeCodeKind::LongDouble => any::<[u8; 16]>().prop_map(Value::LongDouble).boxed(),
+        TypeCodeKind::String => text(length).prop_map(Value::String).boxed(),
+        TypeCodeKind::WString => text(length).prop_map(Value::WString).boxed(),
+        TypeCodeKind::ObjRef => reference().prop_map(Value::Object).boxed(),
+        TypeCodeKind::TypeCode => any_type().prop_map(Value::TypeCode).boxed(),
+        TypeCodeKind::Any => leaf_type()
+            .prop_filter("any in any ends", |inner| inner.kind() != TypeCodeKind::Any)
             .prop_flat_map(|inner| {
                 value(&inner).prop_map(move |value| Value::Any(Box::new(AnyValue::from_value(&inner, &value).unwrap())))
             })
             .boxed(),
-        Kind::Fixed => {
+        TypeCodeKind::Fixed => {
             let digits = type_code.digits_and_scale().map_or(1, |(digits, _)| u32::from(digits));
             (-(10i128.pow(digits) - 1)..10i128.pow(digits)).prop_map(Value::Fixed).boxed()
         }
-        Kind::Enum => (0..u32::try_from(type_code.member_count()).unwrap()).prop_map(Value::Enum).boxed(),
-        Kind::Struct => {
+        TypeCodeKind::Enum => (0..u32::try_from(type_code.member_count()).unwrap()).prop_map(Value::Enum).boxed(),
+        TypeCodeKind::Struct => {
             let members = (0..type_code.member_count()).map(|index| value(&type_code.member_type(index).unwrap()));
             members.collect::<Vec<_>>().prop_map(Value::Struct).boxed()
         }
-        Kind::Union => union_value(type_code),
-        Kind::Sequence | Kind::Array => {
+        TypeCodeKind::Union => union_value(type_code),
+        TypeCodeKind::Sequence | TypeCodeKind::Array => {
             let element = type_code.content_type().unwrap();
             let most = length as usize;
             let range = match type_code.kind() {
-                Kind::Array => most..=most,
+                TypeCodeKind::Array => most..=most,
                 _ if most == 0 => 0..=5,
                 _ => 0..=most,
             };
-            if element.unaliased().kind() == Kind::Octet {
+            if element.unaliased().kind() == TypeCodeKind::Octet {
                 return vec(any::<u8>(), range).prop_map(|octets| Value::Octets(Octets::from(octets))).boxed();
             }
             vec(value(&element), range).prop_map(Value::List).boxed()
@@ -151,8 +151,8 @@ fn value(type_code: &TypeCode) -> BoxedStrategy<Value> {
 
 fn union_value(type_code: TypeCode) -> BoxedStrategy<Value> {
     let most = match type_code.discriminator_type().unwrap().unaliased().kind() {
-        Kind::Boolean => 2,
-        Kind::Enum => 3,
+        TypeCodeKind::Boolean => 2,
+        TypeCodeKind::Enum => 3,
         _ => 6,
     };
     let choose = (0i128..most).prop_flat_map(move |label| {
@@ -472,9 +472,9 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     let octets = |padded: bool| {
         let mut e = Encoder::new();
         structure(vec![TypeCode::ANY, array.clone()], 1).encode(&mut e).unwrap();
-        e.write_u32(Kind::Sequence.number());
+        e.write_u32(TypeCodeKind::Sequence.number());
         e.write_encapsulation(|e| {
-            e.write_u32(Kind::Long.number());
+            e.write_u32(TypeCodeKind::Long.number());
             e.write_u32(0);
             e.write_bytes(&vec![0; if padded { 4000 } else { 0 }]);
             Ok(())
@@ -500,7 +500,7 @@ fn nesting_of_values_is_limited() {
     let one = 1u32.to_ne_bytes();
     assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::NestingTooDeep));
     assert!(with_octets(&node, &[one.repeat(100), vec![0; 4]].concat()).is_ok());
-    let any = Kind::Any.number().to_ne_bytes();
+    let any = TypeCodeKind::Any.number().to_ne_bytes();
     let octets = any.repeat(1 << 16);
     assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::NestingTooDeep));
 }

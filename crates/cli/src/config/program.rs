@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use corelane_config::{Configuration, ConfigurationError, SettingSource, EffectiveSetting};
+use corelane_config::{Configuration, ConfigurationError, EffectiveSetting, SettingSource};
 use serde_json::{Value as Json, json};
 
 use crate::text::printable;

@@ -352,8 +352,12 @@ impl DeclarationResolver<'_> {
             Some(id) => id,
             None => {
                 let discriminator = Type::Faulty;
-                let kind =
-                    DefinitionKind::Union(Union { is_defined: false, discriminator, arms: Vec::new(), inner: Vec::new() });
+                let kind = DefinitionKind::Union(Union {
+                    is_defined: false,
+                    discriminator,
+                    arms: Vec::new(),
+                    inner: Vec::new(),
+                });
                 let id = self.add(at, union.name, declaration.first_token, kind);
                 self.declare(at.scope, union.name, ScopeItem::Definition(id));
                 id

@@ -82,7 +82,8 @@ impl Generator<'_> {
             let path = self.model().path(id).into_iter();
             path.map(|id| self.text(self.model().get(id).name)).collect::<Vec<_>>().join("::")
         };
-        let modules = self.model().definition_ids().filter(|id| matches!(self.model().get(*id).kind, DefinitionKind::Module(_)));
+        let modules =
+            self.model().definition_ids().filter(|id| matches!(self.model().get(*id).kind, DefinitionKind::Module(_)));
         modules.filter(|id| full_name(*id) == name).collect()
     }
 

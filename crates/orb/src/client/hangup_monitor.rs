@@ -329,7 +329,10 @@ impl MonitoredStream {
     }
 
     fn suspend(&self, calls: u32) {
-        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness_descriptor()) else { return };
+        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness_descriptor())
+        else {
+            return;
+        };
         let mut unmonitored = shared.unmonitored.lock();
         // If the monitor's thread has stopped or the kernel refuses, the connection stays
         // monitored.

@@ -87,9 +87,11 @@ impl<S: Architecture<S>> Lane<S> {
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness_descriptor(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
-                Some(lane) => {
-                    lane.epoll.modify(listener.readiness_descriptor(), LISTENER | number << INDEX_BITS | index, interest)
-                }
+                Some(lane) => lane.epoll.modify(
+                    listener.readiness_descriptor(),
+                    LISTENER | number << INDEX_BITS | index,
+                    interest,
+                ),
                 None => Ok(()),
             },
         };
@@ -122,7 +124,8 @@ impl<S: Architecture<S>> Lane<S> {
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
             // If the process has no free descriptor, `accept` fails even if no peer waits.
             let at_once = Some(Monotonic::from_nanos(0));
-            let no_peer_waits = exhausted && !poll::wait_readable(listener.readiness_descriptor(), at_once).unwrap_or(true);
+            let no_peer_waits =
+                exhausted && !poll::wait_readable(listener.readiness_descriptor(), at_once).unwrap_or(true);
             drop(listeners);
             match (accepted, local) {
                 (Ok(stream), _) => {

@@ -316,7 +316,8 @@ mod tests {
     fn the_program_uses_each_of_its_maps() {
         let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
         assert_eq!(program.map_count(), 9);
-        let used = |map| (0..program.instructions().len()).any(|place| program.map_loaded_at(place) == Some(MapSymbol(map)));
+        let used =
+            |map| (0..program.instructions().len()).any(|place| program.map_loaded_at(place) == Some(MapSymbol(map)));
         assert!((0..9).all(used));
     }
 

@@ -55,7 +55,9 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
     let clients: Vec<_> = (0..2).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
     let servers: Vec<_> = (0..2).map(|_| accept(&*listener)).collect();
     clients.iter().for_each(|client| assert!(fill(&**client) > 50_000));
-    servers.iter().for_each(|server| assert!(poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap()));
+    servers
+        .iter()
+        .for_each(|server| assert!(poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap()));
     let budget = usize::try_from(BYTES).unwrap();
     for period in 0..10 {
         let (first, second) = (drain(&*servers[period % 2]), drain(&*servers[(period + 1) % 2]));
@@ -192,7 +194,10 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
-    assert_eq!((is_readable(server.arrival_descriptor().unwrap()), is_readable(server.readiness_descriptor().unwrap())), (false, true));
+    assert_eq!(
+        (is_readable(server.arrival_descriptor().unwrap()), is_readable(server.readiness_descriptor().unwrap())),
+        (false, true)
+    );
     let _other_client = transport.connect(listener.local_endpoint(), None).unwrap();
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);

@@ -146,7 +146,8 @@ impl Machine {
     }
 
     fn loads(&self) -> Vec<CoreLoad> {
-        let load = |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_priority_levels, &core.interference);
+        let load =
+            |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_priority_levels, &core.interference);
         self.cores.iter().map(load).collect()
     }
 
@@ -443,7 +444,14 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     let longest_execution = sensitivity::longest_part(load.room(), &task.timing, |tried| {
         load.fits_with(&Charged::new(machine.overheads.add_to(tried)), &mut steps)
     });
-    Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess_utilization: excess, max_fitting_execution: longest_execution, is_exhaustive }
+    Rejection {
+        task: task.id,
+        test,
+        core: Some(machine.cores[place].id),
+        excess_utilization: excess,
+        max_fitting_execution: longest_execution,
+        is_exhaustive,
+    }
 }
 
 /// Admits tasks one after another. Returns the set of admitted tasks, and the rejections.

@@ -83,7 +83,13 @@ impl<'a> Search<'a> {
         allocation_step: AllocationStep,
         response: Option<u64>,
     ) -> AdmissionPlan {
-        AdmissionPlan { task: item.task, core: self.machine.cores[core].id, moves, found_by_step: allocation_step, response }
+        AdmissionPlan {
+            task: item.task,
+            core: self.machine.cores[core].id,
+            moves,
+            found_by_step: allocation_step,
+            response,
+        }
     }
 
     fn response_after(&self, item: &SearchTask, core: usize, moves: &[Move]) -> Option<u64> {
@@ -309,7 +315,9 @@ impl<'a> Search<'a> {
             // Empty cores of one capacity are alike, so a try on one of them is enough, unless this
             // task or a later one is pinned.
             let load = &loads[place];
-            if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned_core.is_none())
+            if load.tasks().is_empty()
+                && !load.has_interference()
+                && rest.iter().all(|item| item.task.pinned_core.is_none())
             {
                 if tried.contains(&load.capacity()) {
                     continue;

@@ -133,8 +133,11 @@ fn linked(stages: &[ChainStage], found: &[StageResponse], place: usize, response
     };
     let varies = variation(stages, found, before);
     let jitter = found[before].jitter.checked_add(varies)?.checked_add(own)?.checked_add(stage.max_clock_error)?;
-    let end_to_end =
-        found[before].end_to_end_response.checked_add(response)?.checked_add(own)?.checked_add(stage.max_clock_error)?;
+    let end_to_end = found[before]
+        .end_to_end_response
+        .checked_add(response)?
+        .checked_add(own)?
+        .checked_add(stage.max_clock_error)?;
     Some(StageResponse { response, end_to_end_response: end_to_end, jitter })
 }
 

@@ -62,7 +62,8 @@ pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
 #[must_use]
 pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> bool {
     !has_no_bound(task, interfering)
-        && follow(task, interfering, None, 0, Some(task.deadline), steps).is_some_and(|response| response.meets_deadline_of(task))
+        && follow(task, interfering, None, 0, Some(task.deadline), steps)
+            .is_some_and(|response| response.meets_deadline_of(task))
 }
 
 /// Returns the worst-case response times of tasks. The tasks are in the order of their priorities,

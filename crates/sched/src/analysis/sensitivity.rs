@@ -13,10 +13,7 @@ pub const MAX_FACTOR: Thousandths = 1_000_000;
 /// true for a factor, it must return true for all smaller ones.
 ///
 /// Products of factor and execution time are rounded up.
-pub fn max_execution_factor(
-    tasks: &[Timing],
-    mut schedulable: impl FnMut(&[Timing]) -> bool,
-) -> Option<Thousandths> {
+pub fn max_execution_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
     let scaled = |factor: Thousandths| -> Vec<Timing> {
         let stretch = |task: &Timing| {
             let execution = (u128::from(task.execution) * u128::from(factor)).div_ceil(1_000);

@@ -70,7 +70,7 @@ pub fn discipline_name(discipline: Discipline) -> &'static str {
 /// ```
 pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
     let document = parse_document(text)?;
-    let mut root = TomlTable::root(text, &parse_document);
+    let mut root = TomlTable::root(text, &document);
     let mut file = TaskFile::default();
     if let Some(table) = root.table("machine")? {
         file.machine = read_machine(table)?;
@@ -253,7 +253,10 @@ period = \"1s\"
         assert_eq!((first.name.as_str(), first.task.id), ("altimeter \"1\"", TaskId(0)));
         let timing = Timing::new(3_000_000, 20_000_000).with_deadline(15_000_000).with_jitter(1_000_000);
         assert_eq!(first.task.timing, timing.with_blocking(100_000).with_min_interarrival(2_000_000));
-        assert_eq!((first.task.criticality, first.task.pinned_core.map(|core| core.core)), (Criticality::High, Some(1)));
+        assert_eq!(
+            (first.task.criticality, first.task.pinned_core.map(|core| core.core)),
+            (Criticality::High, Some(1))
+        );
         let second = &file.tasks[1].task;
         assert_eq!((second.timing, second.id), (Timing::new(1_500_000, 1_000_000_000), TaskId(1)));
         assert_eq!((second.criticality, second.pinned_core), (Criticality::Normal, None));

@@ -37,7 +37,7 @@ impl<'d> TomlTable<'d> {
     /// Returns the outermost table of a document that [`parse_document`] has parsed from this text.
     #[must_use]
     pub fn root(text: &'d str, document: &'d Spanned<DeTable<'d>>) -> Self {
-        Self { text, path: "", line: 1, table: parse_document.get_ref(), known: BTreeSet::new() }
+        Self { text, path: "", line: 1, table: document.get_ref(), known: BTreeSet::new() }
     }
 
     fn of(text: &'d str, path: &'static str, value: &'d Spanned<DeValue<'d>>) -> Result<Self, TaskFileError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, Limits, SystemException};
+use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Limits, SystemException, TypeCodeKind};
 use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
@@ -135,7 +135,7 @@ impl PushedEvent for &rtec::Event {
         *header = rtec::EventHeader { ec_recv_time: now / TIME_UNIT, ..self.header };
         data.pad1 = self.data.pad1;
         data.payload.clone_from(&self.data.payload);
-        if self.data.any_value.type_code().kind() != Kind::Null {
+        if self.data.any_value.type_code().kind() != TypeCodeKind::Null {
             data.any_value.clone_from(&self.data.any_value);
         }
     }
@@ -192,7 +192,7 @@ impl StoredEvent {
         }
         self.event.header = rtec::EventHeader::default();
         self.event.data.payload.clear_and_limit_memory(MAX_SPARE_PAYLOAD);
-        if self.event.data.any_value.type_code().kind() != Kind::Null {
+        if self.event.data.any_value.type_code().kind() != TypeCodeKind::Null {
             self.event.data.any_value = Any::null();
         }
         self.bytes.take();
@@ -296,12 +296,27 @@ fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
 fn has_parts(value: &Any) -> bool {
     let kind = value.type_code().kind();
     !is_null(value)
-        && !matches!(kind, Kind::Short | Kind::Long | Kind::UShort | Kind::ULong | Kind::Float | Kind::Double)
-        && !matches!(kind, Kind::Boolean | Kind::Octet | Kind::LongLong | Kind::ULongLong | Kind::String)
+        && !matches!(
+            kind,
+            TypeCodeKind::Short
+                | TypeCodeKind::Long
+                | TypeCodeKind::UShort
+                | TypeCodeKind::ULong
+                | TypeCodeKind::Float
+                | TypeCodeKind::Double
+        )
+        && !matches!(
+            kind,
+            TypeCodeKind::Boolean
+                | TypeCodeKind::Octet
+                | TypeCodeKind::LongLong
+                | TypeCodeKind::ULongLong
+                | TypeCodeKind::String
+        )
 }
 
 fn is_null(value: &Any) -> bool {
-    matches!(value.type_code().kind(), Kind::Null | Kind::Void)
+    matches!(value.type_code().kind(), TypeCodeKind::Null | TypeCodeKind::Void)
 }
 
 /// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that

@@ -300,7 +300,8 @@ impl SharedStore {
             failed.revoke();
         }
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
-        // The second checkpoint from now on may write over the pages that earlier openings read.
+        // Snapshots of the database as it was opened before must not be read any more, because the
+        // second checkpoint from now on may write over their pages.
         writer.previews.drain(..).filter_map(|preview| preview.upgrade()).for_each(|preview| preview.revoke());
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);

@@ -9,7 +9,7 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueReadState
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
-use crate::typecode::{Kind, TypeCode, View};
+use crate::typecode::{TypeCode, TypeCodeKind, View};
 
 /// An `any`: a TypeCode and an encoded value in the form in which it was received or written.
 ///
@@ -240,7 +240,7 @@ impl AnyValue {
     /// are not its members.
     pub fn decode_exception_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view().unaliased();
-        if view.kind() != Kind::Except {
+        if view.kind() != TypeCodeKind::Except {
             return Err(CdrError::TypeMismatch);
         }
         let from = d.clone();
@@ -359,10 +359,12 @@ fn conforms(from: View<'_>, to: View<'_>) -> bool {
     // A received type can contain itself, so the loop is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
-            (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
-            (Kind::Char | Kind::WChar, Kind::Char | Kind::WChar) => return true,
-            (Kind::Sequence, Kind::Sequence) => true,
-            (Kind::Array, Kind::Array) => from.length() == to.length(),
+            (TypeCodeKind::String | TypeCodeKind::WString, TypeCodeKind::String | TypeCodeKind::WString) => {
+                return true;
+            }
+            (TypeCodeKind::Char | TypeCodeKind::WChar, TypeCodeKind::Char | TypeCodeKind::WChar) => return true,
+            (TypeCodeKind::Sequence, TypeCodeKind::Sequence) => true,
+            (TypeCodeKind::Array, TypeCodeKind::Array) => from.length() == to.length(),
             _ => return from.to_type_code().equivalent(&to.to_type_code()),
         };
         match (from.content(), to.content()) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::transfer::{CUSTOM, KnownType, find_known_type};
 use super::value::{TreeReader, TreeWriter, Value, ValueInstance};
 use crate::cdr::{CdrError, Decoder, Encoder, ValueHead};
-use crate::typecode::{Kind, TypeCode, View};
+use crate::typecode::{TypeCode, TypeCodeKind, View};
 
 const TRUNCATABLE: i16 = 3;
 
@@ -97,14 +97,14 @@ impl<'v> TreeWriter<'v> {
 
 fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     match view.kind() {
-        Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),
+        TypeCodeKind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),
         _ if view.modifier() == CUSTOM => Err(CdrError::CustomValueNotConvertible),
         _ => Ok(view.bases()?.into_iter().rev().flat_map(View::members).map(|member| member.ty).collect()),
     }
 }
 
 fn ids(view: View<'_>) -> Result<Vec<Cow<'static, str>>, CdrError> {
-    if view.kind() == Kind::ValueBox {
+    if view.kind() == TypeCodeKind::ValueBox {
         return Ok(vec![Cow::Owned(view.id().to_owned())]);
     }
     let bases = view.bases()?;

@@ -292,7 +292,10 @@ fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
         lease: 600_000_000_000,
         overrun: JobOverrun::Report,
     };
-    (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned_core: None })
+    (
+        spec,
+        Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned_core: None },
+    )
 }
 
 /// Measures rejected admissions in turn with calls to another object of the server. Also measures

@@ -143,7 +143,7 @@ impl ChannelFile {
 /// Reads a channel file.
 pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
     let document = parse_document(text)?;
-    let mut root = TomlTable::root(text, &parse_document);
+    let mut root = TomlTable::root(text, &document);
     let mut file = ChannelFile::default();
     if let Some(mut channel) = root.table("channel")? {
         file.builder = channel.choice("builder", &BUILDERS)?.unwrap_or_default();
@@ -192,7 +192,8 @@ fn check_name(table: &TomlTable<'_>, name: &str) -> Result<(), TaskFileError> {
 }
 
 fn read_lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileLane, TaskFileError> {
-    let rt_info = table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing_field("rt_info"))?;
+    let rt_info =
+        table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing_field("rt_info"))?;
     if file.lanes.iter().any(|lane| lane.rt_info == rt_info) {
         return Err(table.wrong_field("rt_info", "another lane has this number"));
     }

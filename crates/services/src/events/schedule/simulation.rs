@@ -1,6 +1,6 @@
-//! Admitted channels in virtual time: by `corelane-sched`'s simulator no admitted consumer misses
-//! its deadline, and by the channel's own filters no consumer gets more declared sets than its jobs
-//! say.
+//! A simulation of admitted channels in virtual time. The simulator of `corelane-sched` runs the jobs
+//! of the consumers: no job may miss its deadline. The channel's filters deliver the events: no
+//! consumer may get more declared sets than its jobs allow for.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -249,6 +249,9 @@ fn output_options_are_set() {
     set_max_pacing_rate(fd, 1_000_000).unwrap();
     set_max_unsent_bytes(fd, 16_384).unwrap();
     set_incoming_core(fd, 0).unwrap();
-    assert_eq!((priority(fd).unwrap(), max_pacing_rate(fd).unwrap(), max_unsent_bytes(fd).unwrap()), (6, 1_000_000, 16_384));
+    assert_eq!(
+        (priority(fd).unwrap(), max_pacing_rate(fd).unwrap(), max_unsent_bytes(fd).unwrap()),
+        (6, 1_000_000, 16_384)
+    );
     assert_eq!(incoming_core(fd).unwrap(), Some(0));
 }
