@@ -118,7 +118,7 @@ fn jacorb_is_served_at_the_declared_or_the_default_priority() {
 
 fn lanes_in_class(orb: &Orb, class: IoClass) -> ThreadpoolId {
     let lane = |priority| LaneConfig::default().priority(priority).static_threads(THREADS);
-    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io(class)]);
+    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io_class(class)]);
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 

@@ -144,7 +144,7 @@ impl fmt::Display for ProbedServer {
 fn own(name: &str) -> ProcessRecords {
     let of = |record: Record| PassedProbe {
         thread: record.thread,
-        at_ns: record.at,
+        at_ns: record.passed_at_ns,
         request_id: record.id,
         name: record.point.to_owned(),
     };

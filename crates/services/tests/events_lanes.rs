@@ -166,7 +166,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     supplier.push(&[event(A, 1)]).unwrap();
     seen.wait_for(1);
     supplier.push(&[event(B, 1)]).unwrap();
-    let proxy = channel.statistics().consumers[0].proxy;
+    let proxy = channel.statistics().consumers[0].proxy_number;
     let expected = [(format!("events/s{proxy}l0"), Some(900)), (format!("events/s{proxy}l1"), None)];
     assert_eq!(seen.wait_for(2), expected);
     let reactive = patient_channel().name("reactive").serve(&server).unwrap();

@@ -74,7 +74,7 @@ impl RtRegistry {
 #[cold]
 pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
     for lane in lanes {
-        let ceiling = lane.max_request_priority().map(Priority::get);
+        let ceiling = lane.ceiling().map(Priority::get);
         for endpoint in lane.endpoints().filter(|endpoint| !endpoint.is_local()) {
             let (pool, endpoint) = (lane.config.name.clone(), endpoint.clone());
             orb.events().report(&Event::LaneReachableByOtherMachines { pool, endpoint, ceiling });

@@ -51,7 +51,7 @@ fn index_of(token: u64) -> usize {
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
-    for lane in lanes.iter().filter(|lane| !Arc::ptr_eq(lane, lowest) && lane.max_request_priority().is_none()) {
+    for lane in lanes.iter().filter(|lane| !Arc::ptr_eq(lane, lowest) && lane.ceiling().is_none()) {
         let listeners = lane.listeners.lock();
         let mut reachable =
             (0..).zip(&*listeners).filter(|(_, listener)| !listener.local_endpoint().is_local()).peekable();
@@ -155,7 +155,7 @@ impl<S: Architecture<S>> Lane<S> {
 
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
-        let ceiling = Ceiling::for_connection(self.max_request_priority(), || stream.is_peer_local());
+        let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
         if ceiling == Ceiling::Unset
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)

@@ -239,7 +239,7 @@ prop_compose! {
         let cap = cap.and_then(NonZeroU32::new).map(|pps| StreamLoad::Capped(PacketRate::new(pps, burst)));
         let service = if is_deferrable { BudgetServerKind::Deferrable } else { BudgetServerKind::Polling };
         let load = cap.unwrap_or(StreamLoad::Periodic { budget, deadline: period, service });
-        StreamRequest { stream, core, priority, load, max_packet_size, max_blocking: 0, max_memory }
+        StreamRequest { stream, core, priority, load, max_packet_size: max_packet, max_blocking: 0, max_memory: memory }
     }
 }
 

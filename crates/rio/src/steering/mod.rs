@@ -103,7 +103,7 @@ pub enum Delivery {
     /// No queue: frames go to best effort. Frames of best effort itself go to the kernel's receive
     /// context.
     #[default]
-    Off,
+    NoQueue,
     /// The AF_XDP ring in the slot of the stream and receive queue.
     Ring,
     /// The queue of a kernel thread (CPUMAP), on the processor that is set for the slot of the
@@ -129,7 +129,7 @@ impl StreamDelivery {
     /// tolerance (8). Interval 0 means no cap.
     fn encode(&self) -> [u8; Self::SIZE] {
         let delivery = match self.delivery {
-            Delivery::Off => 0_u32,
+            Delivery::NoQueue => 0_u32,
             Delivery::Ring => program::RING,
             Delivery::Thread => program::THREAD,
         };

@@ -26,7 +26,7 @@ use crate::frame::{
 };
 
 /// Values of the field `delivery` in the stream table. The value 0 is
-/// [`Delivery::Off`](super::Delivery::Off).
+/// [`Delivery::NoQueue`](super::Delivery::NoQueue).
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 

@@ -81,7 +81,7 @@ impl Scenario {
 
     fn read_streams(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes, processors: u8) {
         for stream in (0..table_sizes.stream_count).map(StreamId) {
-            let delivery = [Delivery::Off, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
+            let delivery = [Delivery::NoQueue, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
             let rate =
                 |burst| PacketRate::new(NonZeroU32::MIN.saturating_add(999), NonZeroU32::MIN.saturating_add(burst));
             let in_context_cap = bytes.flag().then(|| rate(u32::from(bytes.below(4))));

@@ -239,7 +239,7 @@ impl SteeringTables {
             return Some(SteeringDecision::Pass);
         }
         let route = match entry.delivery {
-            Delivery::Off => None,
+            Delivery::NoQueue => None,
             Delivery::Ring => slot.filter(|slot| self.rings.contains(slot)).map(|slot| SteeringDecision::Ring { slot }),
             Delivery::Thread => place
                 .and_then(|place| self.processors.get(place).copied())

@@ -94,7 +94,7 @@ impl AdmissionState {
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
-            let before = self.books.timings_before_changes();
+            let before = self.books.timings_before_unsaved_changes();
             dispatch.update(&self.books.snapshot(now), &before, &self.targets);
         }
     }
@@ -242,7 +242,7 @@ impl SharedAdmission {
             let is_due = retry_at.is_none_or(Monotonic::is_past);
             let is_last = state.is_ending;
             let may_save = is_due || is_last || state.saves.has_waiting();
-            let has_revocable = !state.books.timings_before_changes().is_empty();
+            let has_revocable = !state.books.timings_before_unsaved_changes().is_empty();
             let step = if may_save { state.books.next_save(self.now()) } else { None };
             if let Some(step) = step {
                 state.saves.begun += 1;

@@ -509,7 +509,7 @@ pub trait Books: Send {
 
     /// Returns the tasks whose changes of timing are not saved, with the timings before the
     /// changes. Always empty for books without a store.
-    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+    fn timings_before_unsaved_changes(&self) -> Vec<(TaskId, Timing)> {
         Vec::new()
     }
 

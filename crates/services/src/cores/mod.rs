@@ -63,7 +63,7 @@ use self::dispatch::{DispatchRules, TaskDispatch, TaskKeys};
 use self::restart::ServerData;
 use self::servants::{TaskLocator, TasksServant};
 use self::task_id::{Secrets, TagKey};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::best_effort::with_best_effort_share;
@@ -76,7 +76,7 @@ pub use self::stored::StoredBooks;
 
 /// The kind of the records of [`StoredBooks`], for a [`Store`](crate::store::Store) that a program
 /// supplies.
-pub const RECORD_KIND: RecordKind = records::KIND;
+pub const RECORD_KIND: RecordFormat = records::KIND;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";

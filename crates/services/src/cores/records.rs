@@ -17,9 +17,9 @@ use corelane::rt::JobOverrunAction;
 use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 
 use super::books::{ClientName, TaskRequest, TaskToken};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
-pub(super) const KIND: RecordKind = RecordKind { service: "cores", format: 1 };
+pub(super) const KIND: RecordFormat = RecordFormat { service: "cores", format: 1 };
 
 pub(super) const NUMBER_KEY: &[u8] = b"\x01number";
 pub(super) const SERVER_KEY: &[u8] = b"\x01server";

@@ -199,7 +199,7 @@ impl Books for StoredBooks {
         self.memory.is_saved_as(task, self.saved.promises.get(&task))
     }
 
-    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+    fn timings_before_unsaved_changes(&self) -> Vec<(TaskId, Timing)> {
         self.memory.revocable_timings()
     }
 

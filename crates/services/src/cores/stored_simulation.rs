@@ -262,7 +262,7 @@ impl StoredSimulation {
             // The store has everything, so all requests are acknowledged, and no change can be
             // taken back.
             self.compare(&self.wanted.clone());
-            assert_eq!(self.books.timings_before_changes(), []);
+            assert_eq!(self.books.timings_before_unsaved_changes(), []);
             assert_eq!(self.stored.len(), self.wanted.len());
             self.acknowledged = self.wanted.clone();
             self.attempted.clear();
@@ -442,10 +442,10 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
     save(&mut books, 0);
     let changed = Timing::new(20 * MS, 100 * MS);
     books.change_timing(promise.task, token, changed, 200 * MS).unwrap();
-    assert_eq!(books.timings_before_changes(), [(promise.task, request.timing)]);
+    assert_eq!(books.timings_before_unsaved_changes(), [(promise.task, request.timing)]);
     // The client sends jobs with the old timing until the store has the new one.
     save(&mut books, 400 * MS);
-    assert_eq!(books.timings_before_changes(), []);
+    assert_eq!(books.timings_before_unsaved_changes(), []);
     let Ok(TaskAdmission::Promised(kept)) = books.pending_outcome(promise.task, token, 400 * MS) else {
         panic!("no promise")
     };

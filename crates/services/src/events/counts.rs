@@ -154,7 +154,7 @@ pub struct QueueStatistics {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerStatistics {
     /// The number of the consumer's proxy. A proxy that was made later has a larger number.
-    pub proxy: u64,
+    pub proxy_number: u64,
     /// The numbers of the consumer's sets.
     pub counts: DeliveryCounts,
     /// The drops by the type of the set's first event. At most 64 types are counted separately;

@@ -159,7 +159,7 @@ fn consumer(consumer: &ConsumerStatistics) -> Consumer {
     };
     let drops_by_type = consumer.drops_by_type.iter();
     Consumer {
-        proxy: consumer.proxy,
+        proxy: consumer.proxy_number,
         sets: deliveries(&consumer.counts),
         drops_by_type: drops_by_type
             .map(|(it, counts)| TypeDrops { event_type: it.0, dropped: drops(counts) })

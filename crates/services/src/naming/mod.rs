@@ -48,12 +48,12 @@ use self::cos_naming::{BindingIterator, NameComponent, NamingContextExtRef};
 use self::directory::Directory;
 use self::iterators::IteratorLimits;
 use self::servants::{BindingIterators, NamingContexts, ServiceSettings, ServiceState};
-use crate::store::{Durability, FileStore, RecordKind, Store, StoreError};
+use crate::store::{Durability, FileStore, RecordFormat, Store, StoreError};
 
 pub use self::idl::{corelane_naming, cos_naming};
 
 /// The kind of the service's records, for a [`Store`] that a program supplies.
-pub const RECORD_KIND: RecordKind = records::KIND;
+pub const RECORD_KIND: RecordFormat = records::KIND;
 
 /// Plain object key of the [`corelane_naming::Control`] object of a name server.
 pub const CONTROL_OBJECT_KEY: &str = "CorelaneNamingControl";

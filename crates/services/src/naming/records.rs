@@ -16,9 +16,9 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
 
 use super::cos_naming::NameComponent;
 use super::state::{BindingTarget, Change, ContextId, EncodedReference};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
-pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
+pub(super) const KIND: RecordFormat = RecordFormat { service: "naming", format: 1 };
 
 /// The key of a number that distinguishes the object ids of a store from the ids of other stores.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";

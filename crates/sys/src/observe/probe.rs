@@ -38,7 +38,7 @@ pub struct Record {
     /// The kernel's number of the thread.
     pub thread: u32,
     /// Time at which the thread passed the point, in nanoseconds of the monotonic clock.
-    pub at: u64,
+    pub passed_at_ns: u64,
     /// Name of the point.
     pub point: &'static str,
     /// Id of the request, or 0.
@@ -87,11 +87,11 @@ pub fn collect() -> Vec<Record> {
     for ring in &all {
         ring.read(|ticks, point, word, id| {
             if ticks >= began.ticks {
-                records.push(Record { thread: word as u32, at: scale.nanoseconds(ticks), point, id });
+                records.push(Record { thread: word as u32, passed_at_ns: scale.nanoseconds(ticks), point, id });
             }
         });
     }
-    records.sort_by_key(|record| record.at);
+    records.sort_by_key(|record| record.passed_at_ns);
     records
 }
 
@@ -329,9 +329,9 @@ mod tests {
         let own = thread::current_tid().as_raw() as u32;
         let here: Vec<&Record> = records.iter().filter(|record| record.thread == own).collect();
         assert_eq!((here.len(), here[0].id, here[RECORDS_PER_THREAD - 1].point), (RECORDS_PER_THREAD, 3, "end"));
-        assert!(records.is_sorted_by_key(|record| record.at));
+        assert!(records.is_sorted_by_key(|record| record.passed_at_ns));
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
-        assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
+        assert!(records.iter().all(|record| near(record.passed_at_ns)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
         assert!(thread_names().contains(&(there.thread, "other".to_owned())));
         enable();

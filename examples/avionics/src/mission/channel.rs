@@ -119,7 +119,7 @@ impl MissionChannel {
         let found = self.channel.statistics();
         let consumers = self.consumers.lock();
         let named = consumers.iter().filter_map(|consumer| {
-            let counts = found.consumers.iter().find(|it| it.proxy == consumer.number)?.counts;
+            let counts = found.consumers.iter().find(|it| it.proxy_number == consumer.number)?.counts;
             Some(ConsumerCounts {
                 name: consumer.name.clone(),
                 matched: counts.routed,
@@ -144,7 +144,7 @@ impl MissionChannel {
     }
 
     fn proxies(&self) -> Vec<u64> {
-        self.channel.statistics().consumers.iter().map(|consumer| consumer.proxy).collect()
+        self.channel.statistics().consumers.iter().map(|consumer| consumer.proxy_number).collect()
     }
 }
 

@@ -17,11 +17,11 @@ use super::limits::EventStoreLimits;
 use super::records;
 use super::requests::{SharedStore, Ticket, UncommittedEvents};
 use super::unstored::UnstoredCounts;
-use crate::store::{RecordKind, Store, StoreError};
+use crate::store::{RecordFormat, Store, StoreError};
 
 /// The service and the format of the records of durable event channels, for
 /// [`FileStore::open`](crate::store::FileStore::open).
-pub const STORED_EVENTS: RecordKind = records::KIND;
+pub const STORED_EVENTS: RecordFormat = records::KIND;
 
 /// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -192,7 +192,7 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
         };
         let has_queues = self.transfer != Transfer::Direct;
         ConsumerStatistics {
-            proxy: self.proxy.0,
+            proxy_number: self.proxy.0,
             counts: DeliveryCounts { queued: self.queued(), ..self.counts },
             drops_by_type: self.drops_by_type.to_vec(),
             queues: self.queues.iter().filter(|_| has_queues).map(queue).collect(),

@@ -432,7 +432,7 @@ impl Simulation {
             assert_eq!(consumer.counts.dropped.total(), by_type, "each drop is counted by its type");
         }
         for consumer in self.consumers.iter().filter(|consumer| !consumer.is_disconnected) {
-            let counts = statistics.consumers.iter().find(|it| it.proxy == consumer.proxy.0).unwrap().counts;
+            let counts = statistics.consumers.iter().find(|it| it.proxy_number == consumer.proxy.0).unwrap().counts;
             assert!(consumer.told <= counts.dropped.total(), "gap events tell of each drop once");
         }
         assert_eq!(statistics.published, self.pushed);
@@ -474,7 +474,7 @@ impl Simulation {
         self.settle_senders();
         for at in 0..self.consumers.len() {
             let counts = self.router.statistics(self.now).consumers;
-            let counts = counts.into_iter().find(|it| it.proxy == self.consumers[at].proxy.0);
+            let counts = counts.into_iter().find(|it| it.proxy_number == self.consumers[at].proxy.0);
             if self.consumers[at].transfer == Transfer::Queued {
                 let waiting = counts.iter().map(|it| it.counts.queued + it.counts.in_flight).sum::<u64>();
                 assert_eq!(waiting, 0, "no set waits for a sender that waits");

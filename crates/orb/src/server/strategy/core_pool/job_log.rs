@@ -299,7 +299,16 @@ mod tests {
         };
         assert_eq!(
             meters.measurements(),
-            [TaskMeasurement { task: 2, jobs: 2, min_response, mean_response, max_response }, none]
+            [
+                TaskMeasurement {
+                    task: 2,
+                    jobs: 2,
+                    min_response: shortest,
+                    mean_response: mean,
+                    max_response: longest
+                },
+                none
+            ]
         );
     }
 }
