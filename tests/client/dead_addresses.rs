@@ -169,8 +169,8 @@ fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(PATIENT);
     let served = Orb::builder()
-        .publish(format!("tcp:{}", dead.address))
-        .publish(format!("tcp:{}", live.address))
+        .published_address(format!("tcp:{}", dead.address))
+        .published_address(format!("tcp:{}", live.address))
         .listen("tcp:127.0.0.1:0")
         .build()
         .unwrap();

@@ -72,7 +72,7 @@ fn check_latin1(server: &Server) {
 
 #[test]
 fn references_carry_the_published_address() {
-    let server = serve_with(Orb::builder().listen("tcp:0.0.0.0:0").publish("tcp:gateway.example.com:0"));
+    let server = serve_with(Orb::builder().listen("tcp:0.0.0.0:0").published_address("tcp:gateway.example.com:0"));
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let text = format!("{:?}", server.orb.string_to_object(&server.ior).unwrap().unwrap().ior());
     assert!(text.contains("gateway.example.com") && text.contains(&port.to_string()), "{text}");

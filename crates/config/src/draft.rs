@@ -377,7 +377,7 @@ impl Draft {
             builder = builder.pool(finished.map_err(|setting| Contradiction::new(key(setting), reason))?);
         }
         builder = orb.listen.iter().fold(builder, OrbBuilder::listen);
-        builder = orb.publish.iter().fold(builder, OrbBuilder::publish);
+        builder = orb.publish.iter().fold(builder, OrbBuilder::published_address);
         if let Some(transports) = self.transports() {
             builder = builder.transports(transports);
         }

@@ -193,7 +193,7 @@ impl Throttled for Connection {
     fn report_unread_bytes(&self) {
         if let Some(fd) = self.inner.readiness_descriptor() {
             // An error means that the connection has ended, which the kernel reports itself.
-            let _ = socket::report_unread_bytes(fd);
+            let _ = socket::report_unread_bytes_again(fd);
         }
     }
 }

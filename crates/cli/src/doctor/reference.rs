@@ -25,7 +25,7 @@ use crate::text::{excerpt, printable};
 const MAX_TIME: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
-const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::publish, `corelane naming serve --publish`, omniORB's \
+const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::published_address, `corelane naming serve --publish`, omniORB's \
      -ORBendPointPublish, TAO's hostname_in_ior";
 const NAME: &str = "correct the name, or bind it: `corelane naming list` and `corelane naming bind`";
 const MINOR_CODES: &str = "docs/minor-codes.md explains the exceptions of Corelane servers";

@@ -44,7 +44,7 @@ use crate::server::strategy::Lane;
 pub struct OrbBuilder {
     pools: Vec<PoolConfig>,
     listen: Vec<String>,
-    publish: Vec<String>,
+    published_address: Vec<String>,
     transports: Transports,
     limits: Limits,
     max_reply_memory: usize,
@@ -90,7 +90,7 @@ impl OrbBuilder {
         OrbBuilder {
             pools: Vec::new(),
             listen: Vec::new(),
-            publish: Vec::new(),
+            published_address: Vec::new(),
             transports: transports(),
             limits: Limits::default(),
             max_reply_memory: 256 << 20,
@@ -145,8 +145,8 @@ impl OrbBuilder {
     /// Adds an address that references carry instead of the addresses at which the ORB listens, for
     /// servers behind NAT or in containers. Port 0 means the port at which the ORB listens. By
     /// default references carry the addresses at which the ORB listens.
-    pub fn publish(mut self, address: impl Into<String>) -> Self {
-        self.publish.push(address.into());
+    pub fn published_address(mut self, address: impl Into<String>) -> Self {
+        self.published_address.push(address.into());
         self
     }
 
@@ -408,7 +408,7 @@ impl OrbBuilder {
             memory::lock_all_pages().map_err(OrbError::MemoryLock)?;
         }
         let parse = |address: &String| parse_address(address, &self.transports);
-        let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let publish = self.published_address.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let client_policies = self.rt.client_policies.check().map_err(OrbError::ClientSetup)?;
         let config = Config {
             client_policies,
@@ -514,7 +514,7 @@ impl fmt::Debug for OrbBuilder {
         f.debug_struct("OrbBuilder")
             .field("pools", &self.pools)
             .field("listen", &self.listen)
-            .field("publish", &self.publish)
+            .field("publish", &self.published_address)
             .field("transports", &self.transports)
             .field("limits", &self.limits)
             .field("max_reply_memory", &self.max_reply_memory)

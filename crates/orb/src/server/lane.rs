@@ -581,7 +581,7 @@ impl<S: Architecture<S>> Lane<S> {
             };
             #[cfg(feature = "core-pool")]
             if self.strategy.keeps_read_lock(context, worker, detached.as_ref()) {
-                turn.keep();
+                turn.keep_locked();
                 return Some(more);
             }
             return match turn.leave() {

@@ -97,7 +97,7 @@ const TAO: &[(&str, Counterpart)] = &[
     ("SndSock", Setting("TcpProperties::send_buffer_size")),
     ("RcvSock", Setting("TcpProperties::recv_buffer_size")),
     ("Nodelay", Setting("TcpProperties::no_delay")),
-    ("DottedDecimalAddresses", Setting("OrbBuilder::publish")),
+    ("DottedDecimalAddresses", Setting("OrbBuilder::published_address")),
     ("Debug", Setting("OrbBuilder::log_events")),
     ("DebugLevel", Setting("OrbBuilder::log_events")),
     ("LogFile", Setting("OrbBuilder::on_event")),

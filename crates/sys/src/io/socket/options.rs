@@ -414,7 +414,7 @@ pub fn max_unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
-pub fn report_unread_bytes(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub fn report_unread_bytes_again(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
 }
 

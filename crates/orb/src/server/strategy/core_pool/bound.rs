@@ -250,12 +250,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let context = handler.context();
         // This thread holds the read lock between messages, until it returns the connection to the
         // lane.
-        let Some(mut turn) = connection.read_state.resume() else { return Err(Step::Ended) };
+        let Some(mut turn) = connection.read_state.resume_kept() else { return Err(Step::Ended) };
         let read = match turn.with(|reading| worker.read(reading, connection, context, wait)) {
             ReadResult::InPlace { more } => (None, more),
             ReadResult::Message { message, more } => (Some(message), more),
             ReadResult::Incomplete => {
-                turn.keep();
+                turn.keep_locked();
                 return Ok(None);
             }
             ReadResult::AlreadyEnded => return Err(Step::Ended),
@@ -270,7 +270,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
                 return Err(Step::Ended);
             }
         };
-        turn.keep();
+        turn.keep_locked();
         connection.record_message(lane.idle_tracker.now());
         Ok(Some(read))
     }
@@ -331,7 +331,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         // the guard exists.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
-        turn.keep();
+        turn.keep_locked();
         unwatch(&self.lane, &self.connection);
         true
     }
