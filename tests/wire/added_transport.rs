@@ -123,7 +123,9 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
 #[test]
 fn references_contain_the_published_address_of_an_added_transport() {
     let folder = Folder::new("published");
-    let server = serve_with(with(&folder.pipe()).listen("tcp:127.0.0.1:0").published_address("pipe:gate").published_address("tcp:h:0"));
+    let server = serve_with(
+        with(&folder.pipe()).listen("tcp:127.0.0.1:0").published_address("pipe:gate").published_address("tcp:h:0"),
+    );
     let found: Vec<String> = addresses(&server.ior).into_iter().map(|(_, endpoint)| endpoint.to_string()).collect();
     let Endpoint::Tcp { port, .. } = &server.orb.endpoints()[0] else { panic!("no TCP endpoint") };
     assert_eq!(found, ["pipe:gate".to_owned(), format!("tcp:h:{port}")]);

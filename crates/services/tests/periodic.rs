@@ -139,7 +139,10 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     });
     let statistics = running.unwrap().wait();
     assert_eq!((statistics.started, statistics.completed, statistics.failed), (20, 20, 0), "{statistics:?}");
-    assert_eq!((statistics.skipped_releases, statistics.response.count(), statistics.start_lateness.count()), (0, 20, 20));
+    assert_eq!(
+        (statistics.skipped_releases, statistics.response.count(), statistics.start_lateness.count()),
+        (0, 20, 20)
+    );
     let reports = reports.lock();
     let numbers: Vec<u64> = reports.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (0..20).collect::<Vec<_>>());
