@@ -80,9 +80,9 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// One thread polls at a time: from [`try_begin_polling`](Self::try_begin_polling) until it calls
 /// [`end_polling_and_arm`](Self::end_polling_and_arm), or has read the arrival and calls
-/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a thread polls,
-/// [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop before it does anything that
-/// may take long.
+/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a
+/// thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop
+/// before it does anything that may take long.
 pub trait PolledInput {
     /// Returns true if the calling thread may poll, false if another thread polls.
     fn begin_polling(&self) -> bool;
@@ -142,7 +142,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// Returns the descriptor with which a thread waits for bytes to read, by poll(2) together with
     /// other descriptors. It is also readable after the end of the connection, and when
     /// [`arm_readiness`](Self::arm_readiness) may have a new result. `None` if the transport has no
-    /// descriptor. By default it is the descriptor of [`readiness_descriptor`](Self::readiness_descriptor).
+    /// descriptor. By default it is the descriptor of
+    /// [`readiness_descriptor`](Self::readiness_descriptor).
     fn arrival_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.readiness_descriptor()
     }
@@ -162,8 +163,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if [`readiness_descriptor`](Self::readiness_descriptor) reports arrivals without a call of
-    /// [`arm_readiness`](Self::arm_readiness).
+    /// Returns true if [`readiness_descriptor`](Self::readiness_descriptor) reports arrivals
+    /// without a call of [`arm_readiness`](Self::arm_readiness).
     fn reports_every_arrival(&self) -> bool {
         true
     }

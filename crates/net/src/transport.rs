@@ -26,10 +26,10 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Endpoints
 /// A new transport has endpoints of its own: [`Endpoint::Other`], with a scheme that the transport
 /// chooses ([`OtherAddress`](crate::OtherAddress)). To the ORB, the address behind the scheme is
-/// text. `supports` returns true for every address of the scheme; `listen` and `connect_with_properties`
-/// refuse an address that they do not understand. Programs write such an address wherever they
-/// write `tcp:HOST:PORT`, and references carry it unchanged. A client skips the address if none of
-/// its transports supports it. To add the transport, a program passes it to
+/// text. `supports` returns true for every address of the scheme; `listen` and
+/// `connect_with_properties` refuse an address that they do not understand. Programs write such an
+/// address wherever they write `tcp:HOST:PORT`, and references carry it unchanged. A client skips
+/// the address if none of its transports supports it. To add the transport, a program passes it to
 /// `OrbBuilder::transports`, which takes the list.
 ///
 /// Lanes of a real-time pool that have no addresses of their own listen at the addresses of the
@@ -84,9 +84,10 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///
 /// ## Real-time I/O
 /// A transport whose packets can have priorities or budgets implements
-/// [`listen_with_io_properties`](Self::listen_with_io_properties) and [`connect_with_io_properties`](Self::connect_with_io_properties), which
-/// the ORB calls in place of `listen` and `connect_with_properties`. A transport that wraps such a transport
-/// passes both calls on to it.
+/// [`listen_with_io_properties`](Self::listen_with_io_properties) and
+/// [`connect_with_io_properties`](Self::connect_with_io_properties), which the ORB calls in place
+/// of `listen` and `connect_with_properties`. A transport that wraps such a transport passes both
+/// calls on to it.
 ///
 /// ## Tests
 /// `tests/conformance.rs` of this crate checks these rules, except the rules about forks and
@@ -175,13 +176,13 @@ pub trait Transport: Send + Sync + fmt::Debug {
         self.connect_with_properties(endpoint, &ConnectionProperties::default(), deadline)
     }
 
-    /// Connects like [`connect_with_properties`](Self::connect_with_properties), for calls with the properties `io`. The
-    /// default implementation ignores `io`.
+    /// Connects like [`connect_with_properties`](Self::connect_with_properties), for calls with the
+    /// properties `io`. The default implementation ignores `io`.
     ///
     /// # Errors
-    /// As for [`connect_with_properties`](Self::connect_with_properties). `InvalidInput` if the transport uses `io` and
-    /// its class is not valid. `QuotaExceeded` if the transport itself permits no further
-    /// connection, which a caller does not count as a failure of the server.
+    /// As for [`connect_with_properties`](Self::connect_with_properties). `InvalidInput` if the
+    /// transport uses `io` and its class is not valid. `QuotaExceeded` if the transport itself
+    /// permits no further connection, which a caller does not count as a failure of the server.
     fn connect_with_io_properties(
         &self,
         endpoint: &Endpoint,
@@ -285,7 +286,8 @@ impl Transports {
         self.require(endpoint)?.connect_with_properties(endpoint, properties, deadline)
     }
 
-    /// Connects as [`connect_with_properties`](Self::connect_with_properties), for calls with the properties `io`.
+    /// Connects as [`connect_with_properties`](Self::connect_with_properties), for calls with the
+    /// properties `io`.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect) and [`Transport::connect_with_io_properties`].

@@ -133,8 +133,8 @@ impl Context {
         Ok(if properties.is_empty() { Context::new() } else { Context(Some(Arc::new(properties))) })
     }
 
-    /// For generated code: reads the properties after the arguments. [`Context::of_current_call`] returns
-    /// them until the guard is dropped.
+    /// For generated code: reads the properties after the arguments. [`Context::of_current_call`]
+    /// returns them until the guard is dropped.
     ///
     /// # Errors
     /// If the bytes are not a list of properties.
@@ -143,8 +143,8 @@ impl Context {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: makes [`Context::of_current_call`] return the properties until the guard is
-    /// dropped.
+    /// For generated code: makes [`Context::of_current_call`] return the properties until the guard
+    /// is dropped.
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {

@@ -244,8 +244,8 @@ pub enum Event {
         action: crate::rt::JobOverrunAction,
     },
     /// A request was refused because it arrived above the rate of its task
-    /// ([`TaskRules::min_interarrival`](field@crate::rt::TaskRules::min_interarrival)), and could not wait
-    /// for its time.
+    /// ([`TaskRules::min_interarrival`](field@crate::rt::TaskRules::min_interarrival)), and could
+    /// not wait for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.

@@ -172,8 +172,8 @@ impl ObjectRef {
     /// panic of the servant unwinds into the caller.
     ///
     /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
-    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_corbaloc_key), and objects whose
-    /// servants a servant locator supplies.
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_corbaloc_key), and
+    /// objects whose servants a servant locator supplies.
     ///
     /// # Examples
     ///

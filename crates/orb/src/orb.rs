@@ -195,8 +195,8 @@ impl Orb {
     /// the MAIN_THREAD model, this thread runs requests and etherealizes objects.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
-    /// ([`Event::PoaManagerNeverActivated`]). Without a callback for events, the report is printed on
-    /// standard error.
+    /// ([`Event::PoaManagerNeverActivated`]). Without a callback for events, the report is printed
+    /// on standard error.
     ///
     /// [`Event::PoaManagerNeverActivated`]: crate::Event::PoaManagerNeverActivated
     pub fn run(&self) {

@@ -180,8 +180,9 @@ pub enum ViolatedBound {
 /// Refusal of a stream, which leaves the admitted streams unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
-    /// The first violated bound. [`ViolatedBound::DuplicateStream`] and [`ViolatedBound::UnboundedLoad`] are
-    /// checked first, and then the others in the order of [`ViolatedBound`].
+    /// The first violated bound. [`ViolatedBound::DuplicateStream`] and
+    /// [`ViolatedBound::UnboundedLoad`] are checked first, and then the others in the order of
+    /// [`ViolatedBound`].
     pub violated_bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
     /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.

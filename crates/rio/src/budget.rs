@@ -103,8 +103,8 @@ pub enum BudgetServerKind {
     Deferrable,
 }
 
-/// Consumption of a budget over time, by packets ([`take_packet`](Self::take_packet)) or by bytes of a stream
-/// ([`reserve_bytes`](Self::reserve_bytes)).
+/// Consumption of a budget over time, by packets ([`take_packet`](Self::take_packet)) or by bytes
+/// of a stream ([`reserve_bytes`](Self::reserve_bytes)).
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,

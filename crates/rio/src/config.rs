@@ -52,8 +52,9 @@ pub struct RioConfig {
     /// writable (`TCP_NOTSENT_LOWAT`). Default: 16,384.
     pub max_unsent_bytes: u32,
     /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs
-    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if [`max_level`](field@Self::max_level) is
-    /// [`FeatureLevel::PlainTcp`]. `None` means no limit. Default: `None`.
+    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if
+    /// [`max_level`](field@Self::max_level) is [`FeatureLevel::PlainTcp`]. `None` means no limit.
+    /// Default: `None`.
     pub best_effort_pacing_rate: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
@@ -217,11 +218,12 @@ impl RioConfig {
 
     /// Returns the size of the kernel's receive buffer of a connection with this class in bytes.
     ///
-    /// Without [`receive_buffer_size`](field@Self::receive_buffer_size), it is at least 131,072 and at most
-    /// 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room for the
-    /// bytes of two periods, or of the periods within 10 ms and one more, if these are more: peers
-    /// send while the bytes of a period wait for the reader. Each byte counts twice, because the
-    /// kernel charges up to four times the bytes of a frame to a buffer, and doubles the size.
+    /// Without [`receive_buffer_size`](field@Self::receive_buffer_size), it is at least 131,072 and
+    /// at most 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room
+    /// for the bytes of two periods, or of the periods within 10 ms and one more, if these are
+    /// more: peers send while the bytes of a period wait for the reader. Each byte counts twice,
+    /// because the kernel charges up to four times the bytes of a frame to a buffer, and doubles
+    /// the size.
     #[must_use]
     pub fn receive_buffer_size_of(&self, class: IoClass) -> u32 {
         const DELAY: Duration = Duration::from_millis(10);

@@ -98,8 +98,8 @@ impl RioStream {
                 }
                 continue;
             };
-            // Arrivals that were reported earlier must not end the wait. They are discarded before the
-            // last attempt to read, so a report after this attempt ends the wait.
+            // Arrivals that were reported earlier must not end the wait. They are discarded before
+            // the last attempt to read, so a report after this attempt ends the wait.
             if is_watched {
                 poll::wait_readable(arrivals.as_fd(), until)?;
             }

@@ -219,7 +219,8 @@ fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
 
 /// Reads until the end of the answer. After `deadline`, the function reads the bytes that have
 /// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if
-/// the answer does not end in time, is longer than `MAX_FILE_BYTES` or `bytes_left`, or is not UTF-8.
+/// the answer does not end in time, is longer than `MAX_FILE_BYTES` or `bytes_left`, or is not
+/// UTF-8.
 fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
     let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
     let mut late_bytes = None;

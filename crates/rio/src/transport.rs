@@ -164,7 +164,8 @@ impl StreamStatus {
 
 impl RioTransport {
     /// Creates a transport at the highest feature level that the machine and the configuration
-    /// permit. The result is in [`level`](Self::level) and [`level_limit_reason`](Self::level_limit_reason).
+    /// permit. The result is in [`level`](Self::level) and
+    /// [`level_limit_reason`](Self::level_limit_reason).
     #[must_use]
     pub fn new(config: RioConfig) -> Self {
         Self::with_clock(config, None)
@@ -520,7 +521,8 @@ impl ConnectionSlot {
     }
 
     /// Sets the stream's socket options on a new connection, and adds the connection to the
-    /// steering tables. The returned stream counts as a connection of the stream until it is dropped.
+    /// steering tables. The returned stream counts as a connection of the stream until it is
+    /// dropped.
     ///
     /// # Errors
     /// If the kernel refuses an option.

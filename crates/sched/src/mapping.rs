@@ -10,8 +10,8 @@ use crate::priority::Priority;
 /// A priority of the operating system.
 pub type NativePriority = i32;
 
-/// A range of native priorities, from the least to the most urgent. `least_urgent` may be the greater
-/// number, for systems where lower numbers are more urgent.
+/// A range of native priorities, from the least to the most urgent. `least_urgent` may be the
+/// greater number, for systems where lower numbers are more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativePriorityRange {
     /// The least urgent priority.
@@ -51,9 +51,9 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
-/// priority `c` to the native priority that is `floor(|most_urgent - least_urgent| * c / 32767)` steps from `least_urgent`
-/// towards `most_urgent`. The conversion back rounds up, so that native -> CORBA -> native is the identity
-/// for ranges of at most 32,768 priorities.
+/// priority `c` to the native priority that is `floor(|most_urgent - least_urgent| * c / 32767)`
+/// steps from `least_urgent` towards `most_urgent`. The conversion back rounds up, so that native
+/// -> CORBA -> native is the identity for ranges of at most 32,768 priorities.
 ///
 /// # Examples
 /// ```

@@ -261,8 +261,9 @@ pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError
 /// Parses the value of a ClientProtocolPolicy.
 ///
 /// # Errors
-/// [`CdrError::UnsupportedForm`] for a protocol with unknown properties; [`CdrError::LimitExceeded`]
-/// for more protocols than [`Limits::max_profiles`]; another error if the value is malformed.
+/// [`CdrError::UnsupportedForm`] for a protocol with unknown properties;
+/// [`CdrError::LimitExceeded`] for more protocols than [`Limits::max_profiles`]; another error if
+/// the value is malformed.
 pub fn parse_protocols(value: &[u8], limits: &Limits) -> Result<Vec<ProtocolValue>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;

@@ -366,8 +366,8 @@ fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
     Ok(file)
 }
 
-/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_FILE_BYTES`]. The parser of
-/// task files refuses a text of this length.
+/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_FILE_BYTES`]. The
+/// parser of task files refuses a text of this length.
 fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
     let most = MAX_FILE_BYTES as u64 + 1;

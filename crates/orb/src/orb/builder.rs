@@ -284,8 +284,8 @@ impl OrbBuilder {
     }
 
     /// Requires a real-time guarantee: [`build`](Self::build) fails if the machine does not give it
-    /// (see [`rt::guarantees`](crate::rt::check_guarantees)). May be called several times. By default no
-    /// guarantee is required.
+    /// (see [`rt::guarantees`](crate::rt::check_guarantees)). May be called several times. By
+    /// default no guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);
         self.check_guarantees = Some(check_guarantees);

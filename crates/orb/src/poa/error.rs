@@ -17,7 +17,8 @@ pub enum PoaError {
     AdapterNonExistent,
     /// The POA manager is inactive, which is permanent.
     AdapterInactive,
-    /// The policies conflict; the field is the index of one of them in [`PoaPolicies::POLICY_NAMES`].
+    /// The policies conflict; the field is the index of one of them in
+    /// [`PoaPolicies::POLICY_NAMES`].
     InvalidPolicy(PolicyIndex),
     /// A POA manager with this id already exists.
     ManagerAlreadyExists,

@@ -60,7 +60,8 @@ pub(super) struct ManagerCore {
     orb: Weak<ServerContext>,
     changed: EventCount,
     parked: Mutex<ParkedRequests>,
-    /// Stored with Release, loaded with Acquire.
+    /// True if the manager has been in a state other than holding. Stored with Release, loaded with
+    /// Acquire.
     has_left_holding: AtomicBool,
     /// Monotonic time of the last report of held requests in nanoseconds, 0 for never; accessed
     /// `Relaxed`.

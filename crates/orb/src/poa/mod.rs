@@ -126,8 +126,8 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// The bits of [`slow_path`] that forbid the fast path; 0 permits it. Changed with AcqRel; read with
-    /// Relaxed on the fast path, and with Acquire elsewhere.
+    /// The bits of [`slow_path`] that forbid the fast path; 0 permits it. Changed with AcqRel; read
+    /// with Relaxed on the fast path, and with Acquire elsewhere.
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,
@@ -300,9 +300,9 @@ impl Poa {
         &self.core.manager
     }
 
-    /// Unbinds a plain object key of the POA's ORB ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)), for
-    /// servants that know their POA but not their ORB. Returns false if the key was not bound, or
-    /// if the ORB has ended.
+    /// Unbinds a plain object key of the POA's ORB
+    /// ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)), for servants that know their
+    /// POA but not their ORB. Returns false if the key was not bound, or if the ORB has ended.
     pub fn unbind_corbaloc_key(&self, key: &str) -> bool {
         self.core.orb().is_ok_and(|orb| PoaTable::of_server(&orb).unbind_plain(key.as_bytes()))
     }

@@ -7,11 +7,11 @@ use crate::object::ObjectRef;
 
 impl Poa {
     /// Lets another object of this ORB serve the requests for the object `id`, until
-    /// [`remove_substitute_object`](Self::remove_substitute_object). The POA must have NON_RETAIN and
-    /// USE_SERVANT_MANAGER. Destroying the POA does not remove substitutes.
+    /// [`remove_substitute_object`](Self::remove_substitute_object). The POA must have NON_RETAIN
+    /// and USE_SERVANT_MANAGER. Destroying the POA does not remove substitutes.
     ///
-    /// If `substitute` has a plain key ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)), the object to
-    /// which the key is bound now serves the requests.
+    /// If `substitute` has a plain key ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)),
+    /// the object to which the key is bound now serves the requests.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`]; BAD_PARAM if `substitute` is the object itself, is not an object

@@ -133,7 +133,8 @@ pub enum JobOverrunAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BestEffortShare {
     /// The processor time in each period: at least 100 us, and less than the period minus 100 us.
-    /// The threads may exceed it by [`MAX_BUDGET_OVERRUN`](Self::MAX_BUDGET_OVERRUN) and the wake-up time of a thread.
+    /// The threads may exceed it by [`MAX_BUDGET_OVERRUN`](Self::MAX_BUDGET_OVERRUN) and the
+    /// wake-up time of a thread.
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
@@ -232,8 +233,9 @@ pub struct CorePoolConfig {
     pub task_addresses: Vec<Vec<String>>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
-    /// Maximum number of records of jobs ([`CorePool::record_jobs_for`](super::CorePool::record_jobs_for)),
-    /// about 56 bytes each. Default: 65,536.
+    /// Maximum number of records of jobs
+    /// ([`CorePool::record_jobs_for`](super::CorePool::record_jobs_for)), about 56 bytes each.
+    /// Default: 65,536.
     pub max_recorded_jobs: u32,
 }
 
@@ -363,9 +365,9 @@ pub struct RefusedTask {
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
 /// written. It includes the time in which more urgent threads had the core. If another thread read
-/// the request, or if it had to wait for the task's [rate](field@TaskRules::min_interarrival), for a
-/// POA manager, or until the client read its replies, the time begins when the thread begins to run
-/// the request.
+/// the request, or if it had to wait for the task's [rate](field@TaskRules::min_interarrival), for
+/// a POA manager, or until the client read its replies, the time begins when the thread begins to
+/// run the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {

@@ -149,10 +149,10 @@ impl CorePool {
     /// The thread of such a task keeps the core and the priority that it had, for the request that
     /// it may be running. Further requests of the task are best effort until the task is in a new
     /// set. [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
-    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`mark_core_lost`](Self::mark_core_lost)
-    /// forgets the refusals of its core that are not returned yet, because the core's tasks get
-    /// other cores. The pool keeps at most 10,000 refusals. The list is empty after the end of the
-    /// pool.
+    /// ([`report_refused_tasks`](Self::report_refused_tasks)).
+    /// [`mark_core_lost`](Self::mark_core_lost) forgets the refusals of its core that are not
+    /// returned yet, because the core's tasks get other cores. The pool keeps at most 10,000
+    /// refusals. The list is empty after the end of the pool.
     #[must_use]
     pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()
@@ -170,9 +170,9 @@ impl CorePool {
         }
     }
 
-    /// Puts no thread on a core until [`mark_core_returned`](Self::mark_core_returned), because the kernel lets
-    /// no thread of the process run on it. The caller then passes the new set of tasks to
-    /// [`set_tasks`](Self::set_tasks).
+    /// Puts no thread on a core until [`mark_core_returned`](Self::mark_core_returned), because the
+    /// kernel lets no thread of the process run on it. The caller then passes the new set of tasks
+    /// to [`set_tasks`](Self::set_tasks).
     pub fn mark_core_lost(&self, core: usize) {
         self.with_threads(|threads| threads.lose_core(core));
     }

@@ -9,7 +9,8 @@ use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
 use crate::thread_context::ThreadpoolId;
 
-/// Indices of the real-time policies in [`PoaPolicies::POLICY_NAMES`](crate::poa::PoaPolicies::POLICY_NAMES).
+/// Indices of the real-time policies in
+/// [`PoaPolicies::POLICY_NAMES`](crate::poa::PoaPolicies::POLICY_NAMES).
 pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 

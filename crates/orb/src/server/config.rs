@@ -188,7 +188,8 @@ pub struct PoolConfig {
     /// number, requests of peers on this machine may carry any priority. Requests of peers on other
     /// machines may carry at most the priority that a request without a priority gets. [`i16::MAX`]
     /// permits every priority to all peers. For pools with priorities, see
-    /// [`LaneConfig::max_request_priority`](crate::rt::LaneConfig::max_request_priority). Default: `None`.
+    /// [`LaneConfig::max_request_priority`](crate::rt::LaneConfig::max_request_priority). Default:
+    /// `None`.
     pub max_request_priority: Option<i16>,
     /// Limits on the pool's connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,

@@ -17,8 +17,8 @@ use crate::client::context::ValueFunctions;
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
-/// The errors of the values' members. [`CdrError::MalformedValuetype`] for a value that its graph has not
-/// defined, or whose graph no longer exists.
+/// The errors of the values' members. [`CdrError::MalformedValuetype`] for a value that its graph
+/// has not defined, or whose graph no longer exists.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),
@@ -49,7 +49,8 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
 ///
 /// # Errors
 /// [`CdrError::NoValueFactory`] for a value of an unknown type that cannot be truncated to a known
-/// type; [`CdrError::UnexpectedValuetype`] for a value that is not a `T`; the errors of the wire format.
+/// type; [`CdrError::UnexpectedValuetype`] for a value that is not a `T`; the errors of the wire
+/// format.
 pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
     Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
-//! queue, the frame counts in `undeliverable_frames` and goes to best effort: it is late but not lost.
+//! queue, the frame counts in `undeliverable_frames` and goes to best effort: it is late but not
+//! lost.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;

@@ -259,8 +259,8 @@ impl ProgramWriter {
         self.asm.jump(nowhere);
     }
 
-    /// Passes a frame below the cap of the stream whose entry is in R8 (`PacketRate::grants_packet`), or
-    /// jumps to `queue`.
+    /// Passes a frame below the cap of the stream whose entry is in R8
+    /// (`PacketRate::grants_packet`), or jumps to `queue`.
     fn in_context(&mut self, queue: Label) {
         let due = self.asm.label();
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);

@@ -65,8 +65,8 @@ pub struct ChainId(pub u64);
 pub struct TaskRequest {
     /// The name that reports show: 1 to [`MAX_TASK_NAME_BYTES`] bytes without control characters.
     pub name: String,
-    /// The operation that the task's requests call: at most [`MAX_OPERATION_NAME_BYTES`] bytes without
-    /// control characters; empty for all operations.
+    /// The operation that the task's requests call: at most [`MAX_OPERATION_NAME_BYTES`] bytes
+    /// without control characters; empty for all operations.
     pub operation: String,
     /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
@@ -102,7 +102,8 @@ pub struct BooksLimits {
     pub default_lease: Nanos,
     /// The longest lease.
     pub max_lease: Nanos,
-    /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending decision.
+    /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending
+    /// decision.
     pub rejection_retention: Nanos,
 }
 
@@ -152,7 +153,8 @@ pub enum TaskAdmission {
     Promised(Promise),
     /// The decision found no room for the task.
     Rejected(Rejection),
-    /// The decision needs a longer search. [`Books::pending_outcome`] returns the decision about this task.
+    /// The decision needs a longer search. [`Books::pending_outcome`] returns the decision about
+    /// this task.
     Pending(TaskId),
 }
 

@@ -126,9 +126,9 @@ impl AdmissionConfig {
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the addresses
-    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
-    /// If the pool has a share for best effort, the machine must count it
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the
+    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
+    /// computer. If the pool has a share for best effort, the machine must count it
     /// ([`with_best_effort_share`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
@@ -137,9 +137,9 @@ impl AdmissionConfig {
     }
 
     /// Sets whether the requests of each task are limited to the rate that its period and jitter
-    /// permit ([`TaskRules::min_interarrival`](field@corelane::rt::TaskRules::min_interarrival)). Has no
-    /// effect without a [core pool](Self::core_pool). Default: false; requests above the rate run
-    /// as they arrive.
+    /// permit ([`TaskRules::min_interarrival`](field@corelane::rt::TaskRules::min_interarrival)).
+    /// Has no effect without a [core pool](Self::core_pool). Default: false; requests above the
+    /// rate run as they arrive.
     #[must_use]
     pub fn enforce_rates(mut self, enforces: bool) -> Self {
         self.rules.enforces_rates = enforces;

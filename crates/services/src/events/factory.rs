@@ -89,8 +89,9 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets only the clients of the servant that [`serve_with_control_servant`](Self::serve_with_control_servant)
-    /// returns create durable channels. Others get NO_PERMISSION.
+    /// Lets only the clients of the servant that
+    /// [`serve_with_control_servant`](Self::serve_with_control_servant) returns create durable
+    /// channels. Others get NO_PERMISSION.
     #[must_use]
     pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
         Self { needs_permission: true, ..self.durable(store, retention) }

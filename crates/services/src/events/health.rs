@@ -9,9 +9,9 @@ use corelane_sched::task::Nanos;
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
-/// misses in a row the channel makes no call to the consumer for the time `suspension_time`, and then
-/// asks again; each further miss leads to another suspension. After `max_suspensions` suspensions
-/// in a row, a further miss disconnects the consumer.
+/// misses in a row the channel makes no call to the consumer for the time `suspension_time`, and
+/// then asks again; each further miss leads to another suspension. After `max_suspensions`
+/// suspensions in a row, a further miss disconnects the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissPolicy {
     /// The deadline of each call to a consumer, a supplier or an observer.

@@ -61,8 +61,8 @@ pub(super) struct Index {
     sources: usize,
     everything: usize,
     version: u64,
-    /// The cache of the latest candidates, empty before the first search. Types and sources that share
-    /// an entry displace each other.
+    /// The cache of the latest candidates, empty before the first search. Types and sources that
+    /// share an entry displace each other.
     kept: Box<[KeptCandidates]>,
 }
 

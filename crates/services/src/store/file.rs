@@ -14,7 +14,7 @@
 //! | lock | what it guards | held during |
 //! |---|---|---|
 //! | `store writer` | the log, and the start and the end of checkpoints | a commit, a sync of the log, an opening after an error, a checkpoint that is not made beside commits |
-//! | `store view` | what readers see: a [`BooksSnapshot`] of the database, the changes since, and the revision | operations in memory |
+//! | `store view` | what readers see: a [`Snapshot`] of the database, the changes since, and the revision | operations in memory |
 //! | `store file` | the access of one opening of the database to its file | an operation of the file, also a sync; shared, but exclusive for the end of the access |
 //! | `store preview` | the pages that an opening for reading has changed in memory | an operation of that opening |
 //!

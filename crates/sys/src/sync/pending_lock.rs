@@ -5,8 +5,8 @@
 //! lock, the call sets the pending flag, and the holder finds the flag when it
 //! [leaves](PendingLockGuard::leave).
 //!
-//! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a thread
-//! [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) it.
+//! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a
+//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) it.
 //!
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
 //! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
@@ -34,8 +34,8 @@ unsafe impl<T: Send> Sync for PendingLock<T> {}
 // SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for PendingLock<T> {}
 
-/// A guard that holds the lock until [`leave`](Self::leave) succeeds, [`keep_locked`](Self::keep_locked) is
-/// called, or the guard is dropped.
+/// A guard that holds the lock until [`leave`](Self::leave) succeeds,
+/// [`keep_locked`](Self::keep_locked) is called, or the guard is dropped.
 ///
 /// A drop discards the pending flag, as does `keep`.
 #[must_use = "the lock is released at once"]
@@ -81,8 +81,8 @@ impl<T> PendingLock<T> {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns `None` if no
-    /// guard has.
+    /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns
+    /// `None` if no guard has.
     #[inline]
     pub fn resume_kept(&self) -> Option<PendingLockGuard<'_, T>> {
         // Acquire: pairs with the release in `keep`.
@@ -133,7 +133,8 @@ impl<'a, T> PendingLockGuard<'a, T> {
 
 impl<T> PendingLockGuard<'_, T> {
     /// Gives up the guard without freeing the lock, and discards the pending flag. No thread enters
-    /// until a thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) the lock.
+    /// until a thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) the
+    /// lock.
     #[inline]
     pub fn keep_locked(self) {
         // Release: pairs with the acquire in `resume` and in `release`.

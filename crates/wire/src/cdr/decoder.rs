@@ -137,8 +137,8 @@ impl<'m> Decoder<'m> {
     }
 
     /// Sets the owner of the message's bytes.
-    /// [`read_octet_sequence_owned`](Decoder::read_octet_sequence_owned) then shares the owner's memory instead of
-    /// copying large sequences.
+    /// [`read_octet_sequence_owned`](Decoder::read_octet_sequence_owned) then shares the owner's
+    /// memory instead of copying large sequences.
     #[must_use]
     #[inline]
     pub fn with_shared_message(mut self, owner: &'m Octets) -> Decoder<'m> {
@@ -270,7 +270,8 @@ impl<'m> Decoder<'m> {
         self.remaining_bytes
     }
 
-    /// Returns the bytes from the alignment origin to the end of [`remaining_bytes`](Decoder::remaining_bytes).
+    /// Returns the bytes from the alignment origin to the end of
+    /// [`remaining_bytes`](Decoder::remaining_bytes).
     #[must_use]
     pub fn bytes_from_origin(&self) -> &'m [u8] {
         self.bytes_from_origin
@@ -554,8 +555,8 @@ impl<'m> Decoder<'m> {
     /// borrowed. Other numbers are converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::MissingScratch`] without an arena,
-    /// and the errors of [`charge`](Decoder::charge).
+    /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::MissingScratch`] without an
+    /// arena, and the errors of [`charge`](Decoder::charge).
     pub fn read_slice<T: Primitive>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         if raw.is_empty() {
@@ -638,7 +639,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of `element` and of [`charge`](Decoder::charge), and [`CdrError::MissingScratch`].
+    /// The errors of `element` and of [`charge`](Decoder::charge), and
+    /// [`CdrError::MissingScratch`].
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,

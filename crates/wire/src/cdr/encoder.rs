@@ -645,8 +645,8 @@ impl<'a> Encoder<'a> {
     }
 
     /// Returns a part of one of the [`slices`](Encoder::slices) as an owned value. Octets that the
-    /// encoder owns ([`write_octet_sequence_owned`](Encoder::write_octet_sequence_owned)) are shared, other octets
-    /// are copied.
+    /// encoder owns ([`write_octet_sequence_owned`](Encoder::write_octet_sequence_owned)) are
+    /// shared, other octets are copied.
     #[must_use]
     pub fn share_or_copy(&self, part: &[u8]) -> Octets {
         let shared = self.segments().find_map(|segment| match &segment.octets {

@@ -12,8 +12,8 @@ impl Encoder<'_> {
     /// Writes a `fixed<digits, s>`; `unscaled` is the value times ten to the power of s.
     ///
     /// # Errors
-    /// [`CdrError::MalformedFixed`] if the value has more digits than the type, or if the type has no
-    /// digits or more than 31.
+    /// [`CdrError::MalformedFixed`] if the value has more digits than the type, or if the type has
+    /// no digits or more than 31.
     pub fn write_fixed(&mut self, digits: u16, unscaled: i128) -> Result<(), CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::MalformedFixed);
@@ -49,8 +49,9 @@ impl Decoder<'_> {
     /// half-octet, C and F mean not negative, and D means negative.
     ///
     /// # Errors
-    /// [`CdrError::MalformedFixed`] if a half-octet is not a digit or a sign, if there are more digits
-    /// than the type has, or if the type has no digits or more than 31. [`CdrError::Truncated`].
+    /// [`CdrError::MalformedFixed`] if a half-octet is not a digit or a sign, if there are more
+    /// digits than the type has, or if the type has no digits or more than 31.
+    /// [`CdrError::Truncated`].
     pub fn read_fixed(&mut self, digits: u16) -> Result<i128, CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::MalformedFixed);

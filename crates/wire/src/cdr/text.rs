@@ -27,7 +27,8 @@ impl Encoder<'_> {
     /// Writes a string in the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`], [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
+    /// [`CdrError::LengthOverflow`].
     #[inline]
     pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_str(value, u32::MAX)
@@ -46,7 +47,8 @@ impl Encoder<'_> {
     /// id.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`], [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
+    /// [`CdrError::LengthOverflow`].
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }
@@ -113,8 +115,8 @@ impl Encoder<'_> {
     /// Writes a wchar.
     ///
     /// # Errors
-    /// [`CdrError::CharacterNotInCodeSet`] for a character that takes two UTF-16 units. If wide data cannot
-    /// be sent: [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
+    /// [`CdrError::CharacterNotInCodeSet`] for a character that takes two UTF-16 units. If wide
+    /// data cannot be sent: [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
     /// [`CdrError::NoWideCodeSet`], [`CdrError::NoWideCodeSetInReference`].
     pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
         self.check_wide()?;
@@ -277,8 +279,8 @@ impl<'m> Decoder<'m> {
     /// Reads a string into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::CharacterNotInCodeSet`], and the errors of [`read_str_octets`](Decoder::read_str_octets)
-    /// and of [`charge`](Decoder::charge).
+    /// [`CdrError::CharacterNotInCodeSet`], and the errors of
+    /// [`read_str_octets`](Decoder::read_str_octets) and of [`charge`](Decoder::charge).
     #[inline]
     pub fn read_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
@@ -350,9 +352,9 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`CdrError::BadWideStringLength`] for a length that is not the length of one character;
-    /// [`CdrError::CharacterNotInCodeSet`] for half of a surrogate pair; [`CdrError::WideInGiop10Request`],
-    /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`] if wide data is not possible;
-    /// [`CdrError::Truncated`].
+    /// [`CdrError::CharacterNotInCodeSet`] for half of a surrogate pair;
+    /// [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
+    /// [`CdrError::NoWideCodeSet`] if wide data is not possible; [`CdrError::Truncated`].
     pub fn read_wchar(&mut self) -> Result<char, CdrError> {
         self.check_wide()?;
         let unit = if self.version().wide_form() == WideForm::Units {
@@ -435,10 +437,11 @@ impl<'m> Decoder<'m> {
     /// Reads a wstring into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::CharacterNotInCodeSet`] for octets that are not UTF-16; [`CdrError::BadWideStringLength`] for
-    /// an odd number of octets; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
-    /// [`CdrError::Truncated`]; the errors of [`charge`](Decoder::charge); if wide data is not
-    /// possible, the errors of [`read_wchar`](Decoder::read_wchar).
+    /// [`CdrError::CharacterNotInCodeSet`] for octets that are not UTF-16;
+    /// [`CdrError::BadWideStringLength`] for an odd number of octets;
+    /// [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`]; the
+    /// errors of [`charge`](Decoder::charge); if wide data is not possible, the errors of
+    /// [`read_wchar`](Decoder::read_wchar).
     pub fn read_wstring(&mut self) -> Result<String, CdrError> {
         self.read_bounded_wstring(u32::MAX)
     }

@@ -22,7 +22,8 @@ pub enum ProtocolFault {
         /// The total size in bytes of the partial messages, the message that exceeds the limit
         /// included.
         size: u64,
-        /// The value of [`Limits::max_partial_message_bytes`](crate::Limits::max_partial_message_bytes).
+        /// The value of
+        /// [`Limits::max_partial_message_bytes`](crate::Limits::max_partial_message_bytes).
         limit: u32,
     },
     /// The peer has begun more fragmented messages than the limit without finishing them.

@@ -140,8 +140,9 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as
-    /// in a structure that contains itself; [`CdrError::UnsupportedForm`] for types without an initial
-    /// value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a union.
+    /// in a structure that contains itself; [`CdrError::UnsupportedForm`] for types without an
+    /// initial value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a
+    /// union.
     pub fn default_of_type(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }

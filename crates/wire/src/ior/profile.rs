@@ -175,8 +175,8 @@ impl TaggedProfile {
     /// Parses the profile with the default limits.
     ///
     /// # Errors
-    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another error
-    /// if the profile is malformed.
+    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another
+    /// error if the profile is malformed.
     pub fn parse(&self) -> Result<Profile<'_>, CdrError> {
         Profile::parse(self.tag, &self.data, &Limits::DEFAULT)
     }
@@ -249,8 +249,8 @@ impl<'p> Profile<'p> {
     /// Parses a profile body.
     ///
     /// # Errors
-    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another error
-    /// if the profile is malformed.
+    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another
+    /// error if the profile is malformed.
     pub fn parse(tag: u32, data: &'p [u8], limits: &Limits) -> Result<Profile<'p>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;
         let [major, minor] = d.read_byte_array()?;

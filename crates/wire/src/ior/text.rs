@@ -22,8 +22,8 @@ pub enum UrlError {
     BadSchemeSpecificPart,
     /// An escape is malformed, or a space or a control character is not escaped.
     BadEscape,
-    /// The text is longer than [`Limits::max_reference_text_length`], or a corbaloc has more addresses
-    /// than [`Limits::max_profiles`].
+    /// The text is longer than [`Limits::max_reference_text_length`], or a corbaloc has more
+    /// addresses than [`Limits::max_profiles`].
     TooLong,
     /// The hexadecimal digits are valid, but the octets are not a valid reference.
     MalformedIor(CdrError),

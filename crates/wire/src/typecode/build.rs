@@ -257,7 +257,8 @@ impl TypeCode {
     }
 
     /// Creates an interface type: [`TypeCodeKind::ObjRef`], [`TypeCodeKind::AbstractInterface`],
-    /// [`TypeCodeKind::LocalInterface`], [`TypeCodeKind::Component`] or [`TypeCodeKind::Home`]; or a [`TypeCodeKind::Native`].
+    /// [`TypeCodeKind::LocalInterface`], [`TypeCodeKind::Component`] or [`TypeCodeKind::Home`]; or
+    /// a [`TypeCodeKind::Native`].
     ///
     /// # Errors
     /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`];

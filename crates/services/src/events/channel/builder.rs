@@ -190,7 +190,8 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets how long an event of this type may wait, in place of [`event_lifetime`](Self::event_lifetime).
+    /// Sets how long an event of this type may wait, in place of
+    /// [`event_lifetime`](Self::event_lifetime).
     #[must_use]
     pub fn event_type_lifetime(mut self, event_type: EventType, lifetime: Duration) -> Self {
         self.router.lifetimes.by_type.insert(event_type, lifetime);

@@ -1,8 +1,8 @@
 //! The record that a channel keeps of the events that gateways have brought, so that each event is
 //! delivered once.
 //!
-//! Invariant: while the record contains a channel, each event of the channel counts as new once. The record
-//! has a fixed size for each of a bounded number of channels.
+//! Invariant: while the record contains a channel, each event of the channel counts as new once.
+//! The record has a fixed size for each of a bounded number of channels.
 
 use std::collections::HashMap;
 

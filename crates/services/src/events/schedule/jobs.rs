@@ -134,8 +134,8 @@ pub struct ScheduledLoad {
 
 impl ScheduledLoad {
     /// Returns the jobs of a subscription, for the sets that its filter delivers
-    /// ([`EventFilter::analyse_reach`](crate::events::EventFilter::analyse_reach)). `publications` has the index of
-    /// the publication of each published event.
+    /// ([`EventFilter::analyse_reach`](crate::events::EventFilter::analyse_reach)). `publications`
+    /// has the index of the publication of each published event.
     #[must_use]
     pub fn consumer_jobs(
         &self,

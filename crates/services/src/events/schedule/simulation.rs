@@ -1,6 +1,6 @@
-//! A simulation of admitted channels in virtual time. The simulator of `corelane-sched` runs the jobs
-//! of the consumers: no job may miss its deadline. The channel's filters deliver the events: no
-//! consumer may get more declared sets than its jobs allow for.
+//! A simulation of admitted channels in virtual time. The simulator of `corelane-sched` runs the
+//! jobs of the consumers: no job may miss its deadline. The channel's filters deliver the events:
+//! no consumer may get more declared sets than its jobs allow for.
 
 use std::collections::HashMap;
 use std::sync::Arc;

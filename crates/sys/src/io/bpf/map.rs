@@ -154,8 +154,8 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
-    /// [`create_map_of_maps`](Self::create_map_of_maps) in kind or sizes, or as an array in the number of
-    /// entries.
+    /// [`create_map_of_maps`](Self::create_map_of_maps) in kind or sizes, or as an array in the
+    /// number of entries.
     pub fn update_inner_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }

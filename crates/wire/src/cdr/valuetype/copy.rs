@@ -31,8 +31,8 @@ impl<'m> Decoder<'m> {
     /// Copies a custom value whose head was read. `keep` is an owner of the bytes.
     ///
     /// # Errors
-    /// [`CdrError::CustomValueNotConvertible`] if the bytes would have another meaning in `e`; the errors of
-    /// [`skip_custom`](Decoder::skip_custom).
+    /// [`CdrError::CustomValueNotConvertible`] if the bytes would have another meaning in `e`; the
+    /// errors of [`skip_custom`](Decoder::skip_custom).
     pub(crate) fn copy_custom(
         &mut self,
         start: &ValueStart<'m>,

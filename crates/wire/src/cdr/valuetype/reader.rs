@@ -269,8 +269,8 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::MalformedValuetype`] if the bytes are not a value; [`CdrError::BadIndirection`];
     /// [`CdrError::StringNotTerminated`] for an id; [`CdrError::LimitExceeded`] if values, ids or
     /// the length of an id exceed the limits; the errors of [`charge`](Decoder::charge);
-    /// [`CdrError::Truncated`]; [`CdrError::UnsupportedForm`] without a [`ValueReadState`], and in a
-    /// fragmented GIOP 1.1 message, where positions are meaningless.
+    /// [`CdrError::Truncated`]; [`CdrError::UnsupportedForm`] without a [`ValueReadState`], and in
+    /// a fragmented GIOP 1.1 message, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
         let space = self.usable_value_read_state().ok_or(CdrError::UnsupportedForm)?;
         let within = self.chunks().level > 0;
@@ -325,8 +325,8 @@ impl<'m> Decoder<'m> {
     /// Ends a value. If its state is chunked, skips the unread part.
     ///
     /// # Errors
-    /// [`CdrError::MalformedValuetype`], [`CdrError::Truncated`] and other errors if the unread part is
-    /// malformed.
+    /// [`CdrError::MalformedValuetype`], [`CdrError::Truncated`] and other errors if the unread
+    /// part is malformed.
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
         if let Some(space) = self.usable_value_read_state() {
             space.leave_value();

@@ -142,9 +142,9 @@ impl TaskRate {
     }
 }
 
-/// Sets the rates of the tasks to those of their bindings. A task keeps the time of its last request,
-/// from which the shortest time to the next one counts, even while it is demoted or has no rate. Tasks
-/// in neither list are forgotten.
+/// Sets the rates of the tasks to those of their bindings. A task keeps the time of its last
+/// request, from which the shortest time to the next one counts, even while it is demoted or has no
+/// rate. Tasks in neither list are forgotten.
 pub(super) fn update(rates: &mut BTreeMap<u64, Arc<TaskRate>>, tasks: &[TaskBinding], demoted: &[u64]) {
     let mut before = std::mem::take(rates);
     let bounds = |rules: &TaskRules| rules.min_interarrival.map(|distance| (distance, rules.jitter));

@@ -54,8 +54,8 @@ struct CoreShare {
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
     /// check. Written by the thread `POOL/s0`.
     ask_before: AtomicU64,
-    /// True if a thread has begun to work before `ask_before` since the last check, even if its work
-    /// has ended. Set by that thread.
+    /// True if a thread has begun to work before `ask_before` since the last check, even if its
+    /// work has ended. Set by that thread.
     asked: AtomicBool,
     /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
     next_at: AtomicU64,
