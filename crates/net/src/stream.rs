@@ -204,6 +204,12 @@ pub trait Stream: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns the core that processed the last packet from the peer, `None` if the stream does not
+    /// know it. Over the loopback interface this is the core of the peer's thread.
+    fn incoming_core(&self) -> Option<usize> {
+        None
+    }
+
     /// Makes the kernel poll the network card's queue for at most `time` before a reading thread
     /// sleeps; zero for never. Has no effect on a stream without a network card.
     ///

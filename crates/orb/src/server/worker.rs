@@ -12,6 +12,7 @@ use corelane_wire::{Endian, Limits, Scratch, Version};
 
 use super::burst_role::BurstRole;
 use super::connection::{Connection, ReadState};
+use super::core_groups::ThreadGroup;
 use super::final_messages;
 use super::handler::RequestHandler;
 use super::message::{Message, RequestMemory, wants_reply};
@@ -39,6 +40,7 @@ pub(crate) struct Worker {
     /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
     pub(super) burst_role: BurstRole,
+    pub(super) group: ThreadGroup,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
     /// Lends large messages to their requests, whose servants may keep octets.
@@ -81,6 +83,7 @@ impl Worker {
             ran_listed_task: false,
             last_reported: None,
             burst_role: BurstRole::default(),
+            group: ThreadGroup::default(),
             spares: Vec::new(),
             memory: RequestMemory::default(),
             #[cfg(feature = "keep-octets")]

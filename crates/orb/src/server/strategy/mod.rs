@@ -156,6 +156,10 @@ impl Architecture<Strategy> for Strategy {
         delegate!(self.has_one_thread())
     }
 
+    fn threads_in_core_groups(&self) -> usize {
+        delegate!(self.threads_in_core_groups())
+    }
+
     fn may_spin(&self) -> bool {
         delegate!(self.may_spin())
     }
