@@ -28,7 +28,7 @@ const LANE: u64 = u64::MAX - 1;
 /// Maximum number of groups. The kernel holds an entry for a connection in each of them.
 const MAX_GROUPS: usize = 8;
 /// A thread compares its core with the peer's in one of this number of messages.
-const MESSAGES_PER_CHECK: u32 = 16;
+const MESSAGES_PER_CHECK: u32 = 64;
 /// A thread moves after this number of checks that found it outside the cores of its group.
 const CHECKS_BEFORE_MOVE: u32 = 2;
 
