@@ -10,6 +10,7 @@ pub mod process;
 pub mod report;
 pub mod skips;
 pub mod suite;
+pub mod webdriver;
 
 corelane::include_idl!("interop");
 
