@@ -179,17 +179,17 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(groups) = self.core_groups()
             && let Some(connection) = self.connections.get(handle.0, handle.1)
         {
-            self.watch_in_groups(groups, &connection);
+            self.watch_in_groups(groups, &worker.group, &connection);
         }
     }
 
     /// Lets the groups watch the input of the connection in place of the lane's own epoll instance.
-    /// Returns false if the connection does not know the peer's core, or if it is congested.
-    pub(super) fn watch_in_groups(&self, groups: &CoreGroups, connection: &Connection) -> bool {
+    /// The first group is that of the peer's core or, if this is not known, that of the calling
+    /// thread. Returns false if the connection is congested or has no descriptor.
+    pub(super) fn watch_in_groups(&self, groups: &CoreGroups, thread: &ThreadGroup, connection: &Connection) -> bool {
         let Some(readiness) = connection.stream.readiness() else { return false };
-        let Some(first) = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core)) else {
-            return false;
-        };
+        let peers = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core));
+        let first = peers.unwrap_or(thread.number.max(1));
         let token = token_of(connection.handle);
         let watch = || {
             if connection.is_congested() {
@@ -243,7 +243,7 @@ impl<S: Architecture<S>> Lane<S> {
         let Some(number) = groups.number_of_core(core) else { return };
         let first = connection.first_group.load(Ordering::Relaxed);
         if first != 0 && first != number {
-            self.watch_in_groups(groups, &connection);
+            self.watch_in_groups(groups, thread, &connection);
         }
         let is_misplaced = number == thread.number
             && thread::current_core().is_some_and(|own| groups.number_of_core(own) != Some(number));

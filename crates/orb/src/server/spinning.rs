@@ -119,7 +119,8 @@ impl<S: Architecture<S>> Lane<S> {
                 Ok(None) if !spin.is_over() && self.guard_connection(connection).is_some() => {}
                 Ok(None) => {
                     spin.finish(false);
-                    if self.core_groups().is_some_and(|groups| self.watch_in_groups(groups, connection)) {
+                    if self.core_groups().is_some_and(|groups| self.watch_in_groups(groups, &worker.group, connection))
+                    {
                         return Ok(Polled::Nothing);
                     }
                     break Ok(Polled::Nothing);
