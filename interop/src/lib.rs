@@ -5,6 +5,7 @@
 pub mod capture;
 pub mod client_server_run;
 pub mod expected_traffic;
+pub mod jacorb_names;
 pub mod peers;
 pub mod process;
 pub mod report;
