@@ -54,6 +54,8 @@ mod invocation;
 mod job_budget;
 #[cfg(feature = "keep-octets")]
 mod kept_octets;
+mod lendable_octets;
+mod lent_messages;
 mod listen_address;
 mod local;
 mod long_double;
@@ -112,6 +114,7 @@ pub use invocation::{DeferredCall, Operation, Reply};
 pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
+pub use lendable_octets::LendableOctets;
 pub use octets_buffer::OctetsBuffer;
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
