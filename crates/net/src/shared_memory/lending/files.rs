@@ -12,8 +12,10 @@
 //! | 16 to 19 | its slot |
 //! | 20 to 23 | slots to empty before, one bit each |
 //!
-//! The file's descriptor is passed with each announcement.
+//! The file's descriptor is passed with each announcement. The receiver publishes the number of the
+//! last announcement that it has taken, because a file that gives way exists until then.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
@@ -62,9 +64,13 @@ impl Announcement {
 
 #[derive(Debug, Default)]
 pub(super) struct SentFiles {
-    slots: [Option<SentFile>; SLOTS],
+    /// Empty before the first file.
+    slots: Vec<Option<SentFile>>,
     announced: u64,
     uses: u64,
+    /// The sizes of the files that have given way, with the announcement at which the peer empties
+    /// their slots.
+    given_way: VecDeque<(u64, usize)>,
     /// True after the socket has taken a part of an announcement. The channel is then unusable.
     is_cut: bool,
 }
@@ -80,21 +86,37 @@ struct SentFile {
 
 impl SentFiles {
     /// Returns the number of a file for the peer, and passes the file if the peer does not have it.
-    /// The peer then has at most `limit` bytes. Returns `None` if the file cannot be passed now.
-    pub(super) fn number(&mut self, file: &Arc<SealedFile>, channel: BorrowedFd<'_>, limit: usize) -> Option<u64> {
+    /// The peer then has at most `limit` bytes. `taken` are the lowest bits of the number of the last
+    /// announcement that the peer has taken. Returns `None` if the file cannot be passed now.
+    pub(super) fn number(
+        &mut self,
+        file: &Arc<SealedFile>,
+        channel: BorrowedFd<'_>,
+        limit: usize,
+        taken: u32,
+    ) -> Option<u64> {
         self.uses += 1;
         if let Some(sent) = self.slots.iter_mut().flatten().find(|sent| sent.id == file.id()) {
             sent.last_use = self.uses;
             return Some(sent.number);
         }
-        self.pass(file, channel, limit)
+        self.pass(file, channel, limit, taken)
     }
 
     #[cold]
-    fn pass(&mut self, file: &Arc<SealedFile>, channel: BorrowedFd<'_>, limit: usize) -> Option<u64> {
-        if self.is_cut || file.length() > limit {
+    fn pass(&mut self, file: &Arc<SealedFile>, channel: BorrowedFd<'_>, limit: usize, taken: u32) -> Option<u64> {
+        // While the peer takes nothing, the files in the channel's socket must not become more and
+        // more.
+        let untaken = u64::from((self.announced as u32).wrapping_sub(taken));
+        if self.is_cut || untaken >= SLOTS as u64 {
             return None;
         }
+        self.given_way.retain(|(number, _)| *number > self.announced.saturating_sub(untaken));
+        let limit = limit.saturating_sub(self.given_way.iter().map(|(_, length)| length).sum());
+        if file.length() > limit {
+            return None;
+        }
+        self.slots.resize_with(SLOTS, || None);
         let emptied = self.choose_emptied(file.length(), limit);
         let is_free = |slot: &usize| self.slots[*slot].is_none() || emptied & 1 << slot != 0;
         let slot = (0..SLOTS).find(is_free)?;
@@ -112,8 +134,10 @@ impl SentFiles {
         }
         self.announced = number;
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if emptied & 1 << index != 0 {
-                *slot = None;
+            if emptied & 1 << index != 0
+                && let Some(sent) = slot.take()
+            {
+                self.given_way.push_back((number, sent.length));
             }
         }
         let (id, length, last_use) = (file.id(), file.length(), self.uses);
@@ -143,7 +167,8 @@ impl SentFiles {
 
 #[derive(Debug, Default)]
 pub(super) struct ReceivedFiles {
-    slots: [Option<ReceivedFile>; SLOTS],
+    /// Empty before the first file.
+    slots: Vec<Option<ReceivedFile>>,
     announced: u64,
     bytes: usize,
 }
@@ -158,6 +183,11 @@ impl ReceivedFiles {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the number of the last announcement that was taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.announced
     }
 
     /// Returns the file with this number. Receives files until it has arrived, and waits for none.
@@ -207,6 +237,7 @@ impl ReceivedFiles {
         if announced.number != self.announced + 1 || slot >= SLOTS || length == 0 {
             return None;
         }
+        self.slots.resize_with(SLOTS, || None);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if announced.emptied & 1 << index != 0
                 && let Some(emptied) = slot.take()

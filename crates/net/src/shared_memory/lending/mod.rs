@@ -54,6 +54,9 @@ pub(super) struct Lending {
     side: Side,
     /// The memory in bytes that this side maps of the peer at most, and lends at most.
     limit: usize,
+    /// True if the peer belongs to the same user or is root. Memory is lent to no others, because a
+    /// process can keep what it was lent.
+    is_trusted: bool,
     channel: OnceLock<DescriptorFilterSocket>,
     sent: PiMutex<SentFiles>,
     received: PiMutex<ReceivedFiles>,
@@ -143,22 +146,22 @@ impl Lending {
             return None;
         }
         ends.rings.set_note(note, units);
+        let uid = user_id(peer);
         Some(Arc::new(Lending {
             ends: Arc::clone(ends),
             peer: peer.clone(),
             side,
             limit: units as usize * UNIT,
+            is_trusted: uid == Some(process::effective_user_id()) || uid == Some(0),
             channel: OnceLock::new(),
             sent: PiMutex::new("lent files", LockScope::Connection, SentFiles::default()),
             received: PiMutex::new("borrowed files", LockScope::Connection, ReceivedFiles::default()),
         }))
     }
 
-    /// Returns the number of bytes that may be lent to the peer at a time. Memory is lent only to
-    /// processes of the same user and of root, because a process can keep what it was lent.
+    /// Returns the number of bytes that may be lent to the peer at a time.
     fn lendable(&self) -> usize {
-        let uid = user_id(&self.peer);
-        if uid != Some(process::effective_user_id()) && uid != Some(0) {
+        if !self.is_trusted {
             return 0;
         }
         let note = match self.side {
@@ -221,14 +224,29 @@ impl MemoryLending for Lending {
         }
         let file = SealedFile::of(octets).filter(|file| file.length() <= limit)?;
         let channel = self.channel()?;
-        let number = self.sent.lock().number(&file, channel.as_fd(), limit)?;
+        let taken = self.ends.rings.note(match self.side {
+            Side::Client { .. } => RingNote::ServerTaken,
+            Side::Server { .. } => RingNote::ClientTaken,
+        });
+        let number = self.sent.lock().number(&file, channel.as_fd(), limit, taken)?;
         Some(LentReference { number, length: octets.len() as u64 })
     }
 
     fn take(&self, head: [&[u8]; 2], reference: LentReference) -> io::Result<Buffer> {
         let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
         let channel = self.channel.get().map(AsFd::as_fd).ok_or_else(|| wrong("the peer has opened no channel"))?;
-        let file = self.received.lock().find(reference.number, channel, self.limit)?;
+        let mut received = self.received.lock();
+        let before = received.taken();
+        let file = received.find(reference.number, channel, self.limit)?;
+        let taken = received.taken();
+        drop(received);
+        if taken != before {
+            let note = match self.side {
+                Side::Client { .. } => RingNote::ClientTaken,
+                Side::Server { .. } => RingNote::ServerTaken,
+            };
+            self.ends.rings.set_note(note, taken as u32);
+        }
         let length = usize::try_from(reference.length).map_err(|_| wrong("the lent memory has fewer bytes"))?;
         file.message(head, length).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => wrong("the message names more bytes than the peer has lent"),

@@ -144,6 +144,27 @@ fn oldest_files_give_way_and_files_that_have_ended_go_first() {
 }
 
 #[test]
+fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
+    let sides = sides(MIB);
+    let lend = |length| sides.client.lend(sealed(length, 1).as_ref()).map(|reference| reference.number);
+    let mut lent = 0;
+    while let Some(number) = lend(MIB / 4) {
+        lent += 1;
+        assert_eq!(number, lent);
+    }
+    // Each file has ended in this process and so gives way, but is in the socket.
+    assert_eq!(lent, 5);
+    assert_eq!(sides.take(lent, 1).unwrap().len(), 5);
+    assert_eq!(lend(MIB / 4), Some(lent + 1));
+    assert_eq!(sides.take(lent + 1, 1).unwrap().len(), 5);
+    let small = (0..2 * SLOTS).filter_map(|_| lend(1)).count();
+    assert_eq!(small, SLOTS);
+    // The peer can write any number.
+    sides.client.ends.rings.set_note(RingNote::ServerTaken, u32::MAX);
+    assert_eq!(lend(1), None);
+}
+
+#[test]
 fn peers_that_break_a_rule_are_refused() {
     let octets = sealed(4096, 1);
     let file = descriptor(&octets);

@@ -100,6 +100,10 @@ pub enum RingNote {
     ChannelFound,
     /// Not 0 after the server had memory to lend and no channel.
     ChannelWanted,
+    /// The number of lent files that the server has taken from the channel, modulo 2^32.
+    ServerTaken,
+    /// The number of lent files that the client has taken from the channel, modulo 2^32.
+    ClientTaken,
 }
 
 /// One end of a connection: a ring to read and a ring to write.
