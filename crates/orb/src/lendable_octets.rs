@@ -111,7 +111,9 @@ mod tests {
             assert!(octets.len() == length && octets.iter().all(|octet| *octet == 0));
             octets.iter_mut().zip(0u32..).for_each(|(octet, index)| *octet = (index % 251) as u8);
             let sealed = octets.seal().unwrap();
-            assert!(sealed.len() == length && sealed.iter().zip(0u32..).all(|(octet, index)| *octet == (index % 251) as u8));
+            assert!(
+                sealed.len() == length && sealed.iter().zip(0u32..).all(|(octet, index)| *octet == (index % 251) as u8)
+            );
         }
         assert_eq!(LendableOctets::new(usize::MAX).unwrap_err().kind(), Kind::NoMemory);
     }

@@ -111,10 +111,10 @@ pub use exception::{CallPhase, Completion, FailureDetail, SystemException, Syste
 pub use fault::PeerFault;
 pub use interceptor::{AddedServiceContexts, Interceptor, RequestInfo, RequestOutcome, RequestServiceContexts};
 pub use invocation::{DeferredCall, Operation, Reply};
+pub use lendable_octets::LendableOctets;
 pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
-pub use lendable_octets::LendableOctets;
 pub use octets_buffer::OctetsBuffer;
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
 pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};

@@ -93,11 +93,7 @@ impl RingListener {
     /// # Errors
     /// `ConnectionAborted` if the client is at fault or has ended. Another error if this process is
     /// out of resources.
-    fn finish_handshake(
-        &self,
-        mut client: Handshake,
-        largest: RingSizes,
-    ) -> io::Result<HandshakeStep> {
+    fn finish_handshake(&self, mut client: Handshake, largest: RingSizes) -> io::Result<HandshakeStep> {
         let mut header = [0; HEADER_BYTES];
         let (count, memory) = match socket::recv_with_descriptor(client.fd.as_fd(), &mut header, socket::WaitMode::Now)
         {

@@ -147,7 +147,13 @@ impl SharedMemory {
         }
     }
 
-    fn new_stream(&self, fd: DescriptorFilterSocket, peer: Peer, rings: RingPair, side: NewSide<'_>) -> Box<dyn Stream> {
+    fn new_stream(
+        &self,
+        fd: DescriptorFilterSocket,
+        peer: Peer,
+        rings: RingPair,
+        side: NewSide<'_>,
+    ) -> Box<dyn Stream> {
         let ends = PeerState::new(rings);
         let lending = match side {
             NewSide::Client(path) => Lending::of_client(&ends, &peer, path, self.max_lent_memory),

@@ -439,35 +439,37 @@ impl MultiplexedConnection {
         let mut read = 0;
         loop {
             let ReceiveHalf { framer, received, .. } = &mut *reading;
-            let wanted =
-                match framer.next(received.unread(), limits).map_err(|fault| CloseCause::Fault(fault.into()))? {
-                    FramingStep::Message { header, len } if lent_messages::is_lent(self.stream(), received.unread()) => {
-                        let taken = lent_messages::take(self.stream(), &header, &received.unread()[..len], limits);
-                        received.consume(len);
-                        let (header, message) = taken.map_err(|error| match error {
-                            TakeError::Fault(fault) => CloseCause::Fault(fault),
-                            TakeError::Io(error) => CloseCause::Io(error.kind()),
-                        })?;
-                        self.on_message(header, message.into_octets(), Vec::new(), reading, limits)?;
-                        continue;
-                    }
-                    FramingStep::Message { header, len } => {
-                        let octets = reading.take(len)?;
-                        self.on_message(header, octets, Vec::new(), reading, limits)?;
-                        continue;
-                    }
-                    FramingStep::Assembled { header, message, fragment_starts: breaks, len } => {
-                        received.consume(len);
-                        self.on_message(header, Octets::from(message), breaks, reading, limits)?;
-                        continue;
-                    }
-                    FramingStep::FragmentBuffered(len) => {
-                        received.consume(len);
-                        self.account_memory(reading)?;
-                        continue;
-                    }
-                    FramingStep::NeedMore(wanted) => wanted,
-                };
+            let wanted = match framer
+                .next(received.unread(), limits)
+                .map_err(|fault| CloseCause::Fault(fault.into()))?
+            {
+                FramingStep::Message { header, len } if lent_messages::is_lent(self.stream(), received.unread()) => {
+                    let taken = lent_messages::take(self.stream(), &header, &received.unread()[..len], limits);
+                    received.consume(len);
+                    let (header, message) = taken.map_err(|error| match error {
+                        TakeError::Fault(fault) => CloseCause::Fault(fault),
+                        TakeError::Io(error) => CloseCause::Io(error.kind()),
+                    })?;
+                    self.on_message(header, message.into_octets(), Vec::new(), reading, limits)?;
+                    continue;
+                }
+                FramingStep::Message { header, len } => {
+                    let octets = reading.take(len)?;
+                    self.on_message(header, octets, Vec::new(), reading, limits)?;
+                    continue;
+                }
+                FramingStep::Assembled { header, message, fragment_starts: breaks, len } => {
+                    received.consume(len);
+                    self.on_message(header, Octets::from(message), breaks, reading, limits)?;
+                    continue;
+                }
+                FramingStep::FragmentBuffered(len) => {
+                    received.consume(len);
+                    self.account_memory(reading)?;
+                    continue;
+                }
+                FramingStep::NeedMore(wanted) => wanted,
+            };
             if received.is_empty() && received.capacity() > MAX_RETAINED_BYTES {
                 *received = ReceiveBuffer::new();
             }

@@ -514,9 +514,13 @@ mod tests {
         front.split_off_into(50_000, &mut back).unwrap();
         assert!(front.spare_capacity().is_empty() && front.len() == 50_000 && back.len() == 50_004);
         assert!(back[..] == octets.as_ref()[49_996..]);
-        for discard in [Buffer::clear, |buffer: &mut Buffer| buffer.consume(buffer.len()), |buffer: &mut Buffer| {
-            buffer.clear_and_free_above(0);
-        }] {
+        for discard in [
+            Buffer::clear,
+            |buffer: &mut Buffer| buffer.consume(buffer.len()),
+            |buffer: &mut Buffer| {
+                buffer.clear_and_free_above(0);
+            },
+        ] {
             let mut buffer = message();
             discard(&mut buffer);
             assert_eq!((buffer.len(), buffer.capacity()), (0, 0));

@@ -29,7 +29,8 @@ pub fn is_lent(unread: &[u8]) -> bool {
 pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; Header::LEN]> {
     let size = u32::try_from((head_len + REFERENCE_LEN).checked_sub(Header::LEN)?).ok()?;
     let mut header = *whole;
-    let size = if Endian::from_flag(header[FLAGS_AT]) == Endian::Little { size.to_le_bytes() } else { size.to_be_bytes() };
+    let size =
+        if Endian::from_flag(header[FLAGS_AT]) == Endian::Little { size.to_le_bytes() } else { size.to_be_bytes() };
     header[FLAGS_AT] |= LENT;
     header[Header::SIZE_AT..].copy_from_slice(&size);
     Some(header)
