@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use corelane_sys::sealed::SealableBuffer;
 use corelane_wire::Octets;
-use corelane_wire::cdr::BORROW_THRESHOLD;
+use corelane_wire::cdr::{BORROW_THRESHOLD, Primitive, numbers_in, numbers_in_mut};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -68,6 +69,100 @@ impl LendableOctets {
     }
 }
 
+/// A buffer of fixed size for large sequences of numbers, as arguments.
+///
+/// It is for numbers what [`LendableOctets`] is for octets. The sealed numbers are a slice, as stubs
+/// take it.
+///
+/// # Examples
+/// ```
+/// use corelane::LendableNumbers;
+/// let mut points = LendableNumbers::<f64>::new(100_000)?;
+/// points[0] = 0.5;
+/// let points = points.seal()?;
+/// assert_eq!((points.len(), points[0], points[1]), (100_000, 0.5, 0.0));
+/// # Ok::<(), corelane::SystemException>(())
+/// ```
+pub struct LendableNumbers<T> {
+    /// `None` for no numbers.
+    buffer: Option<SealableBuffer>,
+    element: PhantomData<T>,
+}
+
+impl<T: Primitive> LendableNumbers<T> {
+    /// Creates a buffer of `count` numbers, which are zero.
+    ///
+    /// # Errors
+    /// NO_MEMORY if the process is out of memory, addresses or descriptors.
+    pub fn new(count: usize) -> Result<Self, SystemException> {
+        let length = count.saturating_mul(T::SIZE);
+        let buffer = match length {
+            0 => None,
+            _ => Some(SealableBuffer::new(length).map_err(|error| no_memory(length, &error))?),
+        };
+        Ok(LendableNumbers { buffer, element: PhantomData })
+    }
+
+    /// Makes the numbers final, and returns them without a copy. No process can change them any
+    /// more.
+    ///
+    /// # Errors
+    /// As for [`LendableOctets::seal`].
+    pub fn seal(self) -> Result<SealedNumbers<T>, SystemException> {
+        let octets = match self.buffer {
+            None => Octets::new(),
+            Some(buffer) => LendableOctets(Memory::Sealable(buffer)).seal()?,
+        };
+        Ok(SealedNumbers { octets, element: PhantomData })
+    }
+}
+
+impl<T: Primitive> Deref for LendableNumbers<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.buffer.as_deref().and_then(numbers_in).unwrap_or_default()
+    }
+}
+
+impl<T: Primitive> DerefMut for LendableNumbers<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.buffer.as_deref_mut().and_then(numbers_in_mut).unwrap_or_default()
+    }
+}
+
+impl<T> fmt::Debug for LendableNumbers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LendableNumbers").finish_non_exhaustive()
+    }
+}
+
+/// Numbers that no process can change, from [`LendableNumbers::seal`]. Clones share them.
+pub struct SealedNumbers<T> {
+    octets: Octets,
+    element: PhantomData<T>,
+}
+
+impl<T> Clone for SealedNumbers<T> {
+    fn clone(&self) -> Self {
+        SealedNumbers { octets: self.octets.clone(), element: PhantomData }
+    }
+}
+
+impl<T: Primitive> Deref for SealedNumbers<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        numbers_in(&self.octets).unwrap_or_default()
+    }
+}
+
+impl<T: Primitive + fmt::Debug> fmt::Debug for SealedNumbers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 #[cold]
 fn no_memory(length: usize, error: &io::Error) -> SystemException {
     SystemException::new(Kind::NoMemory, 0, Completion::No)
@@ -115,6 +210,13 @@ mod tests {
                 sealed.len() == length && sealed.iter().zip(0u32..).all(|(octet, index)| *octet == (index % 251) as u8)
             );
         }
+        for count in [0, 1, 100_001] {
+            let mut numbers = LendableNumbers::<i64>::new(count).unwrap();
+            numbers.iter_mut().zip(0i64..).for_each(|(number, index)| *number = -index);
+            let sealed = numbers.seal().unwrap().clone();
+            assert!(sealed.len() == count && sealed.iter().zip(0i64..).all(|(number, index)| *number == -index));
+        }
+        assert_eq!(LendableNumbers::<i64>::new(usize::MAX).unwrap_err().kind(), Kind::NoMemory);
         assert_eq!(LendableOctets::new(usize::MAX).unwrap_err().kind(), Kind::NoMemory);
     }
 }

@@ -111,7 +111,7 @@ pub use exception::{CallPhase, Completion, FailureDetail, SystemException, Syste
 pub use fault::PeerFault;
 pub use interceptor::{AddedServiceContexts, Interceptor, RequestInfo, RequestOutcome, RequestServiceContexts};
 pub use invocation::{DeferredCall, Operation, Reply};
-pub use lendable_octets::LendableOctets;
+pub use lendable_octets::{LendableNumbers, LendableOctets, SealedNumbers};
 pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};

@@ -303,15 +303,18 @@ impl fmt::Debug for SealedOctets {
 
 /// A sealed file that a peer has passed. Clones share it.
 ///
-/// One mapping of the file is kept for the next message. Further mappings exist only while several
-/// messages use the file at the same time.
+/// Up to [`MAX_IDLE`] mappings of the file are kept for further messages: a thread may still have the
+/// previous message when another thread gets the next one.
 #[derive(Clone)]
 pub struct LentFile(Arc<LentInner>);
 
 struct LentInner {
     file: Arc<SealedFile>,
-    idle: PiMutex<Option<MappedFile>>,
+    idle: PiMutex<Vec<MappedFile>>,
 }
+
+/// Maximum number of mappings of a received file that no message uses.
+const MAX_IDLE: usize = 4;
 
 impl LentFile {
     /// Maximum number of bytes that precede lent bytes in a message.
@@ -320,7 +323,7 @@ impl LentFile {
     /// Wraps a file, and maps nothing yet.
     #[must_use]
     pub fn new(file: Arc<SealedFile>) -> Self {
-        LentFile(Arc::new(LentInner { file, idle: PiMutex::new("idle mapping", LockScope::Connection, None) }))
+        LentFile(Arc::new(LentInner { file, idle: PiMutex::new("idle mappings", LockScope::Connection, Vec::new()) }))
     }
 
     /// Returns the size of the file in bytes.
@@ -340,7 +343,7 @@ impl LentFile {
         if head_length > Self::MAX_HEAD || length > self.length() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let idle = self.0.idle.lock().take();
+        let idle = self.0.idle.lock().pop();
         let mapped = match idle {
             Some(mapped) => mapped,
             None => {
@@ -388,8 +391,10 @@ impl LentMessage {
 
 impl Drop for LentMessage {
     fn drop(&mut self) {
-        let displaced = std::mem::replace(&mut *self.home.0.idle.lock(), self.mapped.take());
-        drop(displaced);
+        let mut idle = self.home.0.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.extend(self.mapped.take());
+        }
     }
 }
 
@@ -481,11 +486,16 @@ mod tests {
         // A second message gets another mapping while the first one exists, and later the same one.
         let other = lent.message([b"", b"second"], 10_000).unwrap();
         assert!(other[6..] == *octets.as_ref() && message[..6] == *b"header");
-        let place = other[6..].as_ptr().addr();
-        assert_ne!(place, message[6..].as_ptr().addr());
+        let places = [&message, &other].map(|buffer| buffer[6..].as_ptr().addr());
+        assert_ne!(places[0], places[1]);
         drop(message);
         drop(other);
-        assert_eq!(lent.message([b"third", b""], 1).unwrap()[5..].as_ptr().addr(), place);
+        let again = [b"third", b"again"].map(|head| lent.message([head, b""], 1).unwrap());
+        assert_eq!(again.each_ref().map(|buffer| buffer[5..].as_ptr().addr()), [places[1], places[0]]);
+        drop(again);
+        let many: Vec<Buffer> = (0..2 * MAX_IDLE).map(|_| lent.message([b"", b""], 1).unwrap()).collect();
+        drop(many);
+        assert_eq!(lent.0.idle.lock().len(), MAX_IDLE);
         assert_eq!(lent.message([&[0; LentFile::MAX_HEAD], b""], 1).unwrap().len(), LentFile::MAX_HEAD + 1);
         for (head, length) in [(LentFile::MAX_HEAD + 1, 1), (0, 10_001)] {
             let refused = lent.message([&vec![0; head], b""], length).unwrap_err();
