@@ -78,6 +78,7 @@ pub(crate) enum BuiltInTransport {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedMemoryDraft {
     pub(crate) allowed_users: Option<AllowedUsers>,
+    pub(crate) max_lent_memory: Option<usize>,
     pub(crate) spin_policy: Option<SpinPolicy>,
 }
 
@@ -450,8 +451,11 @@ impl Draft {
     fn transports(&self) -> Option<Transports> {
         const ALL: [BuiltInTransport; 3] =
             [BuiltInTransport::Tcp, BuiltInTransport::Unix, BuiltInTransport::SharedMemory];
-        let SharedMemoryDraft { allowed_users, spin_policy } = self.shared_memory;
-        let is_changed = self.orb.transports.is_some() || allowed_users.is_some() || spin_policy.is_some();
+        let SharedMemoryDraft { allowed_users, max_lent_memory, spin_policy } = self.shared_memory;
+        let is_changed = self.orb.transports.is_some()
+            || allowed_users.is_some()
+            || max_lent_memory.is_some()
+            || spin_policy.is_some();
         let names = self.orb.transports.as_deref().unwrap_or(&ALL);
         let transport = |name: &BuiltInTransport| -> Arc<dyn Transport> {
             match name {
@@ -461,6 +465,9 @@ impl Draft {
                     let mut memory = SharedMemory::default();
                     if let Some(users) = allowed_users {
                         memory = memory.allowed_users(users);
+                    }
+                    if let Some(bytes) = max_lent_memory {
+                        memory = memory.max_lent_memory(bytes);
                     }
                     if let Some(policy) = spin_policy {
                         memory = memory.spin_policy(policy);
