@@ -5,11 +5,13 @@
 pub mod capture;
 pub mod client_server_run;
 pub mod expected_traffic;
+pub mod jacorb_names;
 pub mod peers;
 pub mod process;
 pub mod report;
 pub mod skips;
 pub mod suite;
+pub mod webdriver;
 
 corelane::include_idl!("interop");
 

@@ -227,6 +227,53 @@ pub fn jacorb_events(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
+/// On the first call, builds omniORB's client for interop/naming.table below `folder`. Returns the
+/// client's command without the table.
+///
+/// # Errors
+///
+/// A tool or library is missing, or the program does not build.
+pub fn omniorb_naming(folder: &Path) -> Result<Command, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let program = BUILT.get_or_init(|| {
+        make(Orb::OmniOrb, folder, "naming")?;
+        Ok(folder.join(Orb::OmniOrb.name()).join("naming"))
+    });
+    Ok(Command::new(program.as_ref().map_err(Clone::clone)?))
+}
+
+/// On the first call, builds JacORB's client for interop/naming.table below `folder`. Returns the
+/// client's command without the table.
+///
+/// # Errors
+///
+/// A tool or library is missing, or the program does not build.
+pub fn jacorb_naming(folder: &Path) -> Result<Command, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        make(Orb::JacOrb, folder, "naming")?;
+        Ok(folder.join(Orb::JacOrb.name()))
+    });
+    let built = built.as_ref().map_err(Clone::clone)?;
+    let mut command = java_of_jacorb();
+    command.arg("-cp").arg(format!("{0}/naming:{0}/lib/*", built.display())).arg("peer.NamingPeer");
+    Ok(command)
+}
+
+/// Fetches JacORB below `folder`, and returns the command of the program that lists a name server,
+/// without its options.
+///
+/// # Errors
+///
+/// A tool is missing, or JacORB cannot be fetched.
+pub fn jacorb_context_lister(folder: &Path) -> Result<Command, String> {
+    make(Orb::JacOrb, folder, "libraries")?;
+    let mut command = java_of_jacorb();
+    command.arg("-cp").arg(format!("{}/lib/*", folder.join(Orb::JacOrb.name()).display()));
+    command.arg("org.jacorb.naming.ContextLister");
+    Ok(command)
+}
+
 /// Builds omniORB's client for the programs of the guides below `folder`, and returns its command
 /// without the reference.
 ///
@@ -246,15 +293,21 @@ pub fn omniorb_guide(folder: &Path) -> Result<Command, String> {
 /// A tool is missing, or JacORB cannot be fetched.
 pub fn jacorb_name_server(folder: &Path, store: &Path, reference: &Path) -> Result<Command, String> {
     make(Orb::JacOrb, folder, "libraries")?;
-    let mut command = java();
+    let mut command = java_of_jacorb();
     command.arg("-cp").arg(format!("{}/lib/*", folder.join(Orb::JacOrb.name()).display()));
-    command.arg("-Dorg.omg.CORBA.ORBClass=org.jacorb.orb.ORB");
-    command.arg("-Dorg.omg.CORBA.ORBSingletonClass=org.jacorb.orb.ORBSingleton");
     command.args(["-DOAAddress=iiop://127.0.0.1:0", "-Djacorb.naming.purge=off"]);
     command.arg(format!("-Djacorb.naming.db_dir={}", store.display()));
     command.arg(format!("-Djacorb.naming.ior_filename={}", reference.display()));
     command.arg("org.jacorb.naming.NameServer");
     Ok(command)
+}
+
+/// Returns a command of Java that uses JacORB in programs that do not name their ORB.
+fn java_of_jacorb() -> Command {
+    let mut command = java();
+    command.arg("-Dorg.omg.CORBA.ORBClass=org.jacorb.orb.ORB");
+    command.arg("-Dorg.omg.CORBA.ORBSingletonClass=org.jacorb.orb.ORBSingleton");
+    command
 }
 
 fn java() -> Command {

@@ -1,4 +1,5 @@
-//! CORBA's Event Service between Corelane and omniORB, JacORB and omniEvents.
+//! CORBA's Event Service between Corelane and omniORB, JacORB and omniEvents, and the page of
+//! `corelane events serve` in Chromium.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use corelane::{Any, Endpoint, Orb, SystemException};
+use corelane_interop::webdriver::Browser;
 use corelane_interop::{peers, process};
 use corelane_services::events::rtec_event_channel_admin::SupplierQOS;
 use corelane_services::events::rtec_event_comm::{Event, EventHeader};
@@ -18,6 +21,7 @@ use corelane_services::events::{
 use corelane_services::naming::NamingConfig;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use serde_json::Value as Json;
 
 fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join("peers");
@@ -167,7 +171,7 @@ struct Numbers {
 
 impl Numbers {
     fn wait_for(&self, count: usize) -> Vec<i32> {
-        let deadline = Monotonic::now() + std::time::Duration::from_secs(60);
+        let deadline = Monotonic::now() + Duration::from_secs(60);
         let mut got = self.got.lock();
         while got.len() < count {
             let is_in_time;
@@ -278,7 +282,7 @@ fn pulled(puller: &cos::ProxyPullSupplierRef) -> String {
         if let (value, true) = puller.try_pull().unwrap() {
             return value.extract().unwrap();
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
     }
     panic!("no event")
 }
@@ -306,7 +310,7 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     let is_recorded = |record: &[u8]| record.windows(8).any(|window| window == b"recorded");
     let pushes = std::thread::spawn(move || {
         while supplier.push(&text("recorded")).is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(100));
         }
     });
     while !is_recorded(&record) {
@@ -321,7 +325,7 @@ fn programs_of_omnievents_create_link_record_play_back_and_destroy_corelanes_cha
     let is_gone =
         |key: &str| factory.orb.string_to_object(&factory.url(key)).unwrap().unwrap().non_existent() == Ok(true);
     while !is_gone("ground") {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     factory.run("eventc", &["-n", "third", "-i", "third", &factory.url("omniEvents")]);
     let puller = factory.puller("third");
@@ -359,7 +363,7 @@ impl OmniEvents {
             if factory.non_existent() == Ok(false) {
                 return server;
             }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(100));
         }
         panic!("omniEvents does not answer")
     }
@@ -432,4 +436,93 @@ fn commands_of_corelane_events_work_on_jacorbs_channel() {
     pushed_text_is_printed(&reference);
     drop(server.process.stdin.take());
     assert_eq!(server.rest(), ["done"]);
+}
+
+/// Calls `find` until it returns a value, for at most a minute.
+fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Monotonic::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(!deadline.is_past(), "the page does not show {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The cells of a row of the page: the text, the class and the title of each.
+type Row = Vec<[String; 3]>;
+
+fn rows(browser: &Browser, table: &str) -> Vec<Row> {
+    let script = format!(
+        "return [...document.querySelectorAll('#{table} tr')].map((row) => [...row.cells].map((cell) => \
+         [cell.textContent, cell.className, cell.title]))"
+    );
+    serde_json::from_value(browser.run(&script).unwrap()).unwrap()
+}
+
+/// Returns the objects that `corelane events stat` prints of a channel and of its consumers.
+fn stat(at: &str, channel: &str) -> Vec<Json> {
+    let (said, status) = said(&["stat", "--json", "--at", at, channel]);
+    assert_eq!(status, Some(0), "{said}");
+    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn sum(counts: &Json) -> u64 {
+    counts.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}
+
+/// Returns true if a row of the page has the counts of a channel, apart from the rates.
+fn shows(row: &Row, stat: &Json) -> bool {
+    let sets = &stat["sets"];
+    let counts = [&stat["suppliers"], &stat["consumers"], &stat["published"], &sets["delivered"]];
+    let counts = counts.into_iter().chain([&sets["queued"], &sets["in_flight"]]).map(Json::to_string);
+    let sums = [&sets["dropped"], &stat["unstored"], &stat["surplus"]].map(|counts| sum(counts).to_string());
+    let expected: Vec<String> = counts.chain(sums).collect();
+    let found = row.iter().enumerate().filter(|(at, _)| ![0, 4, 6].contains(at)).map(|(_, cell)| &cell[0]);
+    found.eq(expected.iter())
+}
+
+#[test]
+fn page_in_chromium_shows_the_counts_of_stat_and_a_lost_consumer() {
+    let words = ["serve", "--listen", "tcp:127.0.0.1:0", "--channel", "flight", "--http", "127.0.0.1:0"];
+    let mut server = Peer::run(events(&words));
+    let (_, channel, url) = (server.line(), server.line(), server.line());
+    let at = channel.replace("flight.rtec", "CorelaneEvents");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join("browser");
+    let browser = Browser::start(&folder).unwrap();
+    browser.open(&url).unwrap();
+    let only = |table| {
+        let mut rows = rows(&browser, table);
+        (rows.len() == 1).then(|| rows.remove(0))
+    };
+    // The row shows the present counts without another load of the page.
+    let shown = |what: &str| {
+        wait_for(what, || {
+            let (row, stat) = (only("channels")?, stat(&at, "flight"));
+            shows(&row, &stat[0]).then_some((row, stat))
+        })
+    };
+    let (row, _) = shown("a new channel");
+    assert_eq!([&row[0][0], &row[3][0]], ["flight", "0"]);
+
+    let mut tail = Peer::run(events(&["tail", "--json", &channel]));
+    wait_for("a consumer", || only("consumers"));
+    assert_eq!(said(&["push", &channel, "take-off", "climb", "cruise"]), (String::new(), Some(0)));
+    (0..3).for_each(|_| assert!(tail.line().contains("value")));
+    let (row, stat) = shown("three events");
+    assert_eq!(["published", "consumers"].map(|count| stat[0][count].as_u64()), [Some(3), Some(1)]);
+    assert_eq!([&row[3][0], &row[5][0], &row[9][0], &row[9][1]], ["3", "3", "0", ""]);
+    let consumer = wait_for("the consumer's events", || only("consumers").filter(|row| row[3][0] == "3"));
+    assert_eq!(consumer[1][0], stat[1]["consumer"].to_string());
+
+    drop(tail);
+    let (row, _) = wait_for("the lost consumer", || {
+        said(&["push", &channel, "landing"]);
+        let (row, stat) = shown("the present counts");
+        (row[2][0] == "0" && rows(&browser, "consumers").is_empty()).then_some((row, stat))
+    });
+    assert_eq!(row[9][1], "bad");
+    assert!(row[9][2].contains("failed"), "{row:?}");
+    assert_eq!(browser.console().unwrap(), [""; 0]);
 }

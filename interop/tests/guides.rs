@@ -5,10 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use corelane::Orb;
+use corelane_interop::jacorb_names::JacorbNames;
 use corelane_interop::{peers, process};
 use corelane_services::naming::cos_naming::NamingContextExtRef;
 use corelane_services::naming::name;
@@ -102,20 +101,6 @@ fn client_of_the_jacorb_guide_finds_its_object_at_corelanes_name_server() {
 
 #[test]
 fn client_of_the_jacorb_guide_finds_its_object_at_jacorbs_name_server() {
-    let store = folder("guide-names");
-    fs::remove_dir_all(&store).unwrap();
-    fs::create_dir(&store).unwrap();
-    let file = store.join("names.ior");
-    let command = peers::jacorb_name_server(&folder("peers"), &store, &file);
-    let mut command = command.unwrap_or_else(|trouble| panic!("{trouble}"));
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mut names = Server { child, reference: String::new() };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !names.reference.ends_with('\n') {
-        assert!(names.child.try_wait().unwrap().is_none(), "JacORB's name server ended");
-        assert!(Instant::now() < deadline, "JacORB's name server writes no reference");
-        thread::sleep(Duration::from_millis(50));
-        names.reference = fs::read_to_string(&file).unwrap_or_default();
-    }
-    client_finds_the_object_at(names.reference.trim());
+    let names = JacorbNames::start(&folder("peers"), &folder("guide-names"));
+    client_finds_the_object_at(names.reference());
 }

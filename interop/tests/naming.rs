@@ -4,11 +4,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use corelane::{Endpoint, ObjectRef, Orb, SystemException};
+use corelane_interop::jacorb_names::JacorbNames;
 use corelane_services::naming::cos_naming::naming_context::{
     AlreadyBound, BindError, BindNewContextError, CannotProceed, DestroyError, InvalidName, NotEmpty, NotFound,
     NotFoundReason, RebindError,
@@ -17,6 +18,8 @@ use corelane_services::naming::cos_naming::{
     Binding, BindingIterator, NameComponent, NamingContextExtRef, NamingContextRef,
 };
 use corelane_services::naming::{NamingConfig, name};
+
+mod naming_table;
 
 struct Ours {
     _orb: Orb,
@@ -68,6 +71,13 @@ impl Drop for OmniNames {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Returns a new or existing folder for programs and files of the tests.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 fn url(port: u16) -> String {
@@ -243,9 +253,9 @@ fn program() -> &'static Path {
     corelane_interop::process::corelane(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap())
 }
 
-fn naming(command: &str, port: u16, words: &[&str]) -> String {
+fn naming(command: &str, at: &str, words: &[&str]) -> String {
     let mut run = Command::new(program());
-    let output = run.args(["naming", command, "--at", &url(port)]).args(words).output().unwrap();
+    let output = run.args(["naming", command, "--at", at]).args(words).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{command} {words:?}: {text}");
     text
@@ -257,52 +267,81 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-#[test]
-fn commands_of_corelane_naming_work_on_omninames() {
+/// Runs the commands of `corelane naming` on an empty name server.
+fn commands_work_at(at: &str) {
     let client = Orb::new().unwrap();
-    let (ours, theirs) = (Ours::start(), OmniNames::start("commands", &client));
-    let port = theirs.port;
+    let own = Ours::start();
+    let ours = url(own.port);
+    let root = NamingContextExtRef::unchecked_narrow(&object(&client, at));
     let (near, far) = ("corbaloc::1.2@127.0.0.1:1/Near", "corbaloc::1.2@192.0.2.1:1/Far");
-    assert!(naming("new", port, &["shop"]).starts_with("IOR:"));
-    naming("bind", port, &["shop/clock.obj", near]);
-    naming("rebind", port, &["shop/clock.obj", near]);
-    let shop = naming("resolve", port, &["shop"]);
-    naming("bind-context", port, &["again", shop.trim()]);
-    naming("rebind-context", port, &["again", shop.trim()]);
+    assert!(naming("new", at, &["shop"]).starts_with("IOR:"));
+    naming("bind", at, &["shop/clock.obj", near]);
+    naming("rebind", at, &["shop/clock.obj", near]);
+    let shop = naming("resolve", at, &["shop"]);
+    naming("bind-context", at, &["again", shop.trim()]);
+    naming("rebind-context", at, &["again", shop.trim()]);
     for number in 0..700 {
-        root(&client, port).bind(&n(&format!("shop/o{number}")), Some(&object(&client, far))).unwrap();
+        root.bind(&n(&format!("shop/o{number}")), Some(&object(&client, far))).unwrap();
     }
-    assert_eq!(naming("list", port, &[]), "again/\nshop/\n");
-    let tree = naming("tree", port, &[]);
+    assert_eq!(naming("list", at, &[]), "again/\nshop/\n");
+    let tree = naming("tree", at, &[]);
     assert!(tree.ends_with("shop/ (printed above as again/)\n") && tree.lines().count() == 703, "{tree}");
 
-    let imported = naming("import", ours.port, &["--from", &url(port)]);
+    let imported = naming("import", &ours, &["--from", at]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
     // The two servers list names in different orders.
-    assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
-    assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
-    naming("new", port, &["copy"]);
-    let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
+    assert!(sorted(&naming("tree", &ours, &[])) == sorted(&tree));
+    assert_eq!(naming("resolve", &ours, &["shop/o699"]), naming("resolve", at, &["again/o699"]));
+    naming("new", at, &["copy"]);
+    let imported = naming("import", at, &["--from", &ours, "--jobs", "4", "copy"]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    let copied = naming("tree", port, &["copy"]).replace("as copy/again/", "as again/");
+    let copied = naming("tree", at, &["copy"]).replace("as copy/again/", "as again/");
     assert!(sorted(&copied) == sorted(&tree));
 
     let mut watch = Command::new(program());
-    watch.args(["naming", "watch", "--at", &url(port), "--interval", "0.1", "--count", "2", "shop"]);
+    watch.args(["naming", "watch", "--at", at, "--interval", "0.1", "--count", "2", "shop"]);
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(watch.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "comparing all names every 0.1 s: the server reports no changes\n");
-    naming("unbind", port, &["shop/clock.obj"]);
+    naming("unbind", at, &["shop/clock.obj"]);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("unbound shop/clock.obj"));
-    naming("new", port, &["shop/late"]);
+    naming("new", at, &["shop/late"]);
     assert_eq!(lines.next().as_deref(), Some("bound shop/late/"));
     assert!(watch.wait().unwrap().success());
 
-    naming("new", port, &["small"]);
-    naming("bind", port, &["small/dead", near]);
-    let dead = naming("prune", port, &["small"]);
+    naming("new", at, &["small"]);
+    naming("bind", at, &["small/dead", near]);
+    let dead = naming("prune", at, &["small"]);
     assert!(dead.starts_with("small/dead: cannot be reached"), "{dead}");
-    assert_eq!(naming("list", port, &["small"]), "");
+    assert_eq!(naming("list", at, &["small"]), "");
+}
+
+#[test]
+fn commands_of_corelane_naming_work_on_omninames() {
+    let theirs = OmniNames::start("commands", &Orb::new().unwrap());
+    commands_work_at(&url(theirs.port));
+}
+
+#[test]
+fn commands_of_corelane_naming_work_on_jacorbs_name_server() {
+    let theirs = JacorbNames::start(&folder("peers"), &folder("naming-commands"));
+    commands_work_at(theirs.reference());
+}
+
+#[test]
+fn context_lister_of_jacorb_lists_corelanes_names() {
+    let (client, ours) = (Orb::new().unwrap(), Ours::start());
+    let root = root(&client, ours.port);
+    let shop = root.bind_new_context(&n("shop")).unwrap();
+    root.bind(&n("shop/clock.obj"), Some(root.as_object())).unwrap();
+    root.bind_new_context(&n("shop/archive")).unwrap();
+    root.bind_context(&n("shop/archive/up"), shop.as_ref()).unwrap();
+    let mut lister = corelane_interop::peers::jacorb_context_lister(&folder("peers")).unwrap();
+    let output = lister.args(["-url", &url(ours.port)]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    assert!(lines.contains(&"shop/") && lines.contains(&"clock.obj") && lines.contains(&"archive/"), "{text}");
 }

@@ -33,6 +33,8 @@ const NEEDS: &[Need] = &[
     Need { package: "tshark", found: Found::Program("tshark") },
     Need { package: "iproute2", found: Found::Program("ip") },
     Need { package: "strace", found: Found::Program("strace") },
+    Need { package: "chromium", found: Found::Program("chromium") },
+    Need { package: "chromium-driver", found: Found::Program("chromedriver") },
 ];
 
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];

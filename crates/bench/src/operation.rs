@@ -33,6 +33,10 @@ pub enum MeasuredOperation {
     TakeLongs(usize),
     /// Sends this number of octets and returns the number.
     TakeOctets(usize),
+    /// [`Octets`](Self::Octets) in memory that Corelane lends, over transports that lend.
+    LentOctets(usize),
+    /// [`TakeOctets`](Self::TakeOctets) in memory that Corelane lends.
+    TakeLentOctets(usize),
 }
 
 /// Maximum size in bytes of an argument, without the length field of a sequence.
@@ -70,13 +74,15 @@ impl MeasuredOperation {
             ("string", Some(count)) => Some(MeasuredOperation::String(count)),
             ("take_longs", Some(count)) => Some(MeasuredOperation::TakeLongs(count)),
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
+            ("lent_octets", Some(count)) => Some(MeasuredOperation::LentOctets(count)),
+            ("take_lent_octets", Some(count)) => Some(MeasuredOperation::TakeLentOctets(count)),
             _ => None,
         };
         let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
         bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN, \
-                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MAX_OCTETS} octets"
+                 stringN, take_longsN, take_octetsN, lent_octetsN and take_lent_octetsN with a number of elements that take up to {MAX_OCTETS} octets"
             ))
         })
     }
@@ -93,13 +99,23 @@ impl MeasuredOperation {
             MeasuredOperation::Longs(_)
                 | MeasuredOperation::Structs(_)
                 | MeasuredOperation::Octets(_)
+                | MeasuredOperation::LentOctets(_)
                 | MeasuredOperation::String(_)
         )
     }
 
+    /// Returns the same operation on octets that are copied, which every ORB has.
+    pub(crate) fn copied(self) -> Self {
+        match self {
+            MeasuredOperation::LentOctets(count) => MeasuredOperation::Octets(count),
+            MeasuredOperation::TakeLentOctets(count) => MeasuredOperation::TakeOctets(count),
+            other => other,
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn idl_name(self) -> &'static str {
-        match self {
+        match self.copied() {
             MeasuredOperation::EmptyCall => "echo_nothing",
             MeasuredOperation::Octet => "echo_octet",
             MeasuredOperation::Short => "echo_short",
@@ -107,10 +123,10 @@ impl MeasuredOperation {
             MeasuredOperation::Struct => "echo_struct",
             MeasuredOperation::Longs(_) => "echo_longs",
             MeasuredOperation::Structs(_) => "echo_structs",
-            MeasuredOperation::Octets(_) => "echo_octets",
+            MeasuredOperation::Octets(_) | MeasuredOperation::LentOctets(_) => "echo_octets",
             MeasuredOperation::String(_) => "echo_string",
             MeasuredOperation::TakeLongs(_) => "take_longs",
-            MeasuredOperation::TakeOctets(_) => "take_octets",
+            MeasuredOperation::TakeOctets(_) | MeasuredOperation::TakeLentOctets(_) => "take_octets",
             MeasuredOperation::Oneway => "take_octet",
         }
     }
@@ -118,7 +134,7 @@ impl MeasuredOperation {
     /// Returns the size in bytes of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its
     /// first byte.
     fn body(self) -> usize {
-        match self {
+        match self.copied() {
             MeasuredOperation::EmptyCall => 0,
             MeasuredOperation::Octet | MeasuredOperation::Oneway => 1,
             MeasuredOperation::Short => 2,
@@ -130,7 +146,10 @@ impl MeasuredOperation {
             // of which one is padding.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
-            MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
+            MeasuredOperation::Octets(count)
+            | MeasuredOperation::TakeOctets(count)
+            | MeasuredOperation::LentOctets(count)
+            | MeasuredOperation::TakeLentOctets(count) => 4 + count,
             MeasuredOperation::String(count) => 4 + count + 1,
         }
     }
@@ -138,7 +157,8 @@ impl MeasuredOperation {
     /// Returns true if the operation returns its argument or has no argument.
     #[must_use]
     pub fn is_echo(self) -> bool {
-        !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
+        use MeasuredOperation::{Oneway, TakeLongs, TakeOctets};
+        !matches!(self.copied(), Oneway | TakeLongs(_) | TakeOctets(_))
     }
 
     /// Returns the operation on an octet sequence whose argument is as large as the argument of
@@ -177,6 +197,8 @@ impl fmt::Display for MeasuredOperation {
             MeasuredOperation::Oneway => f.write_str("oneway"),
             MeasuredOperation::TakeLongs(count) => write!(f, "take_longs{count}"),
             MeasuredOperation::TakeOctets(count) => write!(f, "take_octets{count}"),
+            MeasuredOperation::LentOctets(count) => write!(f, "lent_octets{count}"),
+            MeasuredOperation::TakeLentOctets(count) => write!(f, "take_lent_octets{count}"),
         }
     }
 }
@@ -189,7 +211,8 @@ mod tests {
     fn operation_names_are_parsed_back() {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         let many = ["longs4", "structs1024", "octets0", "string20", "take_longs4", "take_octets16777216"];
-        for name in single.into_iter().chain(many) {
+        let lent = ["lent_octets65536", "take_lent_octets1"];
+        for name in single.into_iter().chain(many).chain(lent) {
             assert_eq!(MeasuredOperation::from_name(name).unwrap().to_string(), name);
         }
         assert_eq!(MeasuredOperation::from_name("octets67108864").unwrap(), MeasuredOperation::Octets(64 << 20));

@@ -279,7 +279,7 @@ impl Testbed {
         let mut omniorb = None;
         for other in &self.others {
             let kind = other.peer.kind();
-            let calls = other.client(operation, PeerInvocation::Stubs, options);
+            let calls = other.client(operation.copied(), PeerInvocation::Stubs, options);
             let Some(calls) = report.or_report_missing(self.bench, kind.name(), calls)? else { continue };
             if kind == PeerKind::OmniOrb {
                 omniorb.get_or_insert(variants.len());

@@ -141,6 +141,23 @@ fn fragments_are_shown_as_one_message() {
 }
 
 #[test]
+fn operations_of_every_object_are_shown_with_their_arguments() {
+    let idl = idl();
+    let lines = |product: &str, file_name: &str| {
+        let path =
+            file(&format!("object-{product}-{file_name}.pcap"), &pcap(&traffic(&recorded(product, file_name), 1_400)));
+        shown(&["--idl", &idl, "--operation", "_is_a", "--operation", "_non_existent", &path])
+    };
+    let of = |lines: &[Json], kind: &str| lines.iter().filter(|line| line["kind"] == kind).cloned().collect::<Vec<_>>();
+    let is_a = lines("omniorb", "giop12.json");
+    assert!(of(&is_a, "Request")[0]["arguments"]["logical_type_id"].as_str().unwrap().starts_with("IDL:"), "{is_a:?}");
+    assert!(of(&is_a, "Reply")[0]["results"]["result"].is_boolean(), "{is_a:?}");
+    let non_existent = lines("tao", "giop12.json");
+    assert_eq!(of(&non_existent, "Request")[0]["arguments"], serde_json::json!({}));
+    assert!(of(&non_existent, "Reply")[0]["results"]["result"].is_boolean(), "{non_existent:?}");
+}
+
+#[test]
 fn filters_omit_messages() {
     let vectors = recorded("omniorb", "giop12.json");
     let path = file("filters.pcap", &pcap(&traffic(&vectors, 1_400)));

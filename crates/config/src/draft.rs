@@ -78,6 +78,7 @@ pub(crate) enum BuiltInTransport {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedMemoryDraft {
     pub(crate) allowed_users: Option<AllowedUsers>,
+    pub(crate) max_lent_memory: Option<usize>,
     pub(crate) spin_policy: Option<SpinPolicy>,
 }
 
@@ -108,6 +109,7 @@ pub(crate) struct PoolDraft {
     pub(crate) dispatch: Option<DispatchKind>,
     pub(crate) threads: Option<usize>,
     pub(crate) max_threads: Option<usize>,
+    pub(crate) shared_threads: Option<usize>,
     pub(crate) max_queued: Option<usize>,
     pub(crate) config: PoolConfig,
 }
@@ -124,6 +126,7 @@ impl PoolDraft {
             ("dispatch", self.dispatch.is_some()),
             ("threads", self.threads.is_some()),
             ("max-threads", self.max_threads.is_some()),
+            ("shared-threads", self.shared_threads.is_some()),
             ("max-queued", self.max_queued.is_some()),
         ];
         match settings.into_iter().find(|(_, is_set)| *is_set) {
@@ -135,9 +138,12 @@ impl PoolDraft {
     /// Returns the pool's configuration. The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
+        let mut shared_threads = self.shared_threads;
+        let mut config = self.config.clone().name(name);
         let dispatch = match self.dispatch.unwrap_or_default() {
             DispatchKind::Reactive => Dispatch::Reactive,
             DispatchKind::ThreadPerConnection => {
+                config.shared_threads = shared_threads.take().unwrap_or(config.shared_threads);
                 Dispatch::ThreadPerConnection { max_threads: max_threads.take().unwrap_or(MAX_CONNECTION_THREADS) }
             }
             DispatchKind::LeaderFollowers => Dispatch::LeaderFollowers { threads: threads.take().unwrap_or(THREADS) },
@@ -146,10 +152,15 @@ impl PoolDraft {
                 max_queued: max_queued.take().unwrap_or(MAX_QUEUED),
             },
         };
-        let unused = [("threads", threads), ("max-threads", max_threads), ("max-queued", max_queued)];
+        let unused = [
+            ("threads", threads),
+            ("max-threads", max_threads),
+            ("shared-threads", shared_threads),
+            ("max-queued", max_queued),
+        ];
         match unused.into_iter().find(|(_, value)| value.is_some()) {
             Some((setting, _)) => Err(setting),
-            None => Ok(self.config.clone().name(name).dispatch(dispatch)),
+            None => Ok(config.dispatch(dispatch)),
         }
     }
 }
@@ -440,8 +451,11 @@ impl Draft {
     fn transports(&self) -> Option<Transports> {
         const ALL: [BuiltInTransport; 3] =
             [BuiltInTransport::Tcp, BuiltInTransport::Unix, BuiltInTransport::SharedMemory];
-        let SharedMemoryDraft { allowed_users, spin_policy } = self.shared_memory;
-        let is_changed = self.orb.transports.is_some() || allowed_users.is_some() || spin_policy.is_some();
+        let SharedMemoryDraft { allowed_users, max_lent_memory, spin_policy } = self.shared_memory;
+        let is_changed = self.orb.transports.is_some()
+            || allowed_users.is_some()
+            || max_lent_memory.is_some()
+            || spin_policy.is_some();
         let names = self.orb.transports.as_deref().unwrap_or(&ALL);
         let transport = |name: &BuiltInTransport| -> Arc<dyn Transport> {
             match name {
@@ -451,6 +465,9 @@ impl Draft {
                     let mut memory = SharedMemory::default();
                     if let Some(users) = allowed_users {
                         memory = memory.allowed_users(users);
+                    }
+                    if let Some(bytes) = max_lent_memory {
+                        memory = memory.max_lent_memory(bytes);
                     }
                     if let Some(policy) = spin_policy {
                         memory = memory.spin_policy(policy);

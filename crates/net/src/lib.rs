@@ -28,5 +28,5 @@ pub use io_class::{IoClass, IoProperties};
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};
 pub use spin::{SpinPolicy, SpinWait, spinning_thread_count};
-pub use stream::{Peer, PolledInput, ReadinessCallback, ShutdownMode, Stream, Wait};
+pub use stream::{LentReference, MemoryLending, Peer, PolledInput, ReadinessCallback, ShutdownMode, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

@@ -14,7 +14,7 @@ use corelane_sys::{poll, thread};
 
 use crate::resolver::Resolver;
 use crate::socket_file::{self, SocketFile};
-use crate::spin::{AdaptiveSpin, NextWait, SpinPermit, SpinWait};
+use crate::spin::{AdaptiveSpin, NextWait, SpinWait};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
@@ -260,8 +260,8 @@ impl SocketStream {
         max_spin: Duration,
         deadline: Option<Monotonic>,
     ) -> Option<io::Result<usize>> {
-        let _permit = SpinPermit::acquire()?;
-        let end = Monotonic::now() + max_spin;
+        let (_permit, now) = self.spin.begin_polling()?;
+        let end = now + max_spin;
         let until = deadline.map_or(end, |deadline| end.min(deadline));
         loop {
             let received = self.fd.recv(buffer, socket::WaitMode::Now);
@@ -300,8 +300,7 @@ impl SocketStream {
         if !self.is_peer_local() {
             return true;
         }
-        // Unix sockets do not report the core.
-        let core = socket::incoming_core(self.fd.as_fd()).ok().flatten();
+        let core = self.incoming_core();
         core.is_none() || core != thread::current_core()
     }
 
@@ -363,6 +362,11 @@ impl Stream for SocketStream {
 
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         self.spin.begin(|| self.is_peer_elsewhere())
+    }
+
+    fn incoming_core(&self) -> Option<usize> {
+        // Unix sockets do not report the core.
+        socket::incoming_core(self.fd.as_fd()).ok().flatten()
     }
 
     fn set_busy_poll(&self, time: Duration) -> io::Result<()> {

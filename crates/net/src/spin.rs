@@ -60,6 +60,12 @@ const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
 /// with each failed attempt, up to `MAX_RETRY_INTERVAL`.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
+/// Maximum time for which a polling thread keeps its core without yielding it.
+const YIELD_INTERVAL: Duration = Duration::from_micros(100);
+/// A thread whose yield takes longer was not alone: another thread has run on the core.
+const MAX_YIELD_ALONE: Duration = Duration::from_micros(3);
+/// Number of waits without polling after another thread wanted the core.
+const WAITS_AFTER_CONTENTION: u32 = 1024;
 const POLLS_PER_CLOCK_READ: u32 = 64;
 /// Number of polling rounds without the processor's pause instruction, which would delay an answer
 /// that arrives soon.
@@ -80,6 +86,8 @@ pub(crate) struct AdaptiveSpin {
     /// Number of waits until the next attempt to poll.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
+    /// Time in nanoseconds of the monotonic clock at which a polling thread last yielded its core.
+    yielded_at: AtomicU64,
 }
 
 impl fmt::Debug for AdaptiveSpin {
@@ -101,6 +109,7 @@ impl AdaptiveSpin {
             success: AtomicU32::new(0),
             waits_left: AtomicU32::new(0),
             retry_interval: AtomicU32::new(MIN_RETRY_INTERVAL),
+            yielded_at: AtomicU64::new(0),
         }
     }
 
@@ -153,9 +162,38 @@ impl AdaptiveSpin {
                 max_spin
             }
         };
-        let permit = SpinPermit::acquire()?;
-        let begun = Monotonic::now();
+        let (permit, begun) = self.begin_polling()?;
         Some(SpinWait { adaptive: self, started_at: begun, end: begun + max_spin, _permit: permit })
+    }
+
+    /// Acquires a permit to poll, and returns it with the present time. Returns `None` if too many
+    /// threads poll, or if another thread waited for this core.
+    ///
+    /// A thread that finds message after message never sleeps, and would keep other threads from
+    /// its core until the kernel's next tick. So it yields the core now and then.
+    #[inline]
+    pub(crate) fn begin_polling(&self) -> Option<(SpinPermit, Monotonic)> {
+        let permit = SpinPermit::acquire()?;
+        let now = Monotonic::now();
+        // Relaxed: the time publishes no other data.
+        if now.since(Monotonic::from_nanos(self.yielded_at.load(Ordering::Relaxed))) < YIELD_INTERVAL {
+            return Some((permit, now));
+        }
+        self.yield_core(permit, now)
+    }
+
+    #[cold]
+    fn yield_core(&self, permit: SpinPermit, begun: Monotonic) -> Option<(SpinPermit, Monotonic)> {
+        std::thread::yield_now();
+        let now = Monotonic::now();
+        self.yielded_at.store(now.as_nanos(), Ordering::Relaxed);
+        if now.since(begun) <= MAX_YIELD_ALONE {
+            return Some((permit, now));
+        }
+        // Also where polling finds every message, it now delays another thread.
+        self.success.store(0, Ordering::Relaxed);
+        self.waits_left.store(WAITS_AFTER_CONTENTION, Ordering::Relaxed);
+        None
     }
 
     /// Records whether polling helped in a wait.
@@ -182,8 +220,8 @@ impl AdaptiveSpin {
 
     fn spin_if_worthwhile(&self, is_there: impl Fn() -> bool) -> bool {
         let (NextWait::Spin(max_spin) | NextWait::Try(max_spin)) = self.next_wait() else { return false };
-        let Some(_permit) = SpinPermit::acquire() else { return false };
-        let end = Monotonic::now() + max_spin;
+        let Some((_permit, now)) = self.begin_polling() else { return false };
+        let end = now + max_spin;
         let mut rounds = 0;
         let is_found = loop {
             if (0..POLLS_PER_CLOCK_READ).any(|_| {

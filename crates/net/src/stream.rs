@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane_sys::buffer::Buffer;
 use corelane_sys::clock::Monotonic;
 
 use crate::{SpinPolicy, SpinWait};
@@ -101,6 +102,55 @@ pub trait PolledInput {
 
     /// Returns a number that changes whenever a thread has read bytes.
     fn position(&self) -> u32;
+}
+
+/// A reference to memory that the sender of a message lends: the number of a sealed file on the
+/// connection, and a number of bytes from the file's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LentReference {
+    /// The number of the file.
+    pub number: u64,
+    /// The number of bytes.
+    pub length: u64,
+}
+
+impl LentReference {
+    /// Length of a reference in a message, in bytes.
+    pub const LEN: usize = 16;
+
+    /// Returns the form in messages: number and length, little-endian.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        (u128::from(self.number) | u128::from(self.length) << 64).to_le_bytes()
+    }
+
+    /// Reads the form in messages.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let whole = u128::from_le_bytes(bytes);
+        LentReference { number: whole as u64, length: (whole >> 64) as u64 }
+    }
+}
+
+/// The lending of memory between the sides of a connection: bytes of sealed files
+/// ([`corelane_sys::sealed`]) cross without a copy.
+///
+/// The references and the bytes of the messages that carry them must be sent in the order of the
+/// calls of [`lend`](Self::lend), and messages must be taken in the order in which they arrive.
+pub trait MemoryLending {
+    /// Lends `octets` to the peer, for a message that ends in them. Never waits. Returns `None` if
+    /// the message must carry the octets themselves: they are not the first bytes of a sealed file,
+    /// the peer does not take lent memory, or it has as much as it permits.
+    fn lend(&self, octets: &[u8]) -> Option<LentReference>;
+
+    /// Returns the bytes of both slices of `head`, followed by the lent bytes that a received
+    /// message names, which are not copied.
+    ///
+    /// # Errors
+    /// `InvalidData` if the peer has broken a rule: the memory was not lent, or could be changed.
+    /// Another error if this process is out of descriptors or addresses. After an error the
+    /// connection must be closed.
+    fn take(&self, head: [&[u8]; 2], reference: LentReference) -> io::Result<Buffer>;
 }
 
 /// A connection: an ordered stream of bytes in both directions.
@@ -202,6 +252,17 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// Returns the interface for threads that poll the stream's input in memory, without system
     /// calls. `None` if the stream has no such memory.
     fn polled_input(&self) -> Option<&dyn PolledInput> {
+        None
+    }
+
+    /// Returns the core that processed the last packet from the peer, `None` if the stream does not
+    /// know it. Over the loopback interface this is the core of the peer's thread.
+    fn incoming_core(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot lend.
+    fn lending(&self) -> Option<&dyn MemoryLending> {
         None
     }
 

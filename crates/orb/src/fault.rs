@@ -16,6 +16,8 @@ pub enum PeerFault {
     UnexpectedMessage(MessageKind),
     /// A header that does not decode.
     MalformedMessage(CdrError),
+    /// A message ends in lent memory that the peer did not lend, or that could still be changed.
+    LentMemory,
 }
 
 impl From<ProtocolFault> for PeerFault {
@@ -35,6 +37,7 @@ impl fmt::Display for PeerFault {
         match self {
             PeerFault::Protocol(fault) => fault.fmt(f),
             PeerFault::UnexpectedMessage(kind) => write!(f, "an unexpected {kind:?} message"),
+            PeerFault::LentMemory => f.write_str("a message that ends in memory which the peer did not lend properly"),
             PeerFault::MalformedMessage(error) => write!(f, "a message header in which {}", error.text()),
         }
     }

@@ -54,6 +54,8 @@ mod invocation;
 mod job_budget;
 #[cfg(feature = "keep-octets")]
 mod kept_octets;
+mod lendable_octets;
+mod lent_messages;
 mod listen_address;
 mod local;
 mod long_double;
@@ -109,6 +111,7 @@ pub use exception::{CallPhase, Completion, FailureDetail, SystemException, Syste
 pub use fault::PeerFault;
 pub use interceptor::{AddedServiceContexts, Interceptor, RequestInfo, RequestOutcome, RequestServiceContexts};
 pub use invocation::{DeferredCall, Operation, Reply};
+pub use lendable_octets::{LendableNumbers, LendableOctets, SealedNumbers};
 pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};

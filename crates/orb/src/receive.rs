@@ -101,6 +101,12 @@ impl ReceiveBuffer {
     }
 }
 
+impl From<Buffer> for ReceiveBuffer {
+    fn from(buffer: Buffer) -> Self {
+        ReceiveBuffer(buffer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,9 @@ use corelane_services::naming::cos_naming::naming_context::{
 use corelane_services::naming::cos_naming::naming_context_ext::{
     InvalidAddress, ResolveStrError, ToStringError, ToUrlError,
 };
-use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
+use corelane_services::naming::cos_naming::{
+    BindingIteratorRef, BindingType, NameComponent, NamingContextExtRef, NamingContextRef,
+};
 use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
 use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
@@ -294,6 +296,42 @@ fn iterators_return_the_bindings_that_a_list_leaves() {
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
+}
+
+#[test]
+fn client_with_many_iterators_ends_none_of_another_client() {
+    let scene = Scene::new(NamingConfig::new().max_iterators_per_connection(3));
+    for id in ["a", "b"] {
+        scene.root.bind(&n(id), Some(&scene.object(1))).unwrap();
+    }
+    let other = Orb::new().unwrap();
+    let root: NamingContextExtRef = other.string_to_reference(&scene.root.to_text()).unwrap();
+    let of_other = root.list(0).unwrap().1.unwrap();
+    let own: Vec<_> = (0..5).map(|_| scene.root.list(0).unwrap().1.unwrap()).collect();
+    let alive: Vec<bool> = own.iter().map(|iterator| iterator.next_one().is_ok()).collect();
+    assert_eq!(alive, [false, false, true, true, true]);
+    assert!(of_other.next_one().unwrap().0);
+    // Another client may use an iterator whose reference it has.
+    assert!(other.string_to_reference::<BindingIteratorRef>(&own[4].to_text()).unwrap().next_one().is_ok());
+}
+
+/// Calls go on to the server itself, because the name leads to another of its addresses.
+#[test]
+fn context_of_the_server_under_another_address_is_resolved() {
+    let server = Orb::builder().listen("tcp:0.0.0.0:0").build().unwrap();
+    NamingConfig::new().serve(&server).unwrap();
+    let Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let client = Orb::new().unwrap();
+    let root: NamingContextExtRef =
+        client.string_to_reference(&format!("corbaloc::1.2@127.0.0.1:{port}/NameService")).unwrap();
+    let url = format!("corbaloc::1.2@127.0.55.1:{port}/NameService");
+    let again: NamingContextRef = client.string_to_reference(&url).unwrap();
+    root.bind_context(&n("again"), Some(&again)).unwrap();
+    let object = client.string_to_object("corbaloc::192.0.2.1/O").unwrap().unwrap();
+    root.bind(&n("again/again/o"), Some(&object)).unwrap();
+    assert_eq!(root.resolve(&n("again/o")).unwrap().unwrap(), object);
+    let expected = RebindError::NotFound(missing("x"));
+    assert_eq!(root.resolve(&n("again/again/x")), Err(expected));
 }
 
 #[test]

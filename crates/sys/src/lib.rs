@@ -30,6 +30,8 @@ mod thread_folder;
 
 use io::syscall;
 pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket};
+#[cfg(not(loom))]
+pub use memory_folder::sealed;
 pub use memory_folder::{alloc, buffer, erased, memory, ring};
 #[cfg(all(not(loom), feature = "testing"))]
 pub use observe::older_kernel;

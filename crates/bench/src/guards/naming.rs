@@ -22,6 +22,7 @@ use corelane_services::store::Durability;
 use self::beside::{Beside, Crowd};
 use crate::Failure;
 use crate::address::LOOPBACK;
+use crate::baseline::{BaselineTransport, MessageSizes, WaitStrategy};
 use crate::client_group::{ClientGroup, GroupClient};
 use crate::cost::resident_memory_kib;
 use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
@@ -35,6 +36,7 @@ use crate::report::Report;
 use crate::sample::{Samples, time_calls};
 use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
+use crate::testbed::Baseline;
 use crate::value::SingleValue;
 
 /// Equal to the number of threads of `corelane naming serve`.
@@ -47,6 +49,9 @@ const NAMES: usize = 1_000;
 const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 const BATCH: u32 = 1_000;
+/// Size in bytes of a request that resolves one component, and of a reply's header.
+const RESOLVE_REQUEST: usize = 120;
+const REPLY_HEADER: usize = 24;
 
 /// Serves names until the input ends. `place` is `memory` or the path of a store, and `durability`
 /// is `synced` or `relaxed`. An input line `fill CONTEXT COUNT` binds COUNT names in CONTEXT, which
@@ -434,6 +439,12 @@ impl Scene<'_> {
                 });
             }
         }
+        let sockets = Baseline::start(BaselineTransport::Tcp, WaitStrategy::Blocking, options)?;
+        let sizes_of_messages = MessageSizes { request: RESOLVE_REQUEST, reply: REPLY_HEADER + octets };
+        let bare = "bare sockets, as many octets".to_owned();
+        if let Some(exchange) = sockets.variant("naming", MeasuredOperation::Octets(octets), sizes_of_messages)? {
+            variants.push(Variant { label: label("floor", "tcp", "resolve", bare.clone()), ..exchange });
+        }
         let group = Group { title: "naming: resolve".to_owned(), compare: ComparedQuantity::Median, variants };
         let figures = report.measure(group, &options.run_length, &options.placement, progress)?;
         let Some(base) = found(&figures, &config(sizes[0])) else { return Ok(()) };
@@ -451,6 +462,13 @@ impl Scene<'_> {
                 "x",
                 1.0 / goals::MIN_RESOLVE_TO_OMNINAMES_RATIO,
             ));
+            if let Some(figure) = found(&figures, &bare) {
+                let ratio = theirs.summary.per_s / figure.summary.per_s;
+                values.push(SingleValue {
+                    bound: None,
+                    ..judged(figure, "time per exchange against omniNames", ratio, "x", 0.0)
+                });
+            }
         }
         for size in &sizes[1..] {
             let Some(figure) = found(&figures, &config(*size)) else { continue };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corelane::rt::RtOrb;
-use corelane::{ObjectRef, Orb};
+use corelane::{LendableOctets, ObjectRef, Octets, Orb};
 use corelane_sys::clock;
 
 use super::generated::cubit::{CountedTargetRef, Mixed};
@@ -134,7 +134,22 @@ fn repeated(
             let sent: Vec<u8> = (0..count).map(|number| number as u8).collect();
             times.around(|| expect(target.take_octets(&sent)? == length(count)))
         }
+        MeasuredOperation::LentOctets(length) => {
+            let sent = lendable(length)?;
+            sequences(&sent, times, || Ok(target.echo_octets(&sent)?))
+        }
+        MeasuredOperation::TakeLentOctets(count) => {
+            let sent = lendable(count)?;
+            times.around(|| expect(target.take_octets(&sent)? == length(count)))
+        }
     }
+}
+
+/// Returns octets that are lent in the last calls, at least: the first ones open the channel.
+fn lendable(length: usize) -> Result<Octets, Failure> {
+    let mut octets = LendableOctets::new(length)?;
+    octets.iter_mut().zip(0..length).for_each(|(octet, number)| *octet = number as u8);
+    Ok(octets.seal()?)
 }
 
 /// Makes one more call with a sequence, whose result is compared in full, and then the repeated

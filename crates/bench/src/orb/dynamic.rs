@@ -36,7 +36,7 @@ impl DynamicCalls {
                 let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
                 self.echoes("echo_structs", &sent, count, into)
             }
-            MeasuredOperation::Octets(length) => {
+            MeasuredOperation::Octets(length) | MeasuredOperation::LentOctets(length) => {
                 let sent = Octets::from((0..length).map(|number| number as u8).collect::<Vec<u8>>());
                 self.echoes("echo_octets", &sent, count, into)
             }
@@ -45,7 +45,7 @@ impl DynamicCalls {
                 let sent: Vec<i32> = (0..elements).map(|number| number as i32).collect();
                 self.returns("take_longs", &sent, &length(elements), count, into)
             }
-            MeasuredOperation::TakeOctets(elements) => {
+            MeasuredOperation::TakeOctets(elements) | MeasuredOperation::TakeLentOctets(elements) => {
                 let sent = Octets::from((0..elements).map(|number| number as u8).collect::<Vec<u8>>());
                 self.returns("take_octets", &sent, &length(elements), count, into)
             }

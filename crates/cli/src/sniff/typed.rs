@@ -64,6 +64,9 @@ impl<'c> Signatures<'c> {
     }
 
     fn look_up(&mut self, name: &str) -> Result<TypedOperation, String> {
+        if let Some(operation) = of_every_object(name) {
+            return Ok(operation);
+        }
         let signature = operations::find(self.compilation, &self.types, self.interface.as_deref(), "", name)?;
         let mut operation = TypedOperation { inputs: Vec::new(), outputs: Vec::new(), raises: Vec::new() };
         if let Some(result) = &signature.result {
@@ -83,6 +86,18 @@ impl<'c> Signatures<'c> {
         }
         Ok(operation)
     }
+}
+
+/// Returns an operation that every object has (CORBA 3.0.3, 4.3), and that no IDL file declares.
+fn of_every_object(name: &str) -> Option<TypedOperation> {
+    let (inputs, result) = match name {
+        "_is_a" => (vec![("logical_type_id".to_owned(), TypeCode::STRING)], TypeCode::BOOLEAN),
+        "_non_existent" | "_not_existent" => (Vec::new(), TypeCode::BOOLEAN),
+        "_repository_id" => (Vec::new(), TypeCode::STRING),
+        "_interface" | "_component" => (Vec::new(), TypeCode::OBJECT),
+        _ => return None,
+    };
+    Some(TypedOperation { inputs, outputs: vec![("result".to_owned(), result)], raises: Vec::new() })
 }
 
 fn read_all(parts: &[(String, TypeCode)], body: &mut Decoder<'_>) -> Result<Json, String> {

@@ -153,6 +153,9 @@ pub(super) const SHARED_MEMORY: &[Entry<SharedMemoryDraft>] = &[
         let names = [("same", AllowedUsers::SameUser), ("any", AllowedUsers::AnyUser)];
         choice(value, &names).map(|users| memory.allowed_users = Some(users))
     }),
+    entry("max-lent-memory", "size", "128MiB", |memory, value| {
+        size(value).map(|size| memory.max_lent_memory = Some(size))
+    }),
     entry("spin", "never, adaptive TIME, always TIME", "adaptive 20us", |memory, value| {
         spin_policy(value).map(|policy| memory.spin_policy = Some(policy))
     }),

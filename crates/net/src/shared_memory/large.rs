@@ -40,6 +40,9 @@ impl RingStream {
                 break;
             }
         }
+        if let Some(lending) = &self.lending {
+            lending.open_if_wanted();
+        }
         Ok(total)
     }
 

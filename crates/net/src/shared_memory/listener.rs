@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
@@ -12,7 +13,8 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::socket::{self, DescriptorFilterListener, DescriptorFilterSocket};
 use corelane_sys::{deferred_close, process};
 
-use super::{HEADER_BYTES, SharedMemory, parse_header, user_id};
+use super::lending::{Channels, parse_channel_header};
+use super::{HEADER_BYTES, NewSide, SharedMemory, parse_header, user_id};
 use crate::socket::credentials;
 use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
@@ -35,6 +37,7 @@ pub(super) struct RingListener {
     fd: DescriptorFilterListener,
     local: Endpoint,
     transport: SharedMemory,
+    channels: Arc<Channels>,
     epoll: Epoll,
     state: Mutex<State>,
 }
@@ -52,6 +55,15 @@ struct Handshake {
     started_at: Monotonic,
 }
 
+/// What has become of a client that has connected.
+enum HandshakeStep {
+    Connection(Box<dyn Stream>),
+    /// Its header has not arrived.
+    Unfinished(Handshake),
+    /// It has opened the channel of an earlier connection.
+    Channel,
+}
+
 impl RingListener {
     pub(super) fn new(
         file: SocketFile,
@@ -66,7 +78,7 @@ impl RingListener {
             max_sizes: RingSizes::at_least(DEFAULT_MAX_RING_BYTES, DEFAULT_MAX_RING_BYTES),
         };
         let state = Mutex::new("clients of shared memory", LockScope::Lane, state);
-        Ok(RingListener { _file: file, fd, local, transport, epoll, state })
+        Ok(RingListener { _file: file, fd, local, transport, channels: Channels::new(), epoll, state })
     }
 
     fn start_handshake(&self) -> io::Result<Handshake> {
@@ -76,22 +88,25 @@ impl RingListener {
         Ok(Handshake { fd, peer, started_at: Monotonic::now() })
     }
 
-    /// Returns the connection if the client's rings have arrived, otherwise the client.
+    /// Returns the connection if the client's rings have arrived.
     ///
     /// # Errors
     /// `ConnectionAborted` if the client is at fault or has ended. Another error if this process is
     /// out of resources.
-    fn finish_handshake(
-        &self,
-        mut client: Handshake,
-        largest: RingSizes,
-    ) -> io::Result<Result<Box<dyn Stream>, Handshake>> {
+    fn finish_handshake(&self, mut client: Handshake, largest: RingSizes) -> io::Result<HandshakeStep> {
         let mut header = [0; HEADER_BYTES];
         let (count, memory) = match socket::recv_with_descriptor(client.fd.as_fd(), &mut header, socket::WaitMode::Now)
         {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Err(client)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(HandshakeStep::Unfinished(client)),
             other => other.map_err(aborted)?,
         };
+        if count == HEADER_BYTES
+            && memory.is_none()
+            && let Some(name) = parse_channel_header(&header)
+        {
+            self.channels.attach(name, client.fd, &client.peer);
+            return Ok(HandshakeStep::Channel);
+        }
         let sizes = if count == HEADER_BYTES { parse_header(&header) } else { None };
         let sizes =
             sizes.filter(|sizes| sizes.to_server() <= largest.to_server() && sizes.to_client() <= largest.to_client());
@@ -109,7 +124,8 @@ impl RingListener {
             }
         };
         client.fd.refuse_descriptors();
-        Ok(Ok(self.transport.new_stream(client.fd, client.peer, rings)))
+        let side = NewSide::Server(&self.channels);
+        Ok(HandshakeStep::Connection(self.transport.new_stream(client.fd, client.peer, rings, side)))
     }
 
     fn keep_handshake(&self, state: &mut State, client: Handshake) {
@@ -142,8 +158,9 @@ impl Listener for RingListener {
                 client
             };
             match self.finish_handshake(client, state.max_sizes)? {
-                Ok(stream) => return Ok(stream),
-                Err(client) => self.keep_handshake(&mut state, client),
+                HandshakeStep::Connection(stream) => return Ok(stream),
+                HandshakeStep::Unfinished(client) => self.keep_handshake(&mut state, client),
+                HandshakeStep::Channel => {}
             }
         }
     }

@@ -16,8 +16,11 @@
 //! After the header the socket is the *bell*: it carries single bytes, each of which wakes a side
 //! that waits for the descriptor. When one side ends, for any reason, its socket is closed, which
 //! the peer notices.
+//!
+//! Large payloads can be lent instead of copied; `lending` has the further socket for them.
 
 mod large;
+mod lending;
 mod listener;
 mod peer_monitor;
 mod polled_input;
@@ -25,6 +28,8 @@ mod stream;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
@@ -32,8 +37,9 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::socket::{self, Address, DescriptorFilterListener, DescriptorFilterSocket, SocketOptions};
 
+use self::lending::{Channels, Lending};
 use self::listener::RingListener;
-use self::peer_monitor::PeerMonitor;
+use self::peer_monitor::{PeerMonitor, PeerState};
 use self::stream::RingStream;
 use crate::socket::{BACKLOG, credentials, filtered_socket};
 use crate::socket_file::{self, SocketFile};
@@ -44,6 +50,7 @@ const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
+const DEFAULT_MAX_LENT_BYTES: usize = 128 << 20;
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 
 /// A transport over rings in shared memory, between processes of one machine.
@@ -68,6 +75,7 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 pub struct SharedMemory {
     allowed_users: AllowedUsers,
     spin: SpinPolicy,
+    max_lent_memory: usize,
     monitor: PeerMonitor,
 }
 
@@ -85,7 +93,12 @@ pub enum AllowedUsers {
 impl Default for SharedMemory {
     fn default() -> Self {
         let spin = SpinPolicy::Adaptive { max_spin: DEFAULT_MAX_SPIN };
-        SharedMemory { allowed_users: AllowedUsers::SameUser, spin, monitor: PeerMonitor::default() }
+        SharedMemory {
+            allowed_users: AllowedUsers::SameUser,
+            spin,
+            max_lent_memory: DEFAULT_MAX_LENT_BYTES,
+            monitor: PeerMonitor::default(),
+        }
     }
 }
 
@@ -110,6 +123,17 @@ impl SharedMemory {
         SharedMemory { spin: policy, ..self }
     }
 
+    /// Sets the maximum memory in bytes that the sides of a connection lend to each other, in each
+    /// direction: 128 MiB by default, rounded down to a multiple of 64 KiB, 0 for none. The smaller
+    /// value of the two sides applies. A connection keeps at most 16 files of each side.
+    ///
+    /// Memory is lent only to processes of the same user and of root. Larger and other payloads are
+    /// copied through the rings.
+    #[must_use]
+    pub fn max_lent_memory(self, bytes: usize) -> Self {
+        SharedMemory { max_lent_memory: bytes, ..self }
+    }
+
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.allowed_users, client, server) {
             (AllowedUsers::AnyUser, _, _) => true,
@@ -123,9 +147,26 @@ impl SharedMemory {
         }
     }
 
-    fn new_stream(&self, fd: DescriptorFilterSocket, peer: Peer, rings: RingPair) -> Box<dyn Stream> {
-        Box::new(RingStream::new(fd, peer, rings, self.spin, &self.monitor))
+    fn new_stream(
+        &self,
+        fd: DescriptorFilterSocket,
+        peer: Peer,
+        rings: RingPair,
+        side: NewSide<'_>,
+    ) -> Box<dyn Stream> {
+        let ends = PeerState::new(rings);
+        let lending = match side {
+            NewSide::Client(path) => Lending::of_client(&ends, &peer, path, self.max_lent_memory),
+            NewSide::Server(channels) => Lending::of_server(&ends, &peer, channels, self.max_lent_memory),
+        };
+        Box::new(RingStream::new(fd, peer, ends, self.spin, &self.monitor, lending))
     }
+}
+
+/// What the two sides of a new connection need for their lending.
+enum NewSide<'c> {
+    Client(PathBuf),
+    Server(&'c Arc<Channels>),
 }
 
 impl Transport for SharedMemory {
@@ -143,7 +184,8 @@ impl Transport for SharedMemory {
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        let fd = socket::connect(&Address::Unix(socket_path(endpoint)?), &SocketOptions::default(), deadline)?;
+        let path = socket_path(endpoint)?;
+        let fd = socket::connect(&Address::Unix(path.clone()), &SocketOptions::default(), deadline)?;
         // The server passes no descriptors, so the client's socket closes descriptors that arrive.
         let fd = filtered_socket(fd);
         let peer = credentials(fd.as_fd());
@@ -157,7 +199,7 @@ impl Transport for SharedMemory {
         if sent < HEADER_BYTES {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        Ok(self.new_stream(fd, peer, rings))
+        Ok(self.new_stream(fd, peer, rings, NewSide::Client(path)))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -190,7 +232,7 @@ fn user_id(peer: &Peer) -> Option<u32> {
     }
 }
 
-fn socket_path(endpoint: &Endpoint) -> io::Result<std::path::PathBuf> {
+fn socket_path(endpoint: &Endpoint) -> io::Result<PathBuf> {
     match endpoint {
         Endpoint::SharedMemory { path } => Ok(path.clone()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is not a shared memory endpoint"))),

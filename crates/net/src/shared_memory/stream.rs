@@ -17,14 +17,15 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{LockScope, PiMutex};
-use corelane_sys::ring::{RingPair, RingReader, RingWriter, WakeMethod};
+use corelane_sys::ring::{RingReader, RingWriter, WakeMethod};
 use corelane_sys::socket::{self, DescriptorFilterSocket};
 use corelane_sys::{poll, process, thread};
 
 use super::large;
+use super::lending::Lending;
 use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
-use crate::stream::PolledInput;
+use crate::stream::{MemoryLending, PolledInput};
 use crate::{Peer, ShutdownMode, SpinPolicy, SpinWait, Stream, Wait};
 
 /// Maximum time that a thread sleeps before it checks whether the peer has ended, if the monitor
@@ -59,6 +60,8 @@ pub(super) struct RingStream {
     spin: AdaptiveSpin,
     /// State of polling within a large message: for its next part, or for room for the next part.
     pub(super) large_spin: AdaptiveSpin,
+    /// `None` if this side does not lend.
+    pub(super) lending: Option<Arc<Lending>>,
     forks: u64,
 }
 
@@ -66,11 +69,11 @@ impl RingStream {
     pub(super) fn new(
         fd: DescriptorFilterSocket,
         peer: Peer,
-        rings: RingPair,
+        ends: Arc<PeerState>,
         spin: SpinPolicy,
         watching: &PeerMonitor,
+        lending: Option<Arc<Lending>>,
     ) -> Self {
-        let ends = PeerState::new(rings);
         RingStream {
             monitored: MonitoredPeer::new(fd.as_fd(), &ends, watching),
             peer_state: ends,
@@ -86,6 +89,7 @@ impl RingStream {
             is_polled: AtomicBool::new(false),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
+            lending,
             forks: process::fork_generation(),
         }
     }
@@ -458,6 +462,10 @@ impl Stream for RingStream {
         Some(self)
     }
 
+    fn lending(&self) -> Option<&dyn MemoryLending> {
+        self.lending.as_deref().map(|lending| lending as &dyn MemoryLending)
+    }
+
     fn shutdown(&self, half: ShutdownMode) {
         let (reader, writer) = (self.peer_state.rings.reader(), self.peer_state.rings.writer());
         if half == ShutdownMode::Both {
@@ -502,7 +510,7 @@ impl Drop for RingStream {
 #[cfg(test)]
 mod tests {
     use corelane_sys::counters;
-    use corelane_sys::ring::RingSizes;
+    use corelane_sys::ring::{RingPair, RingSizes};
 
     use super::*;
 
@@ -510,9 +518,10 @@ mod tests {
         RingStream::new(
             DescriptorFilterSocket::for_unix_listener(fd),
             Peer::Unknown,
-            rings,
+            PeerState::new(rings),
             SpinPolicy::Never,
             &PeerMonitor::default(),
+            None,
         )
     }
 

@@ -11,12 +11,13 @@ use corelane_sys::lock::CheckoutCell;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
-use corelane_wire::{CodeSets, Decoder, Encoder, Limits};
+use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::hangup_monitor::MonitoredStream;
 use crate::cancel::Canceller;
 use crate::clock;
 use crate::exchange::{BytesSent, ExchangeError};
+use crate::lent_messages::{self, ShortMessage, TakeError};
 use crate::memory::{ByteBudget, MemoryShare};
 use crate::nested_wait;
 use crate::policy::CallDeadline;
@@ -100,13 +101,14 @@ impl OnewayBuffer {
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
     InPlace(Header, usize),
-    Assembled(Box<AssembledMessage>),
+    Owned(Box<OwnedMessage>),
 }
 
+/// A message that was assembled from fragments, or that ends in lent memory.
 #[derive(Debug)]
-pub(crate) struct AssembledMessage {
+pub(crate) struct OwnedMessage {
     pub(crate) header: Header,
-    pub(crate) message: Vec<u8>,
+    pub(crate) message: Octets,
     pub(crate) breaks: Vec<usize>,
 }
 
@@ -287,8 +289,12 @@ impl ClientConnection {
         if !self.oneways.bytes.is_empty() {
             return self.send_behind_oneways(message, due, fragments.as_deref());
         }
-        match fragments {
-            Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
+        if let Some(fragments) = fragments {
+            return self.send_all(&mut [IoSlice::new(&fragments)], due);
+        }
+        let mut list = [&[][..]; MAX_SLICES];
+        match ShortMessage::new(self.monitored.stream(), message.gather_slices(&mut list, |slice| slice)) {
+            Some(short) => self.send_all(&mut short.slices().map(IoSlice::new), due),
             None => self.send_all(message.gather_slices(&mut empty_slices(), IoSlice::new), due),
         }
     }
@@ -490,6 +496,11 @@ impl ClientConnection {
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
+                Ok(FramingStep::Message { header, len })
+                    if lent_messages::is_lent(self.monitored.stream(), self.received.unread()) =>
+                {
+                    return self.take_lent(&header, len, limits).map(Ok);
+                }
                 Ok(FramingStep::Message { header, len }) => return Ok(Ok(ReceivedMessage::InPlace(header, len))),
                 Ok(FramingStep::NeedMore(wanted)) => return Ok(Err(wanted)),
                 Ok(FramingStep::FragmentBuffered(length)) => {
@@ -498,12 +509,32 @@ impl ClientConnection {
                 }
                 Ok(FramingStep::Assembled { header, message, fragment_starts: breaks, len }) => {
                     self.consume(len);
-                    return Ok(Ok(ReceivedMessage::Assembled(Box::new(AssembledMessage { header, message, breaks }))));
+                    let message = Octets::from(message);
+                    return Ok(Ok(ReceivedMessage::Owned(Box::new(OwnedMessage { header, message, breaks }))));
                 }
                 Err(fault) => {
                     self.is_broken = true;
                     return Err(ExchangeError::Fault(fault.into()));
                 }
+            }
+        }
+    }
+
+    #[cold]
+    fn take_lent(&mut self, header: &Header, length: usize, limits: &Limits) -> Result<ReceivedMessage, ExchangeError> {
+        let taken = lent_messages::take(self.monitored.stream(), header, self.front_message(length), limits);
+        self.consume(length);
+        match taken {
+            Ok((header, message)) => {
+                let message = message.into_octets();
+                Ok(ReceivedMessage::Owned(Box::new(OwnedMessage { header, message, breaks: Vec::new() })))
+            }
+            Err(error) => {
+                self.is_broken = true;
+                Err(match error {
+                    TakeError::Fault(fault) => ExchangeError::Fault(fault),
+                    TakeError::Io(error) => ExchangeError::Io(error),
+                })
             }
         }
     }
@@ -605,7 +636,7 @@ impl ClientConnection {
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
             ReceivedMessage::InPlace(_, length) => *length,
-            ReceivedMessage::Assembled(_) => 0,
+            ReceivedMessage::Owned(_) => 0,
         };
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }

@@ -11,7 +11,7 @@ use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{CheckoutCell, CheckoutGuard, LockScope, PiMutex};
-use corelane_wire::cdr::MemoryRefusal;
+use corelane_wire::cdr::{MAX_SLICES, MemoryRefusal};
 use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch, RequestTable};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
@@ -21,6 +21,7 @@ use super::pending_reply::{PendingReply, ReceivedReply, ReplyError};
 use super::reply_reader::Registration;
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;
+use crate::lent_messages::{self, ShortMessage, TakeError};
 use crate::memory::{ByteBudget, MemoryShare};
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
@@ -257,16 +258,25 @@ impl MultiplexedConnection {
         fragments: Option<Vec<u8>>,
     ) -> Result<(), (BytesSent, ExchangeError)> {
         let mut list = empty_slices();
-        let mut left = match &fragments {
-            Some(fragments) => {
-                list[0] = IoSlice::new(fragments);
-                &mut list[..1]
-            }
-            None => message.gather_slices(&mut list, IoSlice::new),
-        };
         let mut bytes_sent = BytesSent::None;
         let wait = deadline.map_or(Wait::Block, Wait::Until);
         self.send_remainder(sender, wait).map_err(|error| (bytes_sent, error.into()))?;
+        let mut plain = [&[][..]; MAX_SLICES];
+        let short = match &fragments {
+            Some(_) => None,
+            None => ShortMessage::new(self.stream(), message.gather_slices(&mut plain, |slice| slice)),
+        };
+        let mut left = match (&fragments, &short) {
+            (Some(fragments), _) => {
+                list[0] = IoSlice::new(fragments);
+                &mut list[..1]
+            }
+            (None, Some(short)) => {
+                list[..3].copy_from_slice(&short.slices().map(IoSlice::new));
+                &mut list[..3]
+            }
+            (None, None) => message.gather_slices(&mut list, IoSlice::new),
+        };
         while !left.is_empty() {
             match self.stream.send_vectored(left, wait) {
                 Ok(sent) => {
@@ -429,25 +439,37 @@ impl MultiplexedConnection {
         let mut read = 0;
         loop {
             let ReceiveHalf { framer, received, .. } = &mut *reading;
-            let wanted =
-                match framer.next(received.unread(), limits).map_err(|fault| CloseCause::Fault(fault.into()))? {
-                    FramingStep::Message { header, len } => {
-                        let octets = reading.take(len)?;
-                        self.on_message(header, octets, Vec::new(), reading, limits)?;
-                        continue;
-                    }
-                    FramingStep::Assembled { header, message, fragment_starts: breaks, len } => {
-                        received.consume(len);
-                        self.on_message(header, Octets::from(message), breaks, reading, limits)?;
-                        continue;
-                    }
-                    FramingStep::FragmentBuffered(len) => {
-                        received.consume(len);
-                        self.account_memory(reading)?;
-                        continue;
-                    }
-                    FramingStep::NeedMore(wanted) => wanted,
-                };
+            let wanted = match framer
+                .next(received.unread(), limits)
+                .map_err(|fault| CloseCause::Fault(fault.into()))?
+            {
+                FramingStep::Message { header, len } if lent_messages::is_lent(self.stream(), received.unread()) => {
+                    let taken = lent_messages::take(self.stream(), &header, &received.unread()[..len], limits);
+                    received.consume(len);
+                    let (header, message) = taken.map_err(|error| match error {
+                        TakeError::Fault(fault) => CloseCause::Fault(fault),
+                        TakeError::Io(error) => CloseCause::Io(error.kind()),
+                    })?;
+                    self.on_message(header, message.into_octets(), Vec::new(), reading, limits)?;
+                    continue;
+                }
+                FramingStep::Message { header, len } => {
+                    let octets = reading.take(len)?;
+                    self.on_message(header, octets, Vec::new(), reading, limits)?;
+                    continue;
+                }
+                FramingStep::Assembled { header, message, fragment_starts: breaks, len } => {
+                    received.consume(len);
+                    self.on_message(header, Octets::from(message), breaks, reading, limits)?;
+                    continue;
+                }
+                FramingStep::FragmentBuffered(len) => {
+                    received.consume(len);
+                    self.account_memory(reading)?;
+                    continue;
+                }
+                FramingStep::NeedMore(wanted) => wanted,
+            };
             if received.is_empty() && received.capacity() > MAX_RETAINED_BYTES {
                 *received = ReceiveBuffer::new();
             }

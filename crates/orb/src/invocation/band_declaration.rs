@@ -66,7 +66,7 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (header, octets) = match &received {
             ReceivedMessage::InPlace(header, length) => (*header, connection.front_message(*length)),
-            ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
+            ReceivedMessage::Owned(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, limits) {
             // Any other reply is a fault, because the declaration is the first request on this

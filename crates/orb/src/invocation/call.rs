@@ -15,7 +15,7 @@ use corelane_wire::giop::{
 };
 use corelane_wire::ior::Ior;
 use corelane_wire::rt as wire_rt;
-use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits, Octets};
+use corelane_wire::{Cdr, CdrError, CodeSets, Decoder, Encoder, Limits};
 
 use super::Operation;
 use super::callee::Callee;
@@ -608,7 +608,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     ) -> Result<AttemptResult<'r>, Checkout<'r>> {
         let (header, octets) = match &received {
             ReceivedMessage::InPlace(header, length) => (*header, connection.front_message(*length)),
-            ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
+            ReceivedMessage::Owned(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, &self.context.config().limits) {
             Ok(head) => head,
@@ -652,7 +652,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             ReceivedMessage::InPlace(_, length) => {
                 ReplyBody::owned(connection.take_message(length).into_octets(), Vec::new())
             }
-            ReceivedMessage::Assembled(whole) => ReplyBody::owned(Octets::from(whole.message), whole.breaks),
+            ReceivedMessage::Owned(whole) => ReplyBody::owned(whole.message, whole.breaks),
         };
         self.interpret_reply(route, body, header, head, announced)
     }

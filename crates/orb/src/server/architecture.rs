@@ -100,6 +100,11 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
+    /// Returns the number of threads that wait in core groups; zero if the lane has no groups.
+    fn threads_in_core_groups(&self) -> usize {
+        0
+    }
+
     /// Returns true if threads of the lane may poll rings in shared memory. Not asked if
     /// [`may_spin`](Self::may_spin) returns false.
     fn may_poll_rings(&self) -> bool {

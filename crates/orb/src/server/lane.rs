@@ -27,6 +27,7 @@ use super::begun_replies::BegunReplies;
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
+use super::core_groups::CoreGroups;
 use super::draining::DrainingConnections;
 use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
@@ -48,7 +49,7 @@ use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::LaneIdentity;
 
-const WAKE: u64 = u64::MAX;
+pub(super) const WAKE: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
 const MAX_BACKLOG: usize = 4096;
@@ -69,6 +70,7 @@ pub(crate) struct Lane<S> {
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
+    core_groups: Option<CoreGroups>,
     pub(super) wake: EventFd,
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
@@ -123,7 +125,13 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<Arc<Self>> {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
-        epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
+        let core_groups = match strategy.threads_in_core_groups() {
+            threads if cfg!(feature = "spin") && threads > 1 => CoreGroups::new(threads, &epoll, wake.as_fd())?,
+            _ => None,
+        };
+        if core_groups.is_none() {
+            epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
+        }
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
@@ -147,6 +155,7 @@ impl<S: Architecture<S>> Lane<S> {
                 role,
                 weak_self: weak_self.clone(),
                 epoll,
+                core_groups,
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local_endpoint().clone()).collect(),
                 listeners: PiMutex::new("listeners", LockScope::Lane, listeners),
@@ -226,8 +235,17 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+    /// Returns the descriptor that is readable while the lane has an event for the thread.
+    pub(crate) fn readiness(&self, worker: &Worker) -> BorrowedFd<'_> {
+        match self.core_groups() {
+            Some(groups) => groups.readiness(&worker.group),
+            None => self.epoll.as_fd(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn core_groups(&self) -> Option<&CoreGroups> {
+        if cfg!(feature = "spin") { self.core_groups.as_ref() } else { None }
     }
 
     #[inline]
@@ -271,7 +289,7 @@ impl<S: Architecture<S>> Lane<S> {
         let event = if cfg!(feature = "spin") && self.may_spin && timeout.is_none() {
             self.wait_spinning(handler, worker)?
         } else {
-            self.next_event(timeout)?
+            self.next_event(worker, timeout)?
         };
         if let Some(event) = event {
             self.handle_event(handler, worker, event);
@@ -308,7 +326,7 @@ impl<S: Architecture<S>> Lane<S> {
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
-                awaited.wait_or_work(self.readiness())?
+                awaited.wait_or_work(self.readiness(worker))?
             };
             if come {
                 return Ok(());
@@ -320,7 +338,10 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     #[inline]
-    pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
+    pub(super) fn next_event(&self, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
+        if let Some(groups) = self.core_groups() {
+            return self.next_event_in_group(groups, &mut worker.group, timeout);
+        }
         let mut events = [EpollEvent::EMPTY; 1];
         Ok((self.epoll.wait(&mut events, timeout)? > 0).then(|| events[0]))
     }
@@ -342,6 +363,7 @@ impl<S: Architecture<S>> Lane<S> {
                 }
                 if event.is_readable() || over {
                     self.read(handler, worker, handle, ReadCause::Readiness);
+                    self.join_groups(worker);
                 }
             }
         }
@@ -806,6 +828,9 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
+        if let Some(groups) = self.core_groups() {
+            groups.unwatch(readiness);
+        }
         // A connection with a thread of its own is not in epoll.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);

@@ -11,6 +11,9 @@ use crate::event::Event;
 
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let mut worker = Worker::new();
+    if let Some(groups) = lane.core_groups() {
+        worker.group = groups.enter();
+    }
     nested_wait::enter(lane, handler);
     while !lane.is_stopping() {
         let stepped = lane.step(handler, &mut worker, None);

@@ -60,7 +60,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
         worker.ran_listed_task = false;
         let polls = cfg!(feature = "spin") && self.may_spin && timeout.is_none() && !self.lacks_memory();
-        let event = if polls { self.wait_spinning(handler, worker)? } else { self.next_event(timeout)? };
+        let event = if polls { self.wait_spinning(handler, worker)? } else { self.next_event(worker, timeout)? };
         if let Some(event) = event {
             self.handle_or_defer(handler, worker, event);
         }

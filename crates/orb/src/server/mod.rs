@@ -9,6 +9,7 @@ mod burst_role;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod connection_lane;
+mod core_groups;
 mod draining;
 pub(crate) mod final_messages;
 pub(crate) mod handler;

@@ -73,7 +73,7 @@ impl<S: Architecture<S>> Lane<S> {
                 turns += 1;
             }
             let mut others = self.claim_others(served);
-            let found = self.poll_rings_once((&first, &others), spin, begins_turn);
+            let found = self.poll_rings_once(worker, (&first, &others), spin, begins_turn);
             let mut first = Some(first);
             let arrived = match &found {
                 Ok(Found::Arrival(None)) => first.take(),
@@ -142,6 +142,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// The thread has given back its permit to poll when the function returns.
     fn poll_rings_once(
         &self,
+        worker: &mut Worker,
         (first, others): (&Guard<'_>, &Others<'_>),
         spin: SpinWait<'_>,
         begins_turn: bool,
@@ -154,7 +155,7 @@ impl<S: Architecture<S>> Lane<S> {
             // Withdraws all requests for wake-ups before it asks for events.
             rings().for_each(|(_, connection)| _ = has_arrived(connection));
             // An event that is there before polling begins does not show if polling is useful.
-            if let Some(event) = self.next_event(Some(Duration::ZERO))? {
+            if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
                 return Ok(Found::Event(event));
             }
         }
@@ -172,7 +173,7 @@ impl<S: Architecture<S>> Lane<S> {
                 if self.ready.has_any() || self.is_stopping() {
                     return Ok(Found::Task);
                 }
-                if let Some(event) = self.next_event(Some(Duration::ZERO))? {
+                if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
                     return Ok(Found::Event(event));
                 }
                 if spin.is_over() || rings().any(|(_, connection)| self.guard_connection(connection).is_none()) {

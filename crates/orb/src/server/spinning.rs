@@ -74,7 +74,7 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             }
         }
-        Ok(self.next_event(None)?.map(|event| note_connection(worker, event)))
+        Ok(self.next_event(worker, None)?.map(|event| note_connection(worker, event)))
     }
 
     /// Polls the lane's events and, if the lane has several threads, the connection. Leaves a
@@ -92,7 +92,7 @@ impl<S: Architecture<S>> Lane<S> {
         let Some(spin) = connection.stream.begin_spin() else { return Ok(Polled::Nothing) };
         if self.strategy.has_one_thread() {
             loop {
-                if let Some(event) = self.next_event(Some(Duration::ZERO))? {
+                if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
                     spin.finish(true);
                     return Ok(Polled::Event(event));
                 }
@@ -103,7 +103,7 @@ impl<S: Architecture<S>> Lane<S> {
             }
         }
         // An event that is there before polling begins does not show if polling is useful.
-        if let Some(event) = self.next_event(Some(Duration::ZERO))? {
+        if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
             return Ok(Polled::Event(event));
         }
         self.watch_input(connection, false);
@@ -114,11 +114,15 @@ impl<S: Architecture<S>> Lane<S> {
                 spin.finish(true);
                 break Ok(Polled::Message(more));
             }
-            match self.next_event(Some(Duration::ZERO)) {
+            match self.next_event(worker, Some(Duration::ZERO)) {
                 Ok(Some(event)) => break Ok(Polled::Event(event)),
                 Ok(None) if !spin.is_over() && self.guard_connection(connection).is_some() => {}
                 Ok(None) => {
                     spin.finish(false);
+                    if self.core_groups().is_some_and(|groups| self.watch_in_groups(groups, &worker.group, connection))
+                    {
+                        return Ok(Polled::Nothing);
+                    }
                     break Ok(Polled::Nothing);
                 }
                 Err(error) => break Err(error),
@@ -132,6 +136,9 @@ impl<S: Architecture<S>> Lane<S> {
     /// reports input that has arrived before.
     fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness_descriptor() else { return };
+        if self.unwatch_in_groups(connection) && !watches {
+            return;
+        }
         // The lock keeps the flag for congestion from changing.
         let watched = connection.with_output_locked(|| {
             let interest = match (watches, connection.is_congested()) {

@@ -12,12 +12,14 @@ use corelane_wire::{Endian, Limits, Scratch, Version};
 
 use super::burst_role::BurstRole;
 use super::connection::{Connection, ReadState};
+use super::core_groups::ThreadGroup;
 use super::final_messages;
 use super::handler::RequestHandler;
 use super::message::{Message, RequestMemory, wants_reply};
 use crate::fault::PeerFault;
 #[cfg(feature = "keep-octets")]
 use crate::kept_octets::{KeepAccount, Lender, MIN_LENT_BYTES, MessageMemory};
+use crate::lent_messages::{self, TakeError};
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
@@ -39,6 +41,7 @@ pub(crate) struct Worker {
     /// The connection of the thread's last event, which the thread polls next.
     pub(super) last_reported: Option<(u32, u32)>,
     pub(super) burst_role: BurstRole,
+    pub(super) group: ThreadGroup,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
     /// Lends large messages to their requests, whose servants may keep octets.
@@ -81,6 +84,7 @@ impl Worker {
             ran_listed_task: false,
             last_reported: None,
             burst_role: BurstRole::default(),
+            group: ThreadGroup::default(),
             spares: Vec::new(),
             memory: RequestMemory::default(),
             #[cfg(feature = "keep-octets")]
@@ -182,6 +186,11 @@ impl Worker {
                 None => &mut self.buffer,
             };
             let read = match reading.framer.next(buffer.unread(), limits) {
+                Ok(FramingStep::Message { header, len })
+                    if lent_messages::is_lent(&*connection.stream, buffer.unread()) =>
+                {
+                    self.take_lent(reading, connection, &header, len, limits)
+                }
                 Ok(FramingStep::Message { header, len: length }) => {
                     let surplus = buffer.unread().get(length..).unwrap_or_default();
                     if surplus.is_empty() && own {
@@ -218,6 +227,42 @@ impl Worker {
                 }
             };
             return ControlFlow::Break(read);
+        }
+    }
+
+    /// Replaces the first message, which ends in lent memory, by the whole message.
+    #[cold]
+    fn take_lent(
+        &mut self,
+        reading: &mut ReadState,
+        connection: &Connection,
+        header: &Header,
+        length: usize,
+        limits: &Limits,
+    ) -> ReadResult {
+        let buffer = match &mut reading.partial {
+            Some(partial) => partial,
+            None => &mut self.buffer,
+        };
+        let short = &buffer.unread()[..length];
+        match lent_messages::take(&*connection.stream, header, short, limits) {
+            Ok((header, message)) => {
+                buffer.consume(length);
+                let more = !reading.is_drained || !buffer.is_empty();
+                self.store_rest(reading);
+                record_progress(reading, connection);
+                ReadResult::Message { message: Message::Buffered(header, header.total_len(), message), more }
+            }
+            Err(TakeError::Fault(fault)) => {
+                let last_message = match fault {
+                    PeerFault::Protocol(fault) => final_messages::fault_reply(fault, short, limits),
+                    _ => final_messages::message_error(),
+                };
+                self.discard_input();
+                reading.is_over = true;
+                ReadResult::Fault(fault, last_message)
+            }
+            Err(TakeError::Io(_)) => self.end_input(reading),
         }
     }
 

@@ -413,7 +413,11 @@ impl SharedChannel {
         removed
     }
 
+    #[inline]
     fn finish_all(&self, removed: Vec<Removed>) {
+        if removed.is_empty() {
+            return;
+        }
         for (object, disconnected) in removed {
             self.deactivate(object);
             self.finish(Some(disconnected));
@@ -423,7 +427,8 @@ impl SharedChannel {
     /// Wakes senders and pullers, makes the immediate deliveries, and calls direct consumers.
     /// Empties their lists. The first delivery has the time `now`, at which the set was routed.
     fn deliver(&self, routed: &mut ChannelRouted, now: Nanos) {
-        for peer in routed.wake.drain(..) {
+        // Their order does not matter, and `pop` costs less than `drain` if there is none.
+        while let Some(peer) = routed.wake.pop() {
             counters::count_handoff();
             peer.wake.notify_all();
         }
@@ -431,8 +436,10 @@ impl SharedChannel {
         // before.
         let mut routed_at = Some(now);
         let mut time = || routed_at.take().unwrap_or_else(Self::now);
-        for delivery in routed.immediate.drain(..) {
-            self.send_now(delivery, time());
+        if !routed.immediate.is_empty() {
+            for delivery in routed.immediate.drain(..) {
+                self.send_now(delivery, time());
+            }
         }
         if routed.direct.is_empty() {
             return;

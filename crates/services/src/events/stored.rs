@@ -132,7 +132,9 @@ impl PushedEvent for StoredEvent {
 impl PushedEvent for &rtec::Event {
     fn store(self, now: Nanos, empty: &mut StoredEvent) {
         let rtec::Event { header, data } = &mut empty.event;
-        *header = rtec::EventHeader { ec_recv_time: now / TIME_UNIT, ..self.header };
+        // A direct consumer gets the event at the same time.
+        let now = now / TIME_UNIT;
+        *header = rtec::EventHeader { ec_recv_time: now, ec_send_time: now, ..self.header };
         data.pad1 = self.data.pad1;
         data.payload.clone_from(&self.data.payload);
         if self.data.any_value.type_code().kind() != TypeCodeKind::Null {
@@ -350,18 +352,21 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Passes the events of a set to `push`. The event of a set of one is not copied if nothing else
-/// has it.
+/// Passes the events of a set to `push`. The event of a set of one is not copied if it was received
+/// at the time `now`, or if nothing else has it.
 pub(super) fn with_events<R>(
     set: &mut DeliverySet<Arc<StoredEvent>>,
     now: Nanos,
     push: impl FnOnce(&[rtec::Event]) -> R,
 ) -> R {
-    if let DeliverySet::One(Occurrence::Event(event)) = &mut *set
-        && let Some(StoredEvent { event, .. }) = Arc::get_mut(event)
-    {
-        event.header.ec_send_time = now / TIME_UNIT;
-        return push(std::slice::from_ref(event));
+    if let DeliverySet::One(Occurrence::Event(event)) = &mut *set {
+        if event.event.header.ec_send_time == now / TIME_UNIT {
+            return push(std::slice::from_ref(&event.event));
+        }
+        if let Some(StoredEvent { event, .. }) = Arc::get_mut(event) {
+            event.header.ec_send_time = now / TIME_UNIT;
+            return push(std::slice::from_ref(event));
+        }
     }
     let event = |occurrence: &Occurrence<Arc<StoredEvent>>| match occurrence {
         Occurrence::Event(event) => event.sent(now),

@@ -26,7 +26,16 @@ const FOREIGN_CONTEXT: u8 = 2;
 pub(super) struct NameBinding<'b>(pub(super) &'b [u8]);
 
 impl<'b> NameBinding<'b> {
-    pub(super) fn write(block: &mut Vec<u8>, name: &NameComponent, target: BoundTarget<'_>) {
+    /// Returns the number of octets that [`write`](Self::write) adds.
+    pub(super) fn size((id, kind): (&[u8], &[u8]), target: BoundTarget<'_>) -> usize {
+        let octets = match target {
+            BoundTarget::Object(reference) | BoundTarget::ForeignContext(reference) => reference.len(),
+            BoundTarget::Context(ContextId(number)) => size_of_val(&number),
+        };
+        2 * size_of::<u32>() + id.len() + kind.len() + 1 + octets
+    }
+
+    pub(super) fn write(block: &mut Vec<u8>, (id, kind): (&[u8], &[u8]), target: BoundTarget<'_>) {
         let number;
         let (tag, octets) = match target {
             BoundTarget::Object(reference) => (OBJECT, reference),
@@ -37,8 +46,8 @@ impl<'b> NameBinding<'b> {
             }
         };
         // Names arrive in messages shorter than 2^32 octets.
-        let lengths = [&name.id, &name.kind].map(|text| (text.len() as u32).to_le_bytes());
-        for part in [&lengths[0], &lengths[1], name.id.as_bytes(), name.kind.as_bytes(), &[tag], octets] {
+        let lengths = [id, kind].map(|text| (text.len() as u32).to_le_bytes());
+        for part in [&lengths[0], &lengths[1], id, kind, &[tag], octets] {
             block.extend_from_slice(part);
         }
     }
@@ -184,13 +193,9 @@ mod tests {
     use super::super::trie::Trie;
     use super::*;
 
-    fn component(id: &str) -> NameComponent {
-        NameComponent { id: id.to_owned(), kind: "k".to_owned() }
-    }
-
     fn block(id: &str, target: &[u8]) -> Vec<u8> {
         let mut block = Vec::new();
-        NameBinding::write(&mut block, &component(id), BoundTarget::Object(target));
+        NameBinding::write(&mut block, key(id), BoundTarget::Object(target));
         block
     }
 

@@ -15,8 +15,9 @@ use corelane_sys::rcu_cell::{RcuCell, RcuGuard};
 use corelane_sys::thread;
 
 use super::changes::{ChangeLog, LogLimits};
-use super::records::{self, NamingRecord, STAMP_KEY};
-use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
+use super::loader::Loader;
+use super::records::{self, NamingRecord, STAMP_KEY, StoredBinding};
+use super::state::{Change, ContextId, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
 /// Pause between two syncs of relaxed changes.
@@ -471,16 +472,20 @@ fn load(store: &dyn Store, seed: u64) -> Result<(Head, Option<u64>), StoreError>
     let mut loader = Loader::new(seed);
     let mut stamp = None;
     let damaged = |reason: &str| StoreError::Damaged { path: None, reason: reason.to_owned() };
+    let without_context = "a binding belongs to no context";
     let revision = store.for_each(&mut |key, value| {
+        if let Some(StoredBinding { context, name, target }) = records::borrow_binding(key, value) {
+            return loader.bind(context, name, target).map_err(|_| damaged(without_context));
+        }
         match records::decode(key, value).map_err(|_| damaged("a record of the Naming Service cannot be read"))? {
             NamingRecord::Stamp(number) => stamp = Some(number),
             NamingRecord::Change(change) => {
-                loader.replay(change).map_err(|_| damaged("a binding belongs to no context"))?;
+                loader.replay(change).map_err(|_| damaged(without_context))?;
             }
         }
         Ok(())
     })?;
-    let state = loader.finish().map_err(|_| damaged("a binding belongs to no context"))?;
+    let state = loader.finish().map_err(|_| damaged(without_context))?;
     Ok((Head { state, revision }, stamp))
 }
 

@@ -12,6 +12,7 @@ use super::state::{ContextId, ListCursor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
+/// The id of the connection whose request created an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 

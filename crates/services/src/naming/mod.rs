@@ -26,6 +26,7 @@ pub mod fuzz;
 mod hash;
 mod idl;
 mod iterators;
+mod loader;
 pub mod name;
 mod records;
 mod servants;
@@ -95,12 +96,8 @@ impl NamingConfig {
     /// Creates the settings of a name service that keeps its bindings in memory.
     #[must_use]
     pub fn new() -> Self {
-        let iterator_limits = IteratorLimits {
-            max_iterators: 1_000,
-            // All iterators count as iterators of one client.
-            max_per_client: 1_000,
-            idle_timeout: Duration::from_secs(900),
-        };
+        let iterator_limits =
+            IteratorLimits { max_iterators: 1_000, max_per_client: 100, idle_timeout: Duration::from_secs(900) };
         let settings = ServiceSettings {
             iterator_limits,
             forward_timeout: Duration::from_secs(3),
@@ -141,6 +138,14 @@ impl NamingConfig {
     #[must_use]
     pub fn max_iterators(mut self, count: usize) -> Self {
         self.settings.iterator_limits.max_iterators = count;
+        self
+    }
+
+    /// Sets the maximum number of binding iterators that requests of one connection have created.
+    /// At the maximum, a new iterator ends the least recently used iterator of the connection; 0
+    /// permits no iterator. Default: 100.
+    #[must_use]
+    pub fn max_iterators_per_connection(mut self, count: usize) -> Self {
         self.settings.iterator_limits.max_per_client = count;
         self
     }

@@ -15,7 +15,7 @@
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
 
 use super::cos_naming::NameComponent;
-use super::state::{BindingTarget, Change, ContextId, EncodedReference};
+use super::state::{BindingTarget, BoundTarget, Change, ContextId, EncodedReference};
 use crate::store::RecordFormat;
 
 pub(super) const KIND: RecordFormat = RecordFormat { service: "naming", format: 1 };
@@ -30,6 +30,9 @@ const OBJECT: u8 = 0;
 const OWN_CONTEXT: u8 = 1;
 const FOREIGN_CONTEXT: u8 = 2;
 
+const NATIVE_ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 0 };
+const OTHER_ORDER: u8 = 1 - NATIVE_ORDER;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadRecord;
 
@@ -37,6 +40,15 @@ pub(super) struct BadRecord;
 pub(super) enum NamingRecord {
     Stamp(u64),
     Change(Change),
+}
+
+/// A view of the record of a binding.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StoredBinding<'r> {
+    pub(super) context: ContextId,
+    /// Id and kind, in UTF-8.
+    pub(super) name: (&'r [u8], &'r [u8]),
+    pub(super) target: BoundTarget<'r>,
 }
 
 pub(super) struct RecordWrite {
@@ -67,11 +79,10 @@ fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
 }
 
 fn encode_target(target: &BindingTarget) -> Vec<u8> {
-    let order = u8::from(Endian::NATIVE == Endian::Little);
     match target {
-        BindingTarget::Object(reference) => [&[OBJECT, order][..], reference].concat(),
+        BindingTarget::Object(reference) => [&[OBJECT, NATIVE_ORDER][..], reference].concat(),
         BindingTarget::Context(context) => [&[OWN_CONTEXT][..], &context.0.to_be_bytes()].concat(),
-        BindingTarget::ForeignContext(reference) => [&[FOREIGN_CONTEXT, order][..], reference].concat(),
+        BindingTarget::ForeignContext(reference) => [&[FOREIGN_CONTEXT, NATIVE_ORDER][..], reference].concat(),
     }
 }
 
@@ -82,21 +93,39 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Result<NamingRecord, BadRecord
     if key == NEXT_KEY {
         return Ok(NamingRecord::Change(Change::NextContext(number(value)?)));
     }
-    let (tag, key) = key.split_first().ok_or(BadRecord)?;
-    let (context, name) = key.split_at_checked(8).ok_or(BadRecord)?;
-    let context = ContextId(number(context)?);
-    match *tag {
+    let (tag, context, name) = split_key(key)?;
+    match tag {
         CONTEXT if name.is_empty() && value.is_empty() => Ok(NamingRecord::Change(Change::AddContext(context))),
         BINDING => {
-            let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
-            let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;
-            let (id, kind) = text.split_at_checked(length).ok_or(BadRecord)?;
-            let field = |octets: &[u8]| String::from_utf8(octets.to_vec()).map_err(|_| BadRecord);
-            let name = NameComponent { id: field(id)?, kind: field(kind)? };
-            Ok(NamingRecord::Change(Change::PutBinding { context, name, target: decode_target(value)? }))
+            let [id, kind] = split_name(name)?.map(str::to_owned);
+            let target = decode_target(value)?;
+            Ok(NamingRecord::Change(Change::PutBinding { context, name: NameComponent { id, kind }, target }))
         }
         _ => Err(BadRecord),
     }
+}
+
+/// Reads the record of a binding without a copy. Returns `None` for another record, a damaged one,
+/// and a reference in the other byte order.
+pub(super) fn borrow_binding<'r>(key: &'r [u8], value: &'r [u8]) -> Option<StoredBinding<'r>> {
+    let (BINDING, context, name) = split_key(key).ok()? else { return None };
+    let name = split_name(name).ok()?;
+    Some(StoredBinding { context, name: name.map(str::as_bytes).into(), target: borrow_target(value)? })
+}
+
+fn split_key(key: &[u8]) -> Result<(u8, ContextId, &[u8]), BadRecord> {
+    let (tag, key) = key.split_first().ok_or(BadRecord)?;
+    let (context, name) = key.split_at_checked(8).ok_or(BadRecord)?;
+    Ok((*tag, ContextId(number(context)?), name))
+}
+
+/// Returns id and kind.
+fn split_name(name: &[u8]) -> Result<[&str; 2], BadRecord> {
+    let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;
+    let (id, kind) = text.split_at_checked(length).ok_or(BadRecord)?;
+    let text = |octets| std::str::from_utf8(octets).map_err(|_| BadRecord);
+    Ok([text(id)?, text(kind)?])
 }
 
 fn number(octets: &[u8]) -> Result<u64, BadRecord> {
@@ -104,27 +133,37 @@ fn number(octets: &[u8]) -> Result<u64, BadRecord> {
 }
 
 fn decode_target(value: &[u8]) -> Result<BindingTarget, BadRecord> {
+    match borrow_target(value) {
+        Some(BoundTarget::Object(reference)) => return Ok(BindingTarget::Object(reference.into())),
+        Some(BoundTarget::Context(context)) => return Ok(BindingTarget::Context(context)),
+        Some(BoundTarget::ForeignContext(reference)) => return Ok(BindingTarget::ForeignContext(reference.into())),
+        None => {}
+    }
     match value {
-        [OBJECT, order, reference @ ..] => Ok(BindingTarget::Object(decode_reference(*order, reference)?)),
-        [OWN_CONTEXT, context @ ..] => Ok(BindingTarget::Context(ContextId(number(context)?))),
-        [FOREIGN_CONTEXT, order, reference @ ..] => {
-            Ok(BindingTarget::ForeignContext(decode_reference(*order, reference)?))
+        [OBJECT, OTHER_ORDER, reference @ ..] => Ok(BindingTarget::Object(convert_reference(reference)?)),
+        [FOREIGN_CONTEXT, OTHER_ORDER, reference @ ..] => {
+            Ok(BindingTarget::ForeignContext(convert_reference(reference)?))
         }
         _ => Err(BadRecord),
     }
 }
 
-fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRecord> {
-    let order = match order {
-        0 => Endian::Big,
-        1 => Endian::Little,
-        _ => return Err(BadRecord),
-    };
-    if order == Endian::NATIVE {
-        check_reference(octets, order).map_err(|_| BadRecord)?;
-        return Ok(EncodedReference::from(octets));
+/// Returns a target whose reference is in the byte order of this machine.
+fn borrow_target(value: &[u8]) -> Option<BoundTarget<'_>> {
+    let is_native = |order: u8, reference| order == NATIVE_ORDER && check_reference(reference).is_ok();
+    match value {
+        [OBJECT, order, reference @ ..] if is_native(*order, reference) => Some(BoundTarget::Object(reference)),
+        [OWN_CONTEXT, context @ ..] => Some(BoundTarget::Context(ContextId(number(context).ok()?))),
+        [FOREIGN_CONTEXT, order, reference @ ..] if is_native(*order, reference) => {
+            Some(BoundTarget::ForeignContext(reference))
+        }
+        _ => None,
     }
-    let mut decoder = Decoder::new(octets, order);
+}
+
+/// Converts a reference from the other byte order.
+fn convert_reference(octets: &[u8]) -> Result<EncodedReference, BadRecord> {
+    let mut decoder = Decoder::new(octets, if OTHER_ORDER == 0 { Endian::Big } else { Endian::Little });
     let ior = Ior::decode(&mut decoder).map_err(|_| BadRecord)?;
     if decoder.remaining_len() > 0 {
         return Err(BadRecord);
@@ -132,8 +171,8 @@ fn decode_reference(order: u8, octets: &[u8]) -> Result<EncodedReference, BadRec
     encode_reference(&ior).map_err(|_| BadRecord)
 }
 
-fn check_reference(octets: &[u8], order: Endian) -> Result<(), CdrError> {
-    let mut decoder = Decoder::new(octets, order);
+fn check_reference(octets: &[u8]) -> Result<(), CdrError> {
+    let mut decoder = Decoder::new(octets, Endian::NATIVE);
     decoder.read_octet_sequence()?;
     for _ in 0..decoder.read_u32()? {
         decoder.read_u32()?;
@@ -190,7 +229,8 @@ mod tests {
             let mut encoder = Encoder::new();
             encoder.set_endian(endian);
             ior().encode(&mut encoder).unwrap();
-            assert_eq!(decode_reference(order, &encoder.to_vec()), Ok(encode_reference(&ior()).unwrap()));
+            let value = [&[OBJECT, order][..], &encoder.to_vec()].concat();
+            assert_eq!(decode_target(&value), Ok(BindingTarget::Object(encode_reference(&ior()).unwrap())));
         }
     }
 

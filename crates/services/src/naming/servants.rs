@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use corelane::mapping::{At, read_reference, write_reference};
 use corelane::poa::{ObjectId, Poa};
+use corelane::rt::served_by;
 use corelane::{
     Cdr, Completion, Decoder, Ior, ObjectRef, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
     current, with_current_object_id,
@@ -487,7 +488,8 @@ impl ContextRequest<'_, '_, '_> {
     }
 
     fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
-        let client = ClientId(0);
+        // Collocated calls count as calls of one client.
+        let client = ClientId(served_by().connection.unwrap_or_default());
         // A client must not be able to guess the ids of other clients' iterators.
         let secret = corelane_sys::process::random_number().map_err(|error| {
             let why = format!("the kernel gives no random number: {error}");

@@ -5,7 +5,7 @@
 //! binding may lead to a destroyed context.
 
 use std::cmp::Ordering;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::bindings::{NameBinding, NameLeaf};
@@ -80,15 +80,15 @@ impl BoundTarget<'_> {
 }
 
 #[derive(Clone)]
-struct ContextBindings {
+pub(super) struct ContextBindings {
     id: ContextId,
-    bindings: Trie<NameLeaf>,
+    pub(super) bindings: Trie<NameLeaf>,
 }
 
 impl ContextBindings {
     fn bind(&mut self, hash: u64, name: &NameComponent, target: BoundTarget<'_>) {
         let mut block = Vec::new();
-        NameBinding::write(&mut block, name, target);
+        NameBinding::write(&mut block, name.id_and_kind(), target);
         self.bindings.insert(hash, name.id_and_kind(), &block);
     }
 }
@@ -416,7 +416,7 @@ impl State {
         self.contexts.get(hash_number(self.seed, id.0), id)
     }
 
-    fn context_mut(&mut self, id: ContextId) -> Option<&mut ContextBindings> {
+    pub(super) fn context_mut(&mut self, id: ContextId) -> Option<&mut ContextBindings> {
         let hash = hash_number(self.seed, id.0);
         self.contexts.get_mut(hash, id)
     }
@@ -425,62 +425,9 @@ impl State {
         context.bindings.get(self.hash(name), name.id_and_kind()).map(NameBinding)
     }
 
-    fn hash(&self, name: &impl ComponentText) -> u64 {
+    pub(super) fn hash(&self, name: &impl ComponentText) -> u64 {
         let (id, kind) = name.id_and_kind();
         hash_name(self.seed, id, kind)
-    }
-}
-
-/// Inserts consecutive bindings of one context together, which is faster than one change at a time.
-pub(super) struct Loader {
-    state: State,
-    context: ContextId,
-    /// The blocks of the bindings, one after the other.
-    blocks: Vec<u8>,
-    /// The hash of each name, and the range of its block.
-    bindings: Vec<(u64, Range<usize>)>,
-}
-
-impl Loader {
-    pub(super) fn new(seed: u64) -> Self {
-        Loader { state: State::empty(seed), context: ContextId::ROOT, blocks: Vec::new(), bindings: Vec::new() }
-    }
-
-    /// Adds a stored change. A name must not occur twice in a context.
-    pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
-        let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
-        if context != self.context {
-            self.flush()?;
-            self.context = context;
-        }
-        let start = self.blocks.len();
-        NameBinding::write(&mut self.blocks, &name, BoundTarget::from(&target));
-        self.bindings.push((self.state.hash(&name), start..self.blocks.len()));
-        Ok(())
-    }
-
-    pub(super) fn finish(mut self) -> Result<State, ReplayError> {
-        self.flush()?;
-        Ok(self.state)
-    }
-
-    fn flush(&mut self) -> Result<(), ReplayError> {
-        if self.bindings.is_empty() {
-            return Ok(());
-        }
-        let blocks = std::mem::take(&mut self.blocks);
-        let block = |(hash, range)| (hash, blocks.get::<Range<usize>>(range).unwrap_or_default());
-        let mut bindings: Vec<(u64, &[u8])> = std::mem::take(&mut self.bindings).into_iter().map(block).collect();
-        let context = self.state.context_mut(self.context).ok_or(ReplayError)?;
-        if context.bindings.len() == 0 {
-            bindings.sort_unstable_by_key(|(hash, block)| (*hash, NameBinding(block).id_and_kind()));
-            context.bindings = Trie::from_sorted(&bindings);
-            return Ok(());
-        }
-        for (hash, block) in bindings {
-            context.bindings.insert(hash, NameBinding(block).id_and_kind(), block);
-        }
-        Ok(())
     }
 }
 

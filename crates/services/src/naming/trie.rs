@@ -14,6 +14,15 @@ pub(super) const LEAF_SIZE: usize = 32;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
+/// The depth of a part of a trie, and the number of parts.
+const PART_DEPTH: u32 = 2;
+pub(super) const PART_COUNT: usize = WIDTH.pow(PART_DEPTH);
+
+/// Returns the index of the part with this hash.
+pub(super) fn part_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - PART_DEPTH * BITS)) as usize
+}
+
 /// The items of a leaf, sorted by hash and then by key. A clone must be cheap.
 pub(super) trait Leaf: Clone {
     type Item: ?Sized;
@@ -77,6 +86,12 @@ impl<T: TrieItem> Leaf for Arc<[(u64, T)]> {
 
 pub(super) struct Trie<L> {
     root: Child<L>,
+    len: usize,
+}
+
+/// A part of a trie: the items whose hashes begin with the same bits.
+pub(super) struct TriePart<L> {
+    child: Child<L>,
     len: usize,
 }
 
@@ -154,6 +169,24 @@ impl<L: Leaf> Trie<L> {
     /// Builds a map from items that are sorted by hash and key, and whose keys differ.
     pub(super) fn from_sorted(items: &[(u64, &L::Item)]) -> Self {
         Trie { root: build(items, 0), len: items.len() }
+    }
+
+    /// Builds a part from its items, which are sorted by hash and key, and whose keys differ.
+    pub(super) fn part(items: &[(u64, &L::Item)]) -> TriePart<L> {
+        TriePart { child: build(items, PART_DEPTH), len: items.len() }
+    }
+
+    /// Builds a map from its parts, in order.
+    pub(super) fn from_parts(mut parts: impl Iterator<Item = TriePart<L>>) -> Self {
+        let mut len = 0;
+        let mut next = || {
+            let Some(part) = parts.next() else { return Child::Empty };
+            len += part.len;
+            part.child
+        };
+        let mut branch = |_| Child::Branch(Arc::new(std::array::from_fn(|_| next())));
+        let root = Child::Branch(Arc::new(std::array::from_fn(&mut branch)));
+        Trie { root, len }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -395,6 +428,10 @@ mod tests {
                 let built = Pairs::from_sorted(&sorted);
                 prop_assert_eq!((items(&built), built.len()), (expected.clone(), trie.len()));
                 prop_assert!(expected.iter().all(|pair| built.get(hash(pair.0), pair.0) == Some(pair)));
+                let part = |index| Pairs::part(sorted.iter().filter(|(hash, _)| part_of(*hash) == index).copied().collect::<Vec<_>>().as_slice());
+                let joined = Pairs::from_parts((0..PART_COUNT).map(part));
+                prop_assert_eq!((items(&joined), joined.len()), (expected.clone(), trie.len()));
+                prop_assert!(expected.iter().all(|pair| joined.get(hash(pair.0), pair.0) == Some(pair)));
                 for key in 0..200 {
                     prop_assert_eq!(trie.get(hash(key), key).map(|item| item.1), map.get(&(hash(key), key)).copied());
                     let mut after = Vec::new();

@@ -28,6 +28,12 @@ impl Interest {
     /// Reports an event once when it occurs. Without this flag each wait reports the event while
     /// its cause lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
+    /// If several sets watch a descriptor exclusively, an event wakes a thread of the first set, in
+    /// the order of [`Epoll::add`], in which a thread waits. Sets before this one keep the event for
+    /// their next wait, as long as its cause lasts.
+    ///
+    /// Combines with `READABLE`, `WRITABLE` and `EDGE`, and only in [`Epoll::add`]: `modify` fails.
+    pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
 
     /// Combines two interests.
     #[must_use]

@@ -5,7 +5,7 @@
 //!
 //! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
 //! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
-//! capacity is an ordinary slice.
+//! capacity is an ordinary slice. In lent memory `end` is the capacity.
 
 mod region;
 
@@ -19,6 +19,8 @@ use std::slice;
 use region::MappedRegion;
 pub use region::{RegionCache, mapped_bytes, mapping_count};
 
+#[cfg(not(loom))]
+use crate::sealed::LentMessage;
 use crate::socket::{self, WaitMode};
 
 /// Largest size of a buffer in heap memory, in bytes.
@@ -36,6 +38,9 @@ struct BufferStorage {
 enum StorageOwner {
     Heap,
     Reserved(MappedRegion),
+    /// Memory that this process cannot change. The buffer ends with it, and has no spare capacity.
+    #[cfg(not(loom))]
+    Lent(#[expect(dead_code, reason = "its drop gives the memory back")] LentMessage),
 }
 
 // SAFETY: the value owns its bytes, and a shared reference gives shared access only.
@@ -55,6 +60,24 @@ impl BufferStorage {
         let reservation = MappedRegion::new(length, spares)?;
         Ok(BufferStorage { octets: reservation.as_ptr(), length, owner: StorageOwner::Reserved(reservation) })
     }
+
+    fn is_lent(&self) -> bool {
+        #[cfg(not(loom))]
+        return matches!(self.owner, StorageOwner::Lent(_));
+        #[cfg(loom)]
+        false
+    }
+
+    /// Returns the bytes from index `start` on.
+    ///
+    /// # Safety
+    /// `start` is at most the length. If the memory is lent, `start` is the length.
+    #[inline]
+    unsafe fn rest_mut(&mut self, start: usize) -> &mut [u8] {
+        // SAFETY: these are the owner's bytes, all initialised, and `&mut self` excludes other
+        // borrows. In lent memory, which cannot be written, the slice is empty.
+        unsafe { slice::from_raw_parts_mut(self.octets.as_ptr().add(start), self.length - start) }
+    }
 }
 
 impl Deref for BufferStorage {
@@ -71,9 +94,9 @@ impl Deref for BufferStorage {
 impl DerefMut for BufferStorage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: these are the owner's bytes, all initialised, and `&mut self` excludes other
-        // borrows.
-        unsafe { slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
+        assert!(!self.is_lent(), "lent memory cannot be written");
+        // SAFETY: the memory is not lent, so every index may be the start.
+        unsafe { self.rest_mut(0) }
     }
 }
 
@@ -100,6 +123,14 @@ impl Buffer {
         Self { memory: BufferStorage::heap(Box::default()), start: 0, end: 0 }
     }
 
+    /// Creates a buffer with the bytes of a message that ends in lent memory. It has no spare
+    /// capacity. When its bytes are discarded, it gives the memory back.
+    #[cfg(not(loom))]
+    pub(crate) fn over_lent(message: LentMessage) -> Self {
+        let (octets, length) = message.bytes();
+        Self { memory: BufferStorage { octets, length, owner: StorageOwner::Lent(message) }, start: 0, end: length }
+    }
+
     /// Creates an empty buffer with room for at least `octets` bytes.
     ///
     /// # Errors
@@ -121,6 +152,8 @@ impl Buffer {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
             StorageOwner::Reserved(reservation) => reservation.touched().max(self.end),
+            #[cfg(not(loom))]
+            StorageOwner::Lent(_) => self.capacity(),
         }
     }
 
@@ -150,7 +183,7 @@ impl Buffer {
 
     #[cold]
     fn grow(&mut self, total: usize, spares: Option<&RegionCache>) -> io::Result<()> {
-        if total <= self.capacity() {
+        if total <= self.capacity() && !self.memory.is_lent() {
             self.record_touched();
             self.memory.copy_within(self.start..self.end, 0);
         } else {
@@ -167,8 +200,8 @@ impl Buffer {
     /// Returns the unused memory after the bytes that have arrived.
     #[inline]
     pub fn spare_capacity(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies within the memory (invariant `window`).
-        unsafe { self.memory.get_unchecked_mut(self.end..) }
+        // SAFETY: the range lies within the memory (invariant `window`). In lent memory it is empty.
+        unsafe { self.memory.rest_mut(self.end) }
     }
 
     /// Marks the first `count` bytes of [`spare_capacity`](Self::spare_capacity) as arrived.
@@ -228,6 +261,9 @@ impl Buffer {
         }
         self.record_touched();
         self.end = self.start + at;
+        if self.memory.is_lent() {
+            self.memory.length = self.end;
+        }
         Ok(())
     }
 
@@ -239,10 +275,21 @@ impl Buffer {
         }
     }
 
-    /// Discards all bytes and keeps the memory.
+    /// Discards all bytes, and keeps the memory unless it is lent.
     #[inline]
     pub fn clear(&mut self) {
-        self.record_touched();
+        match &mut self.memory.owner {
+            StorageOwner::Heap => {}
+            StorageOwner::Reserved(reservation) => {
+                std::hint::cold_path();
+                reservation.record_touched(self.end);
+            }
+            #[cfg(not(loom))]
+            StorageOwner::Lent(_) => {
+                std::hint::cold_path();
+                self.memory = BufferStorage::heap(Box::default());
+            }
+        }
         self.start = 0;
         self.end = 0;
     }

@@ -5,3 +5,5 @@ pub mod buffer;
 pub mod erased;
 pub mod memory;
 pub mod ring;
+#[cfg(not(loom))]
+pub mod sealed;

@@ -46,7 +46,7 @@ pub use meter::{MemoryAccount, MemoryMeter, MemoryRefusal};
 #[cfg(feature = "charged-octets")]
 pub use octets::ChargedOctets;
 pub use octets::Octets;
-pub use primitive::Primitive;
+pub use primitive::{Primitive, numbers_in, numbers_in_mut};
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;

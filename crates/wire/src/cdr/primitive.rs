@@ -40,6 +40,19 @@ pub trait Primitive: Pod + sealed::Sealed {
     fn with_swapped_bytes(self) -> Self;
 }
 
+/// Returns the octets as numbers in this machine's byte order. `None` if they are not aligned, or not
+/// a whole number of numbers.
+#[must_use]
+pub fn numbers_in<T: Primitive>(octets: &[u8]) -> Option<&[T]> {
+    bytemuck::try_cast_slice(octets).ok()
+}
+
+/// Returns the octets as numbers, as [`numbers_in`] does.
+#[must_use]
+pub fn numbers_in_mut<T: Primitive>(octets: &mut [u8]) -> Option<&mut [T]> {
+    bytemuck::try_cast_slice_mut(octets).ok()
+}
+
 macro_rules! integers {
     ($($integer:ty as $kept:ident)*) => {$(
         impl sealed::Sealed for $integer {}

@@ -1,7 +1,7 @@
 //! Tagged components: the data in a profile in addition to its address and key (CORBA 3.0.3 section
 //! 13.6.3).
 
-use super::profile::{profile_tag, read_text, write_path};
+use super::profile::{profile_tag, read_text, write_text};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList, write_tagged};
 use crate::codeset::CodeSetInfo;
 use crate::limits::Limits;
@@ -76,7 +76,7 @@ impl TaggedComponent {
     /// The errors of encoding the host.
     pub fn alternate_address(host: &str, port: u16) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::ALTERNATE_IIOP_ADDRESS, |e| {
-            e.write_latin1_str(host)?;
+            write_text(e, host)?;
             port.encode(e)
         })
     }
@@ -87,8 +87,8 @@ impl TaggedComponent {
     /// The errors of encoding the host and the path.
     pub fn unix_transport(host: &str, path: &str) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::OMNIORB_UNIX_TRANSPORT, |e| {
-            e.write_latin1_str(host)?;
-            write_path(e, path)
+            write_text(e, host)?;
+            write_text(e, path)
         })
     }
 
@@ -124,7 +124,7 @@ impl TaggedComponent {
 fn write_endpoints(e: &mut Encoder<'_>, endpoints: &[TaoEndpoint]) -> Result<(), CdrError> {
     e.write_len(endpoints.len())?;
     for endpoint in endpoints {
-        write_path(e, &endpoint.address)?;
+        write_text(e, &endpoint.address)?;
         if let Some(port) = endpoint.port {
             e.write_u16(port);
         }

@@ -197,27 +197,27 @@ impl TaggedProfile {
         e.write_bytes(&[version.major, version.minor]);
         let tag = match address {
             ProfileAddress::Inet { host, port } => {
-                e.write_latin1_str(host)?;
+                write_text(&mut e, host)?;
                 e.write_u16(port);
                 profile_tag::IIOP
             }
             ProfileAddress::Unix { host, path } => {
-                e.write_latin1_str(host)?;
-                write_path(&mut e, path)?;
+                write_text(&mut e, host)?;
+                write_text(&mut e, path)?;
                 profile_tag::UNIX
             }
             ProfileAddress::SharedMemory { host, path } => {
-                e.write_latin1_str(host)?;
-                write_path(&mut e, path)?;
+                write_text(&mut e, host)?;
+                write_text(&mut e, path)?;
                 profile_tag::SHARED_MEMORY
             }
             ProfileAddress::Other { scheme, address } => {
-                write_path(&mut e, scheme)?;
-                write_path(&mut e, address)?;
+                write_text(&mut e, scheme)?;
+                write_text(&mut e, address)?;
                 profile_tag::OTHER_TRANSPORT
             }
             ProfileAddress::Uiop { path } => {
-                write_path(&mut e, path)?;
+                write_text(&mut e, path)?;
                 profile_tag::TAO_UIOP
             }
         };
@@ -229,14 +229,14 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a string in UTF-8 regardless of the negotiated code set, because the kernel treats the
-/// path of a socket as bytes.
-pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
-    if path.as_bytes().contains(&0) {
+/// Writes a string in UTF-8 regardless of the negotiated code set, as [`read_text`] reads it. The
+/// kernel treats the path of a socket as bytes.
+pub(super) fn write_text(e: &mut Encoder<'_>, text: &str) -> Result<(), CdrError> {
+    if text.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
     }
-    e.write_len(path.len() + 1)?;
-    e.write_bytes(path.as_bytes());
+    e.write_len(text.len() + 1)?;
+    e.write_bytes(text.as_bytes());
     e.write_u8(0);
     Ok(())
 }

@@ -36,6 +36,29 @@ fn an_iiop_profile_octet_by_octet() {
 }
 
 #[test]
+fn hosts_beyond_ascii_are_read_as_they_were_written() {
+    for host in ["münchen.example", "名.example"] {
+        for address in [
+            ProfileAddress::Inet { host, port: 1 },
+            ProfileAddress::Unix { host, path: "/run/s" },
+            ProfileAddress::SharedMemory { host, path: "/run/s" },
+        ] {
+            let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", &[]).unwrap();
+            assert_eq!(tagged.parse().unwrap().address, address);
+        }
+        let components = [
+            TaggedComponent::alternate_address(host, 9).unwrap(),
+            TaggedComponent::unix_transport(host, "/run/s").unwrap(),
+        ];
+        let address = ProfileAddress::Inet { host, port: 1 };
+        let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", &components).unwrap();
+        let unix = ProfileEndpoint::Unix { host: Some(host.into()), path: "/run/s".into() };
+        let inet = |port| ProfileEndpoint::Inet { host: host.into(), port };
+        assert_eq!(tagged.parse().unwrap().endpoints(), [inet(1), inet(9), unix]);
+    }
+}
+
+#[test]
 fn components_give_further_endpoints() {
     let components = [
         TaggedComponent::orb_type(orb_type_id::CORELANE).unwrap(),

@@ -10,7 +10,9 @@ use corelane_services::events::{
     ChannelLimits, DependencySet, EventChannel, EventChannelBuilder, EventLane, EventSource, EventType, FilterBuilder,
 };
 use corelane_sys::clock;
+use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
+use corelane_sys::thread::ThreadBuilder;
 
 use super::connections::{MEASURED, PAYLOAD, SOURCE, connect_consumer, connect_supplier, event};
 use super::figures::{found, judged, label, point};
@@ -81,13 +83,17 @@ impl Noting {
             }
         }
     }
+
+    fn note(&self) {
+        let now = clock::now().as_nanos();
+        *self.arrival.lock() = Some(now);
+        self.noted.notify_all();
+    }
 }
 
 impl PushConsumer for Noting {
     fn push(&self, _: &[Event]) -> Result<(), SystemException> {
-        let now = clock::now().as_nanos();
-        *self.arrival.lock() = Some(now);
-        self.noted.notify_all();
+        self.note();
         Ok(())
     }
 
@@ -130,23 +136,61 @@ impl MeasuredSubject for Pushes {
     }
 }
 
-/// Pushes to a channel. The time ends in the consumer's servant.
-struct DeliveredPushes {
-    _orb: Arc<Orb>,
-    target: PushConsumerRef,
-    events: [Event; 1],
+/// Pushes to a channel, or wakes a thread. The time ends in the consumer's servant, or in the
+/// thread.
+struct Deliveries {
+    push: Box<dyn FnMut() -> Result<(), Failure> + Send>,
     consumer: Arc<Noting>,
 }
 
-impl DeliveredPushes {
-    fn push(&self) -> Result<u64, Failure> {
+impl Deliveries {
+    fn push(&mut self) -> Result<u64, Failure> {
         let sent = clock::now().as_nanos();
-        self.target.push(&self.events)?;
+        (self.push)()?;
         Ok(self.consumer.wait()?.saturating_sub(sent))
     }
 }
 
-impl MeasuredSubject for DeliveredPushes {
+/// Returns a hand-off to a thread that waits, which is the least that a lane can add. The thread
+/// ends with the value.
+fn bare_hand_off() -> Result<Box<Deliveries>, Failure> {
+    let consumer = Arc::new(Noting::new());
+    let woken = Arc::new((EventCount::new("bare hand-off"), AtomicU64::new(0)));
+    let (noting, other) = (Arc::clone(&consumer), Arc::clone(&woken));
+    let run = move || {
+        let mut seen = 0;
+        let mut wait = || {
+            let changed = || Some(other.1.load(Ordering::Acquire)).filter(|now| *now != seen);
+            seen = other.0.wait(None, changed).unwrap_or(ENDED);
+            seen != ENDED
+        };
+        while wait() {
+            noting.note();
+        }
+    };
+    ThreadBuilder::new().name("floor/hand-off").spawn(run).map_err(|error| Failure::new(error.to_string()))?;
+    let waker = Waker(woken);
+    let push = move || {
+        waker.0.1.fetch_add(1, Ordering::Release);
+        waker.0.0.notify_all();
+        Ok(())
+    };
+    Ok(Box::new(Deliveries { push: Box::new(push), consumer }))
+}
+
+/// The number of wake-ups at which the thread of a bare hand-off ends.
+const ENDED: u64 = u64::MAX;
+
+struct Waker(Arc<(EventCount, AtomicU64)>);
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        self.0.1.store(ENDED, Ordering::Release);
+        self.0.0.notify_all();
+    }
+}
+
+impl MeasuredSubject for Deliveries {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.push()?;
@@ -169,7 +213,8 @@ fn measured() -> DependencySet {
     DependencySet::new().event(MEASURED, EventSource(SOURCE))
 }
 
-/// Measures a push through a reactive channel and through a lane, beside a collocated call.
+/// Measures a push through a reactive channel and through a lane, beside a collocated call and a
+/// hand-off between bare threads.
 pub(super) fn dispatch(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -203,19 +248,25 @@ pub(super) fn dispatch(
         let noting = reference(&orb, &PushConsumer::servant_of(Arc::clone(&consumer)))?;
         connect_consumer(channel.reference(), &noting, &measured(), 0)?;
         let target = connect_supplier(channel.reference(), MEASURED, rt_info)?;
-        let (_orb, events) = (Arc::clone(&orb), [event(MEASURED, PAYLOAD)]);
-        Ok::<_, Failure>(Box::new(DeliveredPushes { _orb, target, events, consumer }))
+        let (orb, events) = (Arc::clone(&orb), [event(MEASURED, PAYLOAD)]);
+        let push = move || {
+            let _orb = &orb;
+            Ok(target.push(&events)?)
+        };
+        Ok::<_, Failure>(Box::new(Deliveries { push: Box::new(push), consumer }))
     };
     let reactive_delivery = delivered(EventChannel::builder().name("reactive-delivery"), 0)?;
     let lane_delivery = delivered(EventChannel::builder().name("lanes").lanes([EventLane::new(LANE)]), LANE)?;
     let ours = |config: &str| label("Corelane", "none", "push", config);
     let [call, reactive] = [ours("collocated call"), ours("reactive channel")];
     let [delivery, lane] = [ours("reactive channel, delivery"), ours("lane, delivery")];
+    let floor = label("floor", "none", "push", "bare hand-off");
     let variants = vec![
         Variant { label: call.clone(), subject: counted(false)?, against: Vec::new() },
         Variant { label: reactive.clone(), subject: counted(true)?, against: vec![0] },
         Variant { label: delivery.clone(), subject: reactive_delivery, against: Vec::new() },
-        Variant { label: lane.clone(), subject: lane_delivery, against: vec![2] },
+        Variant { label: floor, subject: bare_hand_off()?, against: Vec::new() },
+        Variant { label: lane.clone(), subject: lane_delivery, against: vec![2, 3] },
     ];
     let title = "events: one process, one consumer".to_owned();
     let group = Group { title, compare: ComparedQuantity::Median, variants };

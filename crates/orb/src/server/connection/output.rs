@@ -15,6 +15,7 @@ use super::graceful_close::GracefulClose;
 use super::send_queue::{SendQueue, ShareBytes};
 use super::state::Flag;
 use crate::clock;
+use crate::lent_messages::ShortMessage;
 use crate::server::message::Message;
 
 /// Maximum size in bytes of a system call that sends part of a message. Between two such calls, the
@@ -157,6 +158,10 @@ impl Connection {
     ) -> SendResult {
         if writing.closing.is_some() {
             return SendResult::Failed(SendError::Closing);
+        }
+        // Under the output lock, because messages must be sent in the order in which memory is lent.
+        if let Some(short) = ShortMessage::new(&*self.stream, message) {
+            return self.send_slices_locked(writing, &short.slices(), share, wait);
         }
         if !writing.queue.is_empty() {
             return self.enqueue(writing, message, share, 0);

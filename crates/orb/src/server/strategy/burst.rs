@@ -175,7 +175,7 @@ impl BurstMode {
             }
             let timeout = lane.has_ready().then_some(Duration::ZERO);
             self.is_runner_idle.store(timeout.is_none(), Ordering::Release);
-            let event = lane.next_event(timeout);
+            let event = lane.next_event(worker, timeout);
             self.is_runner_idle.store(false, Ordering::Release);
             if let Some(event) = event? {
                 lane.handle_or_defer(handler, worker, event);

@@ -82,6 +82,11 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         true
     }
 
+    fn threads_in_core_groups(&self) -> usize {
+        // Lanes of real-time pools have cores and priorities of their own.
+        if self.burst_mode.is_some() { self.threads } else { 0 }
+    }
+
     fn may_poll_rings(&self) -> bool {
         true
     }

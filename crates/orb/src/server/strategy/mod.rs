@@ -82,7 +82,7 @@ impl Strategy {
         Ok(match config.dispatch {
             Dispatch::Reactive => Strategy::Reactive(Reactive),
             Dispatch::ThreadPerConnection { max_threads } => {
-                Strategy::ThreadPerConnection(ThreadPerConnection::new(max_threads))
+                Strategy::ThreadPerConnection(ThreadPerConnection::new(max_threads, config.shared_threads))
             }
             Dispatch::LeaderFollowers { threads } => {
                 Strategy::LeaderFollowers(LeaderFollowers::new(threads, role.is_none()))
@@ -154,6 +154,10 @@ impl Architecture<Strategy> for Strategy {
     #[inline]
     fn has_one_thread(&self) -> bool {
         delegate!(self.has_one_thread())
+    }
+
+    fn threads_in_core_groups(&self) -> usize {
+        delegate!(self.threads_in_core_groups())
     }
 
     fn may_spin(&self) -> bool {

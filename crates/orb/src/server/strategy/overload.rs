@@ -266,14 +266,14 @@ impl<S: HasOverloadThread> Lane<S> {
         let is_lender = overload.is_lender();
         let waited = if is_lender {
             // The thread takes no event while other lanes can borrow it.
-            poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
+            poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(worker), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
                 }
                 None
             })
         } else {
-            self.next_event(until.map(Monotonic::remaining))
+            self.next_event(worker, until.map(Monotonic::remaining))
         };
         match overload.idle_threads.mark_busy(&lendable.slot) {
             MarkBusyResult::Busy => {}
@@ -281,7 +281,7 @@ impl<S: HasOverloadThread> Lane<S> {
             MarkBusyResult::Claimed => return self.run_loan(handler, worker, lendable).map(|()| true),
         }
         let event = waited?;
-        let event = if is_lender { self.next_event(Some(Duration::ZERO))? } else { event };
+        let event = if is_lender { self.next_event(worker, Some(Duration::ZERO))? } else { event };
         match event {
             Some(event) => self.handle_or_defer(handler, worker, event),
             None if self.has_ready() => {}
@@ -373,13 +373,13 @@ impl<S: HasOverloadThread> Lane<S> {
             self.run_task(handler, worker, reading);
             return Ok(());
         }
-        let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(), None)?;
+        let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(worker), None)?;
         if wake {
             overload.wake.drain();
         }
         if work
             && !overload.idle_threads.has_idle()
-            && let Some(event) = self.next_event(Some(Duration::ZERO))?
+            && let Some(event) = self.next_event(worker, Some(Duration::ZERO))?
         {
             self.handle_or_defer(handler, worker, event);
         }

@@ -225,13 +225,17 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     if connection.transfer == Transfer::Direct {
         // A set follows each gap event, so a gap event needs no delay after a failed one.
         connection.dropped_at_failed_gap = None;
-        let gap = connection.take_gap(true, now).map(|(set, gap)| (set, Some(gap)));
+        let gap = connection.take_gap(true, now);
         let Connection { queues, counts, .. } = connection;
         let Some(peer) = queues.first().map(|queue| &queue.peer) else { return };
-        for (set, gap) in gap.into_iter().chain([(set, None)]) {
+        let mut deliver = |set, gap| {
             counts.delivered += 1;
             routed.direct.push(DirectDelivery { consumer: id, peer: peer.clone(), set, gap });
+        };
+        if let Some((set, gap)) = gap {
+            deliver(set, Some(gap));
         }
+        deliver(set, None);
         return;
     }
     let has_gap = connection.has_gap();

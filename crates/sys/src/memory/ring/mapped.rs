@@ -10,6 +10,7 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 const OCTETS: usize = 4096;
 const CONTROL: usize = 1024;
+const NOTES: usize = 2 * CONTROL;
 /// Distance in bytes between control words: two cache lines of 64 bytes, because some processors
 /// fetch lines in pairs.
 const LINES: usize = 128;
@@ -81,6 +82,30 @@ impl WakeMethod {
     }
 }
 
+/// A word in the rings' memory that one side sets and the other one reads. All are 0 at first, and
+/// stay 0 if the peer does not know them. They are hints: the peer can change each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingNote {
+    /// The memory that may be lent to the server, in units that the sides agree on.
+    ServerLimit,
+    /// The memory that may be lent to the client.
+    ClientLimit,
+    /// The first word of the name by which the server knows the connection.
+    Name0,
+    /// The second word of the name.
+    Name1,
+    /// The third word of the name.
+    Name2,
+    /// Not 0 after the server has found the channel for lent memory.
+    ChannelFound,
+    /// Not 0 after the server had memory to lend and no channel.
+    ChannelWanted,
+    /// The number of lent files that the server has taken from the channel, modulo 2^32.
+    ServerTaken,
+    /// The number of lent files that the client has taken from the channel, modulo 2^32.
+    ClientTaken,
+}
+
 /// One end of a connection: a ring to read and a ring to write.
 #[derive(Debug)]
 pub struct RingPair {
@@ -136,6 +161,21 @@ impl RingPair {
     #[inline]
     pub fn writer(&self) -> RingWriter<'_> {
         RingWriter(self.side(&self.outgoing))
+    }
+
+    fn note_word(&self, note: RingNote) -> &AtomicU32 {
+        self.mapping.word(NOTES + note as usize * size_of::<u32>())
+    }
+
+    /// Returns the value that a side has set, or 0.
+    pub fn note(&self, note: RingNote) -> u32 {
+        // Acquire: pairs with `set_note`.
+        self.note_word(note).load(Ordering::Acquire)
+    }
+
+    /// Sets a value for the peer. A side that reads it also reads the values that were set earlier.
+    pub fn set_note(&self, note: RingNote, value: u32) {
+        self.note_word(note).store(value, Ordering::Release);
     }
 
     #[inline]

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | 0 | control words of the direction to the server |
 //! | 1024 | control words of the direction to the client |
+//! | 2048 | notes of the sides to each other |
 //! | 4096 | bytes to the server |
 //! | 4096 + capacity of the ring to the server | bytes to the client |
 
@@ -30,7 +31,7 @@ mod copy;
 mod mapping;
 
 #[cfg(not(loom))]
-pub use mapped::{RingPair, RingReader, RingSizes, RingWriter, WakeMethod};
+pub use mapped::{RingNote, RingPair, RingReader, RingSizes, RingWriter, WakeMethod};
 
 #[cfg(not(loom))]
 mod mapped;

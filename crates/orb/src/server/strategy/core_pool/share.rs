@@ -360,7 +360,7 @@ fn step<S: Architecture<S>, H: RequestHandler>(
             return Ok(());
         }
     }
-    let event = lane.next_event(None)?;
+    let event = lane.next_event(worker, None)?;
     shares.begin_work(share);
     if let Some(event) = event {
         lane.handle_or_defer(handler, worker, event);

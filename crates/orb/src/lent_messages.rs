@@ -1,0 +1,76 @@
+//! Messages that end in memory which the sender lends to the receiver, over transports that can
+//! lend ([`MemoryLending`](corelane_net::MemoryLending)).
+//!
+//! The sender replaces the last octets of a message by a reference. The receiver maps the lent
+//! memory behind the beginning of the message, and then has the whole message as one slice.
+
+use std::io;
+
+use corelane_net::{LentReference, Stream};
+use corelane_sys::sealed::LentFile;
+use corelane_wire::Limits;
+use corelane_wire::cdr::BORROW_THRESHOLD;
+use corelane_wire::giop::{self, Header};
+
+use crate::fault::PeerFault;
+use crate::receive::ReceiveBuffer;
+
+/// A message whose last octets are lent.
+pub(crate) struct ShortMessage<'m> {
+    header: [u8; Header::LEN],
+    rest: &'m [u8],
+    reference: [u8; LentReference::LEN],
+}
+
+impl<'m> ShortMessage<'m> {
+    /// Lends the last of the `slices` of a message, if it is in memory that can be lent and `stream`
+    /// lends. The returned message, or another one on `stream`, must be the next one that is sent.
+    #[inline]
+    pub(crate) fn new(stream: &dyn Stream, slices: &[&'m [u8]]) -> Option<Self> {
+        let [head, octets] = slices else { return None };
+        if octets.len() < BORROW_THRESHOLD || head.len() > LentFile::MAX_HEAD {
+            return None;
+        }
+        let (header, rest) = head.split_first_chunk()?;
+        let header = giop::lent_header(header, head.len())?;
+        let reference = stream.lending()?.lend(octets)?.to_bytes();
+        Some(ShortMessage { header, rest, reference })
+    }
+
+    pub(crate) fn slices(&self) -> [&[u8]; 3] {
+        [&self.header, self.rest, &self.reference]
+    }
+}
+
+pub(crate) enum TakeError {
+    Fault(PeerFault),
+    Io(io::Error),
+}
+
+/// Returns true if the message at the front of `unread` ends in lent memory.
+#[inline]
+pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
+    giop::is_lent(unread) && stream.lending().is_some()
+}
+
+/// Returns the whole message and its header, if `message` is what remains of it without the lent
+/// octets.
+#[cold]
+pub(crate) fn take(
+    stream: &dyn Stream,
+    header: &Header,
+    message: &[u8],
+    limits: &Limits,
+) -> Result<(Header, ReceiveBuffer), TakeError> {
+    let Some((lending, (rest, reference))) = stream.lending().zip(giop::split_lent(message)) else {
+        return Err(TakeError::Fault(PeerFault::LentMemory));
+    };
+    let reference = LentReference::from_bytes(reference);
+    let header = giop::whole_header(header, rest.len(), reference.length, limits)
+        .map_err(|fault| TakeError::Fault(fault.into()))?;
+    match lending.take([&header.to_bytes(), rest], reference) {
+        Ok(buffer) => Ok((header, ReceiveBuffer::from(buffer))),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(TakeError::Fault(PeerFault::LentMemory)),
+        Err(error) => Err(TakeError::Io(error)),
+    }
+}
