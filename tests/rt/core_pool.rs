@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use corelane::poa::ObjectId;
-use corelane::rt::{CorePoolConfig, RtConfig, SchedulingClass};
+use corelane::rt::{CorePoolConfig, CorePoolCounts, RtConfig, SchedulingClass};
 use corelane::{Event, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{Scheduling, list_threads};
 use corelane_tests::core_pool::{ByName, HOLD, NOTE, STEP, Scene, Served, step, task};
 use corelane_tests::real_time::{RawClient, fair_orb, fifo_orb, wait_until};
+
+#[path = "core_pool/modes.rs"]
+mod modes;
 
 const MOVES: u64 = 1_000;
 
@@ -145,8 +148,16 @@ fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
 #[test]
 fn connections_of_other_transports_are_bound_and_given_back() {
     for carrier in ["unix", "shm"] {
-        let path = std::env::temp_dir().join(format!("corelane-core-pool-{}-{carrier}", std::process::id()));
-        let config = CorePoolConfig::default().name(carrier).cores([0]);
+        let counts = serve_over(carrier, CorePoolConfig::default().name(carrier));
+        assert_eq!(counts.bound, 3, "{carrier}");
+    }
+}
+
+/// Calls a task over a transport while the task begins and ends three times.
+fn serve_over(carrier: &str, config: CorePoolConfig) -> CorePoolCounts {
+    {
+        let path = std::env::temp_dir().join(format!("corelane-{}-{}-{carrier}", config.name, std::process::id()));
+        let config = config.cores([0]);
         let scene = Scene::new(fifo_orb(), config.listen(format!("{carrier}:{}", path.display())));
         let client = Orb::new().unwrap();
         let object = scene.object(&client, "task-1");
@@ -162,7 +173,7 @@ fn connections_of_other_transports_are_bound_and_given_back() {
             }
         }
         assert_eq!(*scene.state.steps.0.lock(), (0..300).collect::<Vec<_>>(), "{carrier}");
-        assert_eq!(scene.pool.counts().bound, 3, "{carrier}");
+        scene.pool.counts()
     }
 }
 
@@ -258,10 +269,17 @@ impl Skeleton for CallBack {
     }
 }
 
+const ROUNDS: u32 = 20;
+
 #[test]
 fn callbacks_run_on_a_bound_connection_during_nested_calls() {
-    const ROUNDS: u32 = 20;
-    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("nested").cores([0]));
+    let counts = call_back_during_nested_calls(CorePoolConfig::default().name("nested"));
+    assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");
+}
+
+/// Makes calls to a task during which the client calls the server on the same connection.
+fn call_back_during_nested_calls(config: CorePoolConfig) -> CorePoolCounts {
+    let scene = Scene::new(fifo_orb(), config.cores([0]));
     scene.set(&[task(1, 0, 40)]);
     let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     client.root_poa().manager().activate().unwrap();
@@ -285,14 +303,18 @@ fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     let in_order: Vec<u32> = (0..ROUNDS).flat_map(|round| [2 * round + 1, 2 * round + 1, 2 * round]).collect();
     assert_eq!(*scene.state.steps.0.lock(), in_order);
     assert_eq!(scene.state.bound.load(Ordering::SeqCst), 2 * ROUNDS);
-    let counts = scene.pool.counts();
-    assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");
+    scene.pool.counts()
 }
 
 #[test]
 fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
-    let config = CorePoolConfig::default().name("moves").cores([0, 1]).best_effort_threads(1);
-    let scene = Scene::new(fifo_orb(), config);
+    let counts = change_tasks_under_calls(CorePoolConfig::default().name("moves"), MOVES);
+    assert!(counts.moved >= MOVES / 5 && counts.unbound_by_task_end >= MOVES / 5, "{counts:?}");
+}
+
+/// Changes the tasks of a pool while a client calls, and checks the order of all its requests.
+fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCounts {
+    let scene = Scene::new(fifo_orb(), config.cores([0, 1]).best_effort_threads(1));
     let sets = [vec![task(1, 0, 40)], vec![task(1, 1, 20)], vec![], vec![task(1, 1, 40)], vec![]];
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-1");
@@ -315,7 +337,7 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
             }
             number
         });
-        for change in 0..MOVES {
+        for change in 0..changes {
             scene.set(&sets[change as usize % sets.len()]);
             // At least five requests run with each set of tasks.
             let before = scene.state.steps.0.lock().len();
@@ -326,8 +348,8 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     });
     assert_eq!(*scene.state.steps.0.lock(), (0..sent).collect::<Vec<_>>());
     let counts = scene.pool.counts();
-    assert!(counts.moved >= MOVES / 5 && counts.unbound_by_task_end >= MOVES / 5, "{counts:?}");
     assert_eq!((scene.orb.event_counts().connections_opened, counts.not_bound), (1, 0));
+    counts
 }
 
 #[test]

@@ -28,6 +28,9 @@ impl Interest {
     /// Reports an event once when it occurs. Without this flag each wait reports the event while
     /// its cause lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
+    /// Reports one event, and then nothing until the next [`modify`](Epoll::modify) of the
+    /// descriptor.
+    pub const ONE_SHOT: Self = Self(libc::EPOLLONESHOT as u32);
 
     /// Combines two interests.
     #[must_use]
