@@ -241,7 +241,8 @@ fn moves(
 ) -> Result<(), Failure> {
     progress.show(&format!("{BENCH}: moves"));
     let cores = [one.min(other), one.max(other)];
-    let (mut server, references) = server::start_core_pool(&cores, MOVED_THREADS, CorePoolMode::Bound, &Placement::default())?;
+    let (mut server, references) =
+        server::start_core_pool(&cores, MOVED_THREADS, CorePoolMode::Bound, &Placement::default())?;
     let bindings: Vec<String> = (1..=MOVED_THREADS).map(|task| binding(task, cores[task % 2])).collect();
     server.ask(&format!("set {}", bindings.join(" ")), PATIENCE)?;
     let mut orbs = Vec::with_capacity(MOVED_THREADS);

@@ -519,7 +519,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(move |_| report()) }));
         }
         match sleeper {
-            Some(mailbox) => mailbox.assign(Assignment { waiting, message, work: AssignedWork::Message(Hold::None), wait: None }),
+            Some(mailbox) => {
+                mailbox.assign(Assignment { waiting, message, work: AssignedWork::Message(Hold::None), wait: None })
+            }
             None => lane.push(LaneTask::Dispatch(waiting, message)),
         }
     }
@@ -534,7 +536,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             shares.end();
         }
         if let Some(reader) = &self.0.reader {
-            reader.wake();
+            reader.stop();
         }
         let mut state = self.0.state.lock();
         state.roster.close();

@@ -90,7 +90,9 @@ pub(super) enum Hold {
 enum Content {
     Job(u64),
     /// A request without a task, or a LocateRequest.
-    BestEffort { is_foreign: bool },
+    BestEffort {
+        is_foreign: bool,
+    },
     Other,
 }
 
@@ -103,7 +105,11 @@ impl TaskReader {
         Ok(TaskReader { epoll, wake, listed, manager })
     }
 
-    pub(super) fn wake(&self) {
+    /// Ends the waits of the reader's threads, and drops the requests that have no thread.
+    pub(super) fn stop(&self) {
+        // The drop of a request may list its connection, so it must not happen under the lock.
+        let dropped = std::mem::take(&mut *self.listed.lock());
+        drop(dropped);
         self.wake.notify();
     }
 
@@ -468,7 +474,7 @@ pub(super) fn run_manager<S: Architecture<S>, H: RequestHandler>(
     }
     let own = thread::current_tid();
     reader.manager.lock().retain(|tid| *tid != own);
-    reader.wake();
+    reader.stop();
 }
 
 /// The loop of a thread that reads requests of tasks and runs them, one at a time.
@@ -495,7 +501,7 @@ pub(super) fn run_follower<S: Architecture<S>, H: RequestHandler>(
             Err(is_in_set) => reader.run_without_thread(pool, lane, handler, request, is_in_set),
         }
     }
-    reader.wake();
+    reader.stop();
 }
 
 impl TaskReader {

@@ -165,8 +165,7 @@ impl Roster {
         }
         let Some(entry) = self.threads.get_mut(number) else { return LeadDecision::NoTask };
         self.counts.led += 1;
-        // The thread stays on the core of its last request.
-        self.counts.borrowed += u64::from(std::mem::replace(&mut entry.home, binding.core) != binding.core);
+        self.counts.borrowed += u64::from(entry.home != binding.core);
         entry.place = Place::Bound { connection: None, binding, ends: false };
         LeadDecision::Run
     }
@@ -237,7 +236,11 @@ impl Roster {
     pub(super) fn wake_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
-            let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
+            let counted = match connection {
+                Some(_) => &mut self.counts.bound,
+                None if self.readers > 0 => &mut self.counts.led,
+                None => &mut self.counts.handed_over,
+            };
             *counted -= 1;
             self.counts.borrowed -= u64::from(entry.home != binding.core);
         }
@@ -277,6 +280,12 @@ impl Roster {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
             self.counts.unbound_by_task_end += u64::from(ends);
+        }
+        if let Place::Bound { binding, .. } = entry.place
+            && self.readers > 0
+        {
+            // A thread that reads stays on the core of its last request.
+            entry.home = binding.core;
         }
         entry.place = Place::Sleeping;
     }
@@ -549,7 +558,12 @@ mod tests {
                         LeadDecision::Alone => panic!("a follower sleeps"),
                     }
                     assert!(matches!(next.duty(number), Duty::Serve(served) if served.task == task));
-                    assert_eq!(next.home(number), 1);
+                    let mut refused = next.clone();
+                    refused.wake_failed(number);
+                    assert_eq!(
+                        (refused.counts().led, refused.counts().borrowed),
+                        (roster.counts.led, roster.counts.borrowed)
+                    );
                     explore(&next, depth - 1, orders);
                 }
             }
@@ -557,6 +571,7 @@ mod tests {
                 if roster.threads[number].task().is_some() {
                     let mut next = roster.clone();
                     next.finish(number);
+                    assert_eq!(next.home(number), 1);
                     explore(&next, depth - 1, orders);
                 }
             }

@@ -332,8 +332,8 @@ impl SharedPool {
         number: ThreadNumber,
     ) -> bool {
         let pauses = state.start_failed_at.is_some_and(|failed_at| failed_at.elapsed() < START_PAUSE);
-        let is_started = !pauses
-            && EventFd::new().and_then(|wake| self.start_thread(state, lane, handler, number, wake)).is_ok();
+        let is_started =
+            !pauses && EventFd::new().and_then(|wake| self.start_thread(state, lane, handler, number, wake)).is_ok();
         if !pauses {
             state.start_failed_at = (!is_started).then(Monotonic::now);
         }
