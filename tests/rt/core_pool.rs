@@ -463,6 +463,6 @@ fn settings_out_of_range_are_refused() {
     assert!(pool.set_tasks(&[task(1, 0, 0)]).is_err());
     assert!(pool.set_tasks(&[task(1, 1_000_000, 1)]).is_err());
     orb.real_time().destroy_threadpool(pool.id()).unwrap();
-    assert_eq!(pool.counts(), corelane::rt::CorePoolCounts::default());
+    assert_eq!(pool.counts(), CorePoolCounts::default());
     pool.set_tasks(&[task(1, 0, 1)]).unwrap();
 }
