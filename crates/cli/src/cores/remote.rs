@@ -343,7 +343,7 @@ fn write_snapshot(out: &mut dyn Write, (tasks, cores, counts): &Snapshot) -> io:
         write!(out, "core {}: utilization {used} of {capacity}", core.core)?;
         match core.reserved {
             0 => writeln!(out)?,
-            reserved => writeln!(out, ", best effort {}", Utilization(reserved))?,
+            reserved => writeln!(out, ", above all tasks {}", Utilization(reserved))?,
         }
     }
     writeln!(
