@@ -299,6 +299,18 @@ fn request_at_which_the_binder_panics_gets_transient_and_the_manager_goes_on() {
 }
 
 #[test]
+fn no_task_has_the_priority_of_a_thread_that_reads() {
+    for mode in [CorePoolMode::Manager, CorePoolMode::LeaderFollowers, CorePoolMode::Bound] {
+        let scene = Scene::new(fifo_orb(), named(mode, "most").cores([0]));
+        for rules in [TaskRules::default(), TaskRules::default().deadline(std::time::Duration::from_secs(1))] {
+            scene.pool.set_tasks(&[task(1, 0, 98).rules(rules)]).unwrap();
+            let refused = scene.pool.set_tasks(&[task(1, 0, 99).rules(rules)]).is_err();
+            assert_eq!(refused, READING.contains(&mode), "{mode:?} {rules:?}");
+        }
+    }
+}
+
+#[test]
 fn leader_followers_needs_two_threads() {
     let orb = fifo_orb();
     let config = named(CorePoolMode::LeaderFollowers, "one").cores([0]).threads_per_core(1).max_threads(1);

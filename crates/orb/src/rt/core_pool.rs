@@ -85,9 +85,9 @@ impl CorePool {
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
     pub fn set_tasks_and_demoted(&self, tasks: &[TaskBinding], demoted: &[u64]) -> Result<(), SystemException> {
-        let most = self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.most_task_priority()));
+        let most = |has_deadline| Some(self.lane.upgrade()?.core_pool()?.most_task_priority(has_deadline));
         for task in tasks {
-            if let Some(most) = most.filter(|most| task.rules.deadline.is_none() && task.priority > *most) {
+            if let Some(most) = most(task.rules.deadline.is_some()).filter(|most| task.priority > *most) {
                 return Err(bad_param(format!("task {}: a native priority must be 1 to {most}", task.task)));
             }
             if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {

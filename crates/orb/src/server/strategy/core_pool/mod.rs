@@ -346,12 +346,12 @@ impl CorePoolThreads {
         self.0.shares.get().map(|shares| shares.uses()).unwrap_or_default()
     }
 
-    /// Returns the highest native priority of a task without a deadline.
-    pub(crate) fn most_task_priority(&self) -> u8 {
+    /// Returns the highest native priority of a task with a deadline, or of a task without one.
+    pub(crate) fn most_task_priority(&self, has_deadline: bool) -> u8 {
         match self.0.settings.best_effort_share {
-            Some(_) => SHARE_PRIORITY - 1,
-            None if self.0.reader.is_some() => READER_PRIORITY - 1,
-            None => *Scheduling::FIXED_PRIORITIES.end(),
+            Some(_) if !has_deadline => SHARE_PRIORITY - 1,
+            _ if self.0.reader.is_some() => READER_PRIORITY - 1,
+            _ => *Scheduling::FIXED_PRIORITIES.end(),
         }
     }
 
