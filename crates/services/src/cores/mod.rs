@@ -68,8 +68,8 @@ use crate::store::RecordKind;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::best_effort::reserve_best_effort;
-pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::clients::ClientIdentityInterceptor;
+pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
 pub use self::restart::RestoredTasks;
