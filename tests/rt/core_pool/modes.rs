@@ -243,7 +243,10 @@ impl TaskBinder for Faulty {
     }
 }
 
-fn faulty_manager(name: &str, panics: bool) -> (Scene, Arc<OnceLock<()>>, Arc<Mutex<Vec<String>>>) {
+/// The texts of observed events.
+type Events = Arc<Mutex<Vec<String>>>;
+
+fn faulty_manager(name: &str, panics: bool) -> (Scene, Arc<OnceLock<()>>, Events) {
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
     let observe = move |event: &Event| {
