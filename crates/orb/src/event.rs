@@ -196,9 +196,9 @@ pub enum Event {
         error: String,
     },
     /// The kernel refused a core or a priority to a thread of a core pool, the ORB's threads are in
-    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks without guaranteed response times. Reported
-    /// once for each pool, and again if the refused core is lost and the kernel then refuses
-    /// something else.
+    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks without
+    /// guaranteed response times. Reported once for each pool, and again if the refused core is lost
+    /// and the kernel then refuses something else.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {
         /// The pool's name.

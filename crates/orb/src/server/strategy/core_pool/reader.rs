@@ -172,6 +172,27 @@ impl TaskReader {
         }
     }
 
+    /// Waits for an event. `Break` if the lane stops or the wait fails.
+    fn next_or_end<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        pool: &Arc<SharedPool>,
+        lane: &Arc<Lane<S>>,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+    ) -> ControlFlow<(), Option<TaskRequest>> {
+        if lane.is_stopping() {
+            return ControlFlow::Break(());
+        }
+        match self.next(pool, lane, handler, worker) {
+            Ok(request) => ControlFlow::Continue(request),
+            Err(error) => {
+                let message = format!("{}: {error}", lane.config.name);
+                handler.context().events().report(&Event::ThreadFailed { message });
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     /// Waits for an event. Returns the request of a task if the event brings one. Handles all other
     /// messages.
     fn next<S: Architecture<S>, H: RequestHandler>(
@@ -212,12 +233,19 @@ impl TaskReader {
         handle: (u32, u32),
     ) -> Option<TaskRequest> {
         let context = handler.context();
-        let connection = Arc::clone(&*lane.connections.get(handle.0, handle.1)?);
+        // The connection cannot begin to drain while the guard exists.
+        let served = lane.connections.get(handle.0, handle.1)?;
+        let connection = Arc::clone(&served);
         if connection.is_read_paused() || lane.is_closing() {
             self.give_back(lane, handler, &connection);
             return None;
         }
-        let mut turn = connection.read_state.try_enter()?;
+        let Some(mut turn) = connection.read_state.try_enter() else {
+            // A thread of the lane reads an earlier listing, and does not watch the connection
+            // afterwards. The event of the reader's epoll is used up.
+            self.give_back(lane, handler, &connection);
+            return None;
+        };
         let read = turn.with(|reading| {
             reading.is_drained = false;
             worker.read_now(reading, &connection, context)
@@ -439,8 +467,8 @@ pub(super) fn run_held<S: Architecture<S>, H: RequestHandler>(
     if !goes_on {
         lane.retire_connection(handler.context(), connection.handle);
     }
-    // The connection is watched at the priority of the task: a thread that sleeps next may have to
-    // wait for its core.
+    // The connection is watched before the thread takes the low priority of a sleeping thread, at
+    // which it may have to wait for its core.
     pool.free(number);
     held.release_connection();
     drop((held, connection));
@@ -504,29 +532,6 @@ pub(super) fn run_follower<S: Architecture<S>, H: RequestHandler>(
     reader.stop();
 }
 
-impl TaskReader {
-    /// Waits for an event. `Break` if the lane stops or the wait fails.
-    fn next_or_end<S: Architecture<S>, H: RequestHandler>(
-        &self,
-        pool: &Arc<SharedPool>,
-        lane: &Arc<Lane<S>>,
-        handler: &Arc<H>,
-        worker: &mut Worker,
-    ) -> ControlFlow<(), Option<TaskRequest>> {
-        if lane.is_stopping() {
-            return ControlFlow::Break(());
-        }
-        match self.next(pool, lane, handler, worker) {
-            Ok(request) => ControlFlow::Continue(request),
-            Err(error) => {
-                let message = format!("{}: {error}", lane.config.name);
-                handler.context().events().report(&Event::ThreadFailed { message });
-                ControlFlow::Break(())
-            }
-        }
-    }
-}
-
 impl SharedPool {
     /// Gives a message of a task to the reader, with its connection, whose read lock the calling
     /// thread of the lane keeps. `more` is true if the next message may have arrived.
@@ -568,7 +573,7 @@ impl SharedPool {
         let message = detached.take().unwrap_or_else(|| worker.detach());
         let waiting = connection.add_waiting_request(Duration::ZERO);
         let hold = if is_held { Hold::Connection { may_have_input: more } } else { Hold::None };
-        reader.list(ListedWork::Request(TaskRequest { task, waiting, message, wait, hold }));
+        reader.take_over(TaskRequest { task, waiting, message, wait, hold });
         MessagePlacement::Elsewhere { reads_on: false }
     }
 
@@ -578,5 +583,106 @@ impl SharedPool {
 
     pub(super) fn manager_threads(&self) -> usize {
         if self.settings.mode == CorePoolMode::Manager { MANAGER_THREADS } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Read, Write};
+    use std::os::fd::BorrowedFd;
+    use std::os::unix::net::UnixStream;
+
+    use corelane_net::{Peer, ShutdownMode, Stream};
+    use corelane_wire::Limits;
+
+    use super::super::{CorePoolSettings, CorePoolThreads};
+    use super::*;
+    use crate::Orb;
+    use crate::rt::config::SchedulingClass;
+    use crate::rt::core_config::TaskBinder;
+    use crate::server::config::PoolConfig;
+    use crate::server::strategy::{Lane, Strategy};
+
+    #[derive(Debug)]
+    struct Local(UnixStream);
+
+    impl Stream for Local {
+        fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+            (&self.0).read(buffer)
+        }
+
+        fn send_vectored(&self, slices: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+            (&self.0).write_vectored(slices)
+        }
+
+        fn readiness(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+
+        fn set_coarse_timeouts(&self, _: Duration, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn shutdown(&self, _: ShutdownMode) {
+            let _ = self.0.shutdown(std::net::Shutdown::Both);
+        }
+
+        fn peer(&self) -> &Peer {
+            &Peer::Unknown
+        }
+    }
+
+    struct NoTasks;
+
+    impl TaskBinder for NoTasks {
+        fn task_of(&self, _: &[u8]) -> Option<u64> {
+            None
+        }
+    }
+
+    const CLOSE_CONNECTION: &[u8] = b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00";
+
+    /// A lane without threads: the test does their work.
+    fn lane() -> Arc<Lane> {
+        let settings = CorePoolSettings {
+            cores: vec![0],
+            mode: CorePoolMode::Manager,
+            threads_per_core: 1,
+            max_threads: 1,
+            refuse_without_thread: false,
+            best_effort_threads: 1,
+            best_effort_share: None,
+            class: SchedulingClass::Fair,
+            max_recorded_jobs: 0,
+            limits: Limits::default(),
+        };
+        let threads = CorePoolThreads::new(settings, Arc::new(NoTasks), None).unwrap();
+        let hour = Duration::from_secs(3_600);
+        Lane::with_strategy(PoolConfig::default(), Vec::new(), hour, None, Strategy::CorePool(threads)).unwrap()
+    }
+
+    #[test]
+    fn input_that_is_reported_while_a_thread_of_the_lane_reads_is_not_lost() {
+        let (orb, lane) = (Orb::new().unwrap(), lane());
+        let (handler, mut worker) = (orb.core().adapter(), Worker::new());
+        let mut work = || (0..10).for_each(|_| lane.step(handler, &mut worker, Some(Duration::ZERO)).unwrap());
+        let (mut client, served) = UnixStream::pair().unwrap();
+        served.set_nonblocking(true).unwrap();
+        lane.adopt(handler, Box::new(Local(served)));
+        work();
+        let connection = lane.connections.iter().next().map(|connection| Arc::clone(&connection)).unwrap();
+        let pool = &lane.core_pool().unwrap().0;
+        let reader = pool.reader.as_ref().unwrap();
+        unwatch(&lane, &connection);
+        reader.watch(&lane, &connection, false);
+        // A thread of the lane, which has an earlier listing, reads the first part of a message.
+        let turn = connection.read_state.try_enter().unwrap();
+        client.write_all(&CLOSE_CONNECTION[..6]).unwrap();
+        assert!(reader.next(pool, &lane, handler, &mut Worker::new()).unwrap().is_none());
+        drop(turn);
+        work();
+        client.write_all(&CLOSE_CONNECTION[6..]).unwrap();
+        work();
+        assert!(lane.connections.iter().next().is_none(), "the second part of the message must be read");
     }
 }

@@ -444,12 +444,16 @@ impl SharedPool {
         self.rest(number);
     }
 
-    /// Makes a thread free for other work. It keeps its core and its priority.
+    /// Makes a thread free for other work. It keeps its core and its priority, except in
+    /// leader/followers: there it counts as a reader from now on, so it gets the priority of one.
     pub(super) fn free(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
         if let Some(seat) = state.seats.get_mut(number) {
             seat.connection = Weak::new();
+        }
+        if self.is_led() {
+            self.place(&mut state, number);
         }
     }
 
