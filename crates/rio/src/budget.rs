@@ -193,6 +193,12 @@ impl BudgetState {
         }
     }
 
+    /// Returns the number of the current period, from 0.
+    #[must_use]
+    pub fn period(&self) -> u64 {
+        self.period
+    }
+
     /// Returns the start of the next period.
     #[must_use]
     pub fn next_period_at(&self) -> Nanos {
@@ -284,6 +290,16 @@ impl StreamScheduler {
             ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServerKind::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
+        Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
+    }
+
+    /// Starts the first period of `budget` at `origin`. A deferrable budget processes a packet as soon
+    /// as it arrives, while budget is left.
+    ///
+    /// # Errors
+    /// As for [`Budget::check`].
+    pub fn of_budget(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
+        let budget = Some(BudgetState::new(budget, service, origin)?);
         Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
     }
 

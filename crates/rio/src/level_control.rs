@@ -274,6 +274,10 @@ impl LevelControl {
                 self.steering().iter().for_each(|steering| steering.detach());
                 ActionResult::Done
             }
+            FeatureAction::Undo(FeatureStep::Rings) => {
+                self.steering().iter().for_each(|steering| steering.close_rings());
+                ActionResult::Done
+            }
             FeatureAction::Undo(FeatureStep::Journal) => {
                 // Dropping the priorities restores the earlier settings.
                 let ended = self.state.lock().priorities.take();
@@ -299,8 +303,12 @@ impl LevelControl {
                     Err(reason) => Err(reason),
                 }
             }
-            // Not implemented: frames go to kernel threads instead of rings.
-            FeatureStep::Rings => return ActionResult::Skipped,
+            // The first stream that needs rings opens them. Earlier ones can belong to an interface that
+            // has been removed since.
+            FeatureStep::Rings => {
+                self.steering().iter().for_each(|steering| steering.close_rings());
+                Ok(())
+            }
             FeatureStep::Threads => self.load(),
             FeatureStep::Program => self.attach(),
         };
@@ -353,7 +361,10 @@ impl LevelControl {
 
     fn load(&self) -> Result<(), String> {
         if self.steering().is_none() {
-            let steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            let mut steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            if let Some(name) = &self.config.interface {
+                steering = steering.with_rings(name, self.config.ring_sizes());
+            }
             if self.config.best_effort_thread {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;

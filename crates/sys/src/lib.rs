@@ -29,7 +29,7 @@ mod memory_folder;
 mod thread_folder;
 
 use io::syscall;
-pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket};
+pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket, tun, xdp};
 pub use memory_folder::{alloc, buffer, erased, memory, ring};
 #[cfg(all(not(loom), feature = "testing"))]
 pub use observe::older_kernel;
