@@ -67,8 +67,8 @@ pub struct RioConfig {
     /// Maximum number of streams of the class [`IoClass::GuaranteedPackets`] that have rings. Each
     /// receive queue gets frames for all of them when the first one is opened. Default: 8.
     pub max_packet_streams: u32,
-    /// Maximum number of frames that wait in each ring of such a stream, from 1 to 32,768, rounded up
-    /// to a power of two. Default: 256.
+    /// Maximum number of frames that wait in each ring of such a stream, from 1 to 32,768, rounded
+    /// up to a power of two. Default: 256.
     pub ring_frames: u32,
     /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
     /// belong to no stream. If false, the receive context processes them, which preempts threads.
@@ -281,8 +281,8 @@ impl RioConfig {
         RingSizes { streams: self.max_packet_streams, frames }
     }
 
-    /// Returns the maximum memory of one stream with this class. A stream with rings has a ring on each
-    /// receive queue that the interface has now.
+    /// Returns the maximum memory of one stream with this class. A stream with rings has a ring on
+    /// each receive queue that the interface has now.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
         let interface = self.interface.as_ref().filter(|_| self.level == FeatureLevel::StreamSteering);

@@ -220,8 +220,8 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns an error if streams with a budget in packets cannot have rings on the interface. Privileges are
-/// examined elsewhere.
+/// Returns an error if streams with a budget in packets cannot have rings on the interface.
+/// Privileges are examined elsewhere.
 fn rings_finding(name: &str) -> Result<String, String> {
     check_packets(name).map_err(|error| error.to_string())?;
     if !Path::new("/dev/net/tun").exists() {

@@ -251,8 +251,8 @@ impl<'f> TcpPacket<'f> {
         self.header_length
     }
 
-    /// Returns true if the sender has left the checksum to its network card, and the packet has never
-    /// passed one. The field then has the sum of the pseudo header (RFC 9293, section 3.1).
+    /// Returns true if the sender has left the checksum to its network card, and the packet has
+    /// never passed one. The field then has the sum of the pseudo header (RFC 9293, section 3.1).
     pub(crate) fn has_partial_checksum(&self) -> bool {
         let addresses = if self.header_length == IPV4_HEADER_BYTES { 12..20 } else { 8..40 };
         let words = self.bytes.get(addresses).unwrap_or_default().chunks_exact(2);

@@ -156,8 +156,8 @@ impl InterfaceSteering {
         self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
     }
 
-    /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel thread
-    /// processes the frames of the stream.
+    /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
+    /// thread processes the frames of the stream.
     fn open_rings(&self, stream: StreamId, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
         let (name, sizes) = self.rings_of.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let mut rings = self.rings.lock();
@@ -184,7 +184,8 @@ impl InterfaceSteering {
         started
     }
 
-    /// Closes all rings and ends their threads. Frames then go to the kernel threads of their streams.
+    /// Closes all rings and ends their threads. Frames then go to the kernel threads of their
+    /// streams.
     pub(crate) fn close_rings(&self) {
         let mut rings = self.rings.lock();
         for stream in rings.threads.keys() {

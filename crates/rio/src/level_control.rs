@@ -303,8 +303,8 @@ impl LevelControl {
                     Err(reason) => Err(reason),
                 }
             }
-            // The first stream that needs rings opens them. Earlier ones can belong to an interface that
-            // has been removed since.
+            // The first stream that needs rings opens them. Earlier ones can belong to an interface
+            // that has been removed since.
             FeatureStep::Rings => {
                 self.steering().iter().for_each(|steering| steering.close_rings());
                 Ok(())

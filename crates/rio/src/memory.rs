@@ -13,8 +13,9 @@ const RECEIVE_DESCRIPTOR: u64 = 16;
 const FILL_DESCRIPTOR: u64 = 8;
 /// Upper bound in bytes of a ring's producer, consumer and flags.
 const RING_HEADER: u64 = 512;
-/// Number of frames that a stream has on each queue beyond the places of its ring. The kernel takes a
-/// frame before it finds that a ring is full, so that it counts the lost frame as one of this ring.
+/// Number of frames that a stream has on each queue beyond the places of its ring. The kernel takes
+/// a frame before it finds that a ring is full, so that it counts the lost frame as one of this
+/// ring.
 pub(crate) const SPARE_RING_FRAMES: u32 = 1;
 /// Upper bound in bytes of the kernel's overhead for a packet in a socket buffer: descriptor and
 /// list of fragments.

@@ -1,7 +1,7 @@
 //! The AF_XDP rings of an interface, and the TUN device into which protocol threads write.
 //!
-//! The streams of a receive queue share the queue's frames. A stream has at most as many frames as its
-//! ring has places, so a full ring takes no frame from the other streams.
+//! The streams of a receive queue share the queue's frames. A stream has at most as many frames as
+//! its ring has places, so a full ring takes no frame from the other streams.
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use crate::steering::{MAX_RING_FRAME_BYTES, RING_FRAME_SIZE};
 
 /// Name of the TUN device.
 const TUN_NAME: &str = "rio-in%d";
-/// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs. Without
-/// an address the kernel's loose check of source addresses would discard all packets.
+/// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs.
+/// Without an address the kernel's loose check of source addresses would discard all packets.
 const TUN_ADDRESS: [u8; 4] = [192, 0, 0, 8];
-/// Maximum time for which the opening of a queue waits until the kernel has released its earlier socket.
+/// Maximum time for which the opening of a queue waits until the kernel has released its earlier
+/// socket.
 const MAX_RELEASE: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, ip.h.
@@ -134,8 +135,8 @@ fn open_queue(interface: u32, queue: u32, memory: XdpFrameMemory) -> io::Result<
     }
 }
 
-/// Lets the TUN device accept packets whose sources are reached through another interface, and brings it
-/// up.
+/// Lets the TUN device accept packets whose sources are reached through another interface, and
+/// brings it up.
 fn set_up(index: u32) -> io::Result<()> {
     let netlink = Netlink::open(NetlinkFamily::Route)?;
     // struct ifinfomsg: family, padding, type, index, flags, changed flags.
@@ -157,8 +158,8 @@ fn set_up(index: u32) -> io::Result<()> {
     add_nested(&mut body, IFLA_AF_SPEC, &nested(AF_INET6.into(), &settings));
     // A kernel without IPv6 refuses this, and needs it not.
     let _ = netlink.request(RTM_NEWLINK, 0, &body);
-    // struct ifaddrmsg: family, length of the prefix, flags, scope, index. With this scope, the kernel
-    // chooses the address for no connection.
+    // struct ifaddrmsg: family, length of the prefix, flags, scope, index. With this scope, the
+    // kernel chooses the address for no connection.
     let mut body = vec![AF_INET, 32, 0, RT_SCOPE_HOST];
     body.extend(index.to_ne_bytes());
     add_attribute(&mut body, IFA_LOCAL, &TUN_ADDRESS);

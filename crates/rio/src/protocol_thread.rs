@@ -1,8 +1,8 @@
 //! The protocol thread of a stream with a budget in packets.
 //!
-//! The thread takes frames from the stream's rings and writes their packets into the TUN device. The
-//! kernel's IP and TCP run in that call, so in this thread, at its priority and on its core. When the
-//! budget of a period is used up, the thread sleeps until the next period begins.
+//! The thread takes frames from the stream's rings and writes their packets into the TUN device.
+//! The kernel's IP and TCP run in that call, so in this thread, at its priority and on its core.
+//! When the budget of a period is used up, the thread sleeps until the next period begins.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -31,8 +31,8 @@ pub struct PacketCounts {
     pub period_packets: u64,
     /// The most packets of a period.
     pub max_period_packets: u64,
-    /// Number of times that the thread slept although packets waited, because the budget of the period was
-    /// used up.
+    /// Number of times that the thread slept although packets waited, because the budget of the
+    /// period was used up.
     pub waits: u64,
     /// Frames that the kernel dropped because a ring of the stream was full.
     pub ring_full: u64,
@@ -59,8 +59,8 @@ pub(crate) struct ThreadSettings {
     pub(crate) cores: Option<CpuSet>,
 }
 
-/// A running protocol thread. Dropping it ends the thread and closes the rings. Frames that wait in them
-/// are lost, and TCP sends them again.
+/// A running protocol thread. Dropping it ends the thread and closes the rings. Frames that wait in
+/// them are lost, and TCP sends them again.
 #[derive(Debug)]
 pub(crate) struct ProtocolThread {
     sockets: Vec<Arc<XdpSocket>>,
@@ -170,7 +170,8 @@ struct Run {
 }
 
 impl Run {
-    /// Processes packets until the thread is stopped. Each turn of the loop processes a packet or sleeps.
+    /// Processes packets until the thread is stopped. Each turn of the loop processes a packet or
+    /// sleeps.
     fn run(mut self) {
         while !self.stop.is_set.load(Ordering::Relaxed) {
             let now = Monotonic::now().as_nanos();

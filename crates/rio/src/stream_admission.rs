@@ -239,7 +239,8 @@ mod tests {
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 
-    /// The protocol thread of a stream with a budget in packets is a task with the time of all its packets.
+    /// The protocol thread of a stream with a budget in packets is a task with the time of all its
+    /// packets.
     #[test]
     fn budget_in_packets_is_charged_with_full_packets() {
         let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(10_000_000_000, COST)));
@@ -248,8 +249,8 @@ mod tests {
             IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
         };
         let transport = RioConfig::default().max_connections(1);
-        // A period has room for the budgets of two periods in a row and the same cost for each packet: 5 us,
-        // and 0.5 us for each of its two kibibytes at most.
+        // A period has room for the budgets of two periods in a row and the same cost for each
+        // packet: 5 us, and 0.5 us for each of its two kibibytes at most.
         let refusal = admitted.admit(1, &io(2_000), &transport).unwrap_err();
         let most = refusal.admissible_packets.unwrap();
         assert!((800..=870).contains(&most), "{refusal}");

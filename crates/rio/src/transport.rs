@@ -124,8 +124,8 @@ pub struct StreamStatus {
     pub refusal: Option<StreamNotAdmitted>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
-    /// Use of the budget in packets. `None` for all classes but [`IoClass::GuaranteedPackets`], and while
-    /// the stream has no rings.
+    /// Use of the budget in packets. `None` for all classes but [`IoClass::GuaranteedPackets`], and
+    /// while the stream has no rings.
     pub packets: Option<PacketCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
     pub is_of_listener: bool,

@@ -68,8 +68,8 @@ fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transpor
     }
 }
 
-/// Real-time I/O whose listeners have a budget in packets, on one end of a link. Clients are plain TCP on
-/// the other end, in a network namespace of their own.
+/// Real-time I/O whose listeners have a budget in packets, on one end of a link. Clients are plain
+/// TCP on the other end, in a network namespace of their own.
 #[derive(Debug)]
 struct OverLink {
     rio: RioTransport,
@@ -117,8 +117,8 @@ fn ip(words: &str) {
     assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
 }
 
-/// Runs `check` with rings and protocol threads, over IPv4 and IPv6. The receive buffers of these streams
-/// bound what waits in the rings, so that no ring is full.
+/// Runs `check` with rings and protocol threads, over IPv4 and IPv6. The receive buffers of these
+/// streams bound what waits in the rings, so that no ring is full.
 fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     let (to_client, wanted) = channel::<Wanted>();
     let (to_server, connected) = channel();

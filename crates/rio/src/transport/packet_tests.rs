@@ -30,9 +30,9 @@ fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). Its argument opens
-/// connections to a port of this namespace from the other end of the link, `rio1`, in whose namespace
-/// `prepare` runs before.
+/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). Its argument
+/// opens connections to a port of this namespace from the other end of the link, `rio1`, in whose
+/// namespace `prepare` runs before.
 fn over_a_link(prepare: impl FnOnce() + Send, test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send) {
     let lack = process::missing_namespace_capability().map(str::to_owned);
     if let Some(refusal) = crate::examination::steering_refusal().or(lack) {
@@ -138,8 +138,8 @@ fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
     });
 }
 
-/// Fails if another context than the stream's thread enters IP with a packet: the socket would get more
-/// bytes than the thread may process.
+/// Fails if another context than the stream's thread enters IP with a packet: the socket would get
+/// more bytes than the thread may process.
 #[test]
 fn packets_beyond_the_budget_do_not_reach_the_socket() {
     over_a_link(
@@ -174,8 +174,8 @@ fn prepare_checksums() {
     interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
 }
 
-/// The strict check of source addresses would discard the packets of a device with which no route leads
-/// back.
+/// Sends bulk load both ways. With the strict check of source addresses, a device without a setting
+/// of its own would discard all packets.
 fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
     const BYTES: usize = 400_000;
     // In a container, the settings may be read-only.

@@ -24,8 +24,8 @@ pub struct TunDevice {
 pub enum PacketChecksum {
     /// The kernel must verify the checksum.
     Unverified,
-    /// The segment never left this machine, and its checksum was left to a network card: the field has
-    /// the sum of the pseudo header only.
+    /// The segment never left this machine, and its checksum was left to a network card: the field
+    /// has the sum of the pseudo header only.
     Partial {
         /// Offset of the TCP header in the packet.
         tcp: u16,
@@ -49,8 +49,8 @@ const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
 const TCP_CHECKSUM: u16 = 16;
 
 impl TunDevice {
-    /// Creates a device in the calling thread's network namespace. `%d` in `name` becomes the first free
-    /// number.
+    /// Creates a device in the calling thread's network namespace. `%d` in `name` becomes the first
+    /// free number.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_ADMIN`; `NotFound` if the machine has no `/dev/net/tun`;
@@ -82,8 +82,8 @@ impl TunDevice {
     /// Lets the device receive an IP packet. The kernel processes it before the call returns.
     ///
     /// # Errors
-    /// `InvalidInput` if `packet` is no IP packet; `EIO` if the device is down; any other error that the
-    /// kernel returns.
+    /// `InvalidInput` if `packet` is no IP packet; `EIO` if the device is down; any other error
+    /// that the kernel returns.
     pub fn receive(&self, packet: &[u8], checksum: PacketChecksum) -> io::Result<()> {
         let header = match checksum {
             PacketChecksum::Unverified => PacketHeader::default(),

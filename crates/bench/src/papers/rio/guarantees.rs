@@ -69,7 +69,8 @@ impl GuaranteedStream {
         self.bytes / PACKET
     }
 
-    /// Returns the guaranteed bytes in each millisecond. A budget in packets is guaranteed in full packets.
+    /// Returns the guaranteed bytes in each millisecond. A budget in packets is guaranteed in full
+    /// packets.
     fn rate(self, variant: ReceiveVariant) -> f64 {
         let bytes = if variant == ReceiveVariant::PacketBudget { self.packets() * PACKET } else { self.bytes };
         f64::from(bytes) / PERIOD_MS as f64

@@ -20,8 +20,8 @@ pub(super) enum ReceiveVariant {
     /// Real-time I/O at the level "stream steering", with a kernel thread of the ordinary class, as
     /// in the paper's table.
     SteeredOrdinary,
-    /// Real-time I/O at the level "stream steering", with a budget in packets: a protocol thread of the
-    /// receiver lets IP and TCP process the packets.
+    /// Real-time I/O at the level "stream steering", with a budget in packets: a protocol thread of
+    /// the receiver lets IP and TCP process the packets.
     PacketBudget,
 }
 

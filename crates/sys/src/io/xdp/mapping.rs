@@ -14,8 +14,8 @@ pub(super) struct Mapping {
     length: usize,
 }
 
-// SAFETY: a mapping belongs to the process and not to a thread. Its owners say which thread accesses
-// which bytes.
+// SAFETY: a mapping belongs to the process and not to a thread. Its owners say which thread
+// accesses which bytes.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
@@ -67,8 +67,8 @@ impl Drop for Mapping {
     }
 }
 
-/// A ring of descriptors of type `D` with one producer and one consumer, of which one is the kernel.
-/// Both numbers count up and wrap around.
+/// A ring of descriptors of type `D` with one producer and one consumer, of which one is the
+/// kernel. Both numbers count up and wrap around.
 #[derive(Debug)]
 pub(super) struct Ring<D> {
     mapping: Mapping,
@@ -110,8 +110,8 @@ impl<D: Copy> Ring<D> {
 
     fn place(&self, number: u32) -> *mut D {
         let index = (number & (self.entries - 1)) as usize;
-        // SAFETY: `map` has checked that `entries` descriptors are inside the mapping, and the index is
-        // below `entries`, which is a power of two.
+        // SAFETY: `map` has checked that `entries` descriptors are inside the mapping, and the
+        // index is below `entries`, which is a power of two.
         unsafe { self.mapping.start.as_ptr().add(self.descriptors).cast::<D>().add(index) }
     }
 
@@ -123,8 +123,8 @@ impl<D: Copy> Ring<D> {
 
     /// Returns the descriptor `number`, which the kernel must have produced.
     pub(super) fn read(&self, number: u32) -> D {
-        // SAFETY: the place is inside the mapping and aligned. The kernel does not write the descriptor
-        // before `consume` gives its place back. Descriptors consist of integers.
+        // SAFETY: the place is inside the mapping and aligned. The kernel does not write the
+        // descriptor before `consume` gives its place back. Descriptors consist of integers.
         unsafe { self.place(number).read_volatile() }
     }
 
@@ -134,16 +134,16 @@ impl<D: Copy> Ring<D> {
         self.word(self.consumer).store(consumed, Ordering::Release);
     }
 
-    /// Adds the descriptor `number`, after `number` others. Returns false if the ring is full. One thread
-    /// at a time may call this.
+    /// Adds the descriptor `number`, after `number` others. Returns false if the ring is full. One
+    /// thread at a time may call this.
     pub(super) fn produce(&self, number: u32, descriptor: D) -> bool {
         // Acquire: the kernel has read the earlier descriptor of this place before this number.
         let consumed = self.word(self.consumer).load(Ordering::Acquire);
         if number.wrapping_sub(consumed) >= self.entries {
             return false;
         }
-        // SAFETY: the place is inside the mapping and aligned, and the kernel does not read it before
-        // the store below.
+        // SAFETY: the place is inside the mapping and aligned, and the kernel does not read it
+        // before the store below.
         unsafe { self.place(number).write_volatile(descriptor) };
         // Release: the descriptor is written before the kernel sees this number.
         self.word(self.producer).store(number.wrapping_add(1), Ordering::Release);

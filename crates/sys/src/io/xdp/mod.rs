@@ -55,7 +55,8 @@ pub struct XdpFrameMemory {
 pub struct XdpStatistics {
     /// Frames that the kernel dropped because the receive ring was full.
     pub ring_full: u64,
-    /// Frames that the kernel dropped for another reason: no free frame, or a frame that is too long.
+    /// Frames that the kernel dropped for another reason: no free frame, or a frame that is too
+    /// long.
     pub dropped: u64,
 }
 
@@ -63,9 +64,10 @@ impl XdpQueue {
     /// Opens the receive queue `queue` of the interface with this index.
     ///
     /// # Errors
-    /// `PermissionDenied` without `CAP_NET_RAW`; `InvalidInput` for sizes that the kernel refuses, and for
-    /// an unknown queue; `ResourceBusy` if another process has the queue, or while the kernel still
-    /// releases an earlier socket of it; the limit of locked memory without `CAP_IPC_LOCK`.
+    /// `PermissionDenied` without `CAP_NET_RAW`; `InvalidInput` for sizes that the kernel refuses,
+    /// and for an unknown queue; `ResourceBusy` if another process has the queue, or while the
+    /// kernel still releases an earlier socket of it; the limit of locked memory without
+    /// `CAP_IPC_LOCK`.
     pub fn open(interface: u32, queue: u32, sizes: XdpFrameMemory) -> io::Result<Self> {
         let XdpFrameMemory { frames, frame_size, fill_entries } = sizes;
         if fill_entries < frames || frame_size as usize <= HEADROOM {
@@ -98,7 +100,8 @@ impl XdpQueue {
         Ok(Self { fill, socket, memory, address, frame_size: frame_size as usize })
     }
 
-    /// Returns the length in bytes of the longest frame that fits into a frame of `frame_size` bytes.
+    /// Returns the length in bytes of the longest frame that fits into a frame of `frame_size`
+    /// bytes.
     #[must_use]
     pub const fn max_frame_length(frame_size: u32) -> u32 {
         frame_size.saturating_sub(HEADROOM as u32)
@@ -113,13 +116,13 @@ impl XdpQueue {
     /// Returns the bytes of a received frame; none if the kernel names bytes outside the memory.
     ///
     /// # Safety
-    /// The caller has taken a descriptor with these numbers from a receive ring, and gives the frame back
-    /// after the last use of the bytes.
+    /// The caller has taken a descriptor with these numbers from a receive ring, and gives the
+    /// frame back after the last use of the bytes.
     unsafe fn bytes(&self, descriptor: &libc::xdp_desc) -> &[u8] {
         let length = descriptor.len as usize;
         let start = usize::try_from(descriptor.addr).ok().and_then(|offset| self.memory.range(offset, length));
-        // SAFETY: the bytes are inside the memory. The kernel has handed the frame over, and writes to it
-        // only after it was given back. No other descriptor names the frame meanwhile.
+        // SAFETY: the bytes are inside the memory. The kernel has handed the frame over, and writes
+        // to it only after it was given back. No other descriptor names the frame meanwhile.
         start.map_or(&[], |start| unsafe { std::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
@@ -153,11 +156,12 @@ pub struct XdpReceiver {
 }
 
 impl XdpReceiver {
-    /// Opens a socket of the queue whose receive ring has room for `entries` frames, a power of two.
+    /// Opens a socket of the queue whose receive ring has room for `entries` frames, a power of
+    /// two.
     ///
     /// # Errors
-    /// `InvalidInput` if `entries` is no power of two; any error that the kernel returns, for example
-    /// `NetworkDown` if the interface has been removed.
+    /// `InvalidInput` if `entries` is no power of two; any error that the kernel returns, for
+    /// example `NetworkDown` if the interface has been removed.
     pub fn open(queue: &Arc<XdpQueue>, entries: u32) -> io::Result<Self> {
         let socket = open_socket()?;
         set_option(&socket, libc::XDP_RX_RING, &entries)?;
@@ -189,8 +193,8 @@ impl XdpReceiver {
         (self.waiting() > 0).then(|| self.ring.read(self.consumed).len)
     }
 
-    /// Takes the first frame from the ring, and calls `process` with its bytes. The frame is free again
-    /// afterwards. Returns `None` if the ring is empty.
+    /// Takes the first frame from the ring, and calls `process` with its bytes. The frame is free
+    /// again afterwards. Returns `None` if the ring is empty.
     pub fn receive<R>(&mut self, process: impl FnOnce(&[u8]) -> R) -> Option<R> {
         if self.waiting() == 0 {
             return None;
@@ -198,7 +202,8 @@ impl XdpReceiver {
         let descriptor = self.ring.read(self.consumed);
         // SAFETY: the descriptor is from the ring, and the frame is given back below.
         let result = process(unsafe { self.queue.bytes(&descriptor) });
-        // The frame is free before its place in the ring is, so never more frames than places are away.
+        // The frame is free before its place in the ring is, so never more frames than places are
+        // away.
         self.queue.give_back(descriptor.addr);
         self.consumed = self.consumed.wrapping_add(1);
         self.ring.consume(self.consumed);
@@ -251,8 +256,8 @@ fn set_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result
 fn get_option<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let into = std::ptr::from_mut(value).cast();
-    // SAFETY: the kernel writes at most `length` bytes into `value`, which lives through the call. Both
-    // structures that callers pass consist of integers.
+    // SAFETY: the kernel writes at most `length` bytes into `value`, which lives through the call.
+    // Both structures that callers pass consist of integers.
     syscall::once(|| unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, into, &raw mut length) })?;
     // A shorter answer is the layout of a kernel before Linux 5.4.
     if length as usize == size_of::<T>() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
