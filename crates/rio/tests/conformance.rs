@@ -154,7 +154,7 @@ fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
             assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.limit());
             let clients = Mutex::new("clients of a test", LockScope::Orb, (to_client, connected));
             let transport = OverLink { rio, clients };
-            ["10.99.0.1", "fd00::1"].iter().for_each(|host| check(&transport, &Endpoint::tcp(host, 0)));
+            ["10.99.0.1", "fd00::1"].iter().for_each(|host| check(&transport, &Endpoint::tcp(*host, 0)));
             let frames = transport.rio.frame_counts().unwrap();
             assert_eq!(frames.missed, 0, "{frames:?}");
         };

@@ -85,10 +85,10 @@ impl XdpQueue {
         set_option(&socket, libc::XDP_UMEM_COMPLETION_RING, &UNUSED_ENTRIES)?;
         set_option(&socket, libc::XDP_RX_RING, &UNUSED_ENTRIES)?;
         let places = ring_places(&socket)?;
-        let ring = Ring::map(socket.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING.into(), &places.fr, fill_entries)?;
+        let ring = Ring::map(socket.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, &places.fr, fill_entries)?;
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: libc::XDP_COPY as u16,
+            sxdp_flags: libc::XDP_COPY,
             sxdp_ifindex: interface,
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
@@ -167,7 +167,7 @@ impl XdpReceiver {
         set_option(&socket, libc::XDP_RX_RING, &entries)?;
         let ring = Ring::map(socket.as_fd(), 0, &ring_places(&socket)?.rx, entries)?;
         let address = libc::sockaddr_xdp {
-            sxdp_flags: libc::XDP_SHARED_UMEM as u16,
+            sxdp_flags: libc::XDP_SHARED_UMEM,
             sxdp_shared_umem_fd: queue.socket.as_raw_fd().cast_unsigned(),
             ..queue.address
         };
