@@ -74,10 +74,11 @@ fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transpor
 struct OverLink {
     rio: RioTransport,
     /// Asks the thread of the other namespace for a connection, and takes the answer.
-    clients: Mutex<(Sender<Wanted>, Receiver<io::Result<Box<dyn Stream>>>)>,
+    clients: Mutex<(Sender<Wanted>, Receiver<Connected>)>,
 }
 
 type Wanted = (Endpoint, ConnectionProperties, Option<Monotonic>);
+type Connected = io::Result<Box<dyn Stream>>;
 
 impl Transport for OverLink {
     fn name(&self) -> &'static str {
