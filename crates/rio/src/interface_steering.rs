@@ -195,6 +195,15 @@ impl InterfaceSteering {
         rings.close_unused();
     }
 
+    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it did.
+    pub(crate) fn close_broken_rings(&self) -> bool {
+        let is_broken = self.rings.lock().threads.values().any(ProtocolThread::has_lost_device);
+        if is_broken {
+            self.close_rings();
+        }
+        is_broken
+    }
+
     fn deliver_to_kernel_thread(&self, stream: StreamId) {
         // After an error, the frames of the closed rings are missed, and so best effort.
         let _ = self.program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None });
@@ -245,12 +254,25 @@ pub(crate) struct SteeredStream {
 pub(crate) struct StreamPlace {
     steering: Arc<InterfaceSteering>,
     id: StreamId,
+    core: u32,
 }
 
 impl StreamPlace {
     /// Gives the stream rings and a protocol thread, unless it has them.
     pub(crate) fn open_rings(&self, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
         self.steering.open_rings(self.id, budget, thread)
+    }
+
+    /// Returns the name of the kernel thread that processes the frames; `None` if a protocol thread
+    /// processes them.
+    pub(crate) fn thread_name(&self) -> Option<String> {
+        let has_rings = self.steering.rings.lock().threads.contains_key(&self.id);
+        if has_rings { None } else { self.steering.program.thread_name(self.id, self.core).ok() }
+    }
+
+    /// Returns the counts of the protocol thread; `None` if the stream has no rings.
+    pub(crate) fn packet_counts(&self) -> Option<PacketCounts> {
+        self.steering.rings.lock().threads.get(&self.id).map(ProtocolThread::counts)
     }
 }
 
@@ -276,21 +298,9 @@ impl SteeredStream {
         })
     }
 
-    /// Returns the name of the kernel thread that processes the frames; `None` if a protocol thread
-    /// processes them.
-    pub(crate) fn thread_name(&self) -> Option<String> {
-        let has_rings = self.steering.rings.lock().threads.contains_key(&self.id);
-        if has_rings { None } else { self.steering.program.thread_name(self.id, self.core).ok() }
-    }
-
     /// Returns the stream's place.
     pub(crate) fn place(&self) -> StreamPlace {
-        StreamPlace { steering: Arc::clone(&self.steering), id: self.id }
-    }
-
-    /// Returns the counts of the protocol thread; `None` if the stream has no rings.
-    pub(crate) fn packet_counts(&self) -> Option<PacketCounts> {
-        self.steering.rings.lock().threads.get(&self.id).map(ProtocolThread::counts)
+        StreamPlace { steering: Arc::clone(&self.steering), id: self.id, core: self.core }
     }
 
     /// Adds a connection of the stream. Returns `None` if the addresses have different IP versions.

@@ -267,6 +267,11 @@ impl LevelControl {
             FeatureAction::Probe => {
                 // Streams may have ended.
                 self.follow_streams();
+                // The streams open the TUN device and their rings again.
+                self.steering()
+                    .iter()
+                    .filter(|steering| steering.close_broken_rings())
+                    .for_each(|steering| (self.fill_tables)(steering));
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),

@@ -21,6 +21,10 @@ use corelane_sys::{poll, process};
 use crate::budget::{Budget, BudgetServerKind, StreamScheduler, ThreadStep};
 use crate::frame::TcpPacket;
 
+/// Time in nanoseconds for which a thread sleeps after an error of the kernel, so that it neither
+/// spins nor ends late.
+const PAUSE: Nanos = 10_000_000;
+
 /// Use of a budget in packets, with the counts of the stream's rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,6 +53,8 @@ struct Counters {
     max_period_packets: AtomicU64,
     waits: AtomicU64,
     lost: AtomicU64,
+    /// True after the TUN device was found down or removed.
+    has_lost_device: AtomicBool,
 }
 
 /// Name, scheduling and preferred cores of a protocol thread.
@@ -103,7 +109,6 @@ impl ProtocolThread {
             next_receiver: 0,
             tun,
             scheduler,
-            period: budget.period,
             counted_period: 0,
             counters: Arc::clone(&counters),
             stop: Arc::clone(&stop),
@@ -122,8 +127,14 @@ impl ProtocolThread {
         &self.sockets
     }
 
+    /// Returns true if the thread has found the TUN device down or removed, so that it loses all
+    /// packets.
+    pub(crate) fn has_lost_device(&self) -> bool {
+        self.counters.has_lost_device.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn counts(&self) -> PacketCounts {
-        let Counters { processed, period_packets, max_period_packets, waits, lost } = &*self.counters;
+        let Counters { processed, period_packets, max_period_packets, waits, lost, .. } = &*self.counters;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut counts = PacketCounts {
             processed: read(processed),
@@ -161,7 +172,6 @@ struct Run {
     next_receiver: usize,
     tun: Arc<TunDevice>,
     scheduler: StreamScheduler,
-    period: Nanos,
     /// Number of the period of the last processed packet.
     counted_period: u64,
     counters: Arc<Counters>,
@@ -197,8 +207,11 @@ impl Run {
     fn process(&mut self, place: usize) {
         let Self { receivers, tun, .. } = self;
         let taken = receivers.get_mut(place).and_then(|receiver| receiver.receive(|frame| write(tun, frame)));
-        if taken == Some(false) {
+        if let Some(Err(error)) = taken {
             add_one(&self.counters.lost);
+            if error.kind() == io::ErrorKind::NetworkDown {
+                self.counters.has_lost_device.store(true, Ordering::Relaxed);
+            }
         }
         self.next_receiver = place + 1;
         let period = self.scheduler.budget().map_or(0, |budget| budget.period());
@@ -216,9 +229,9 @@ impl Run {
     fn wait_for_frames(&self) {
         let reported = self.arrivals.wait(&mut [EpollEvent::EMPTY; 1], None);
         // A report without a frame, for example an error of a socket, would come again at once. The
-        // thread then sleeps for a period, so that it never spins.
+        // thread then pauses, so that it never spins.
         if reported.is_err() || self.next_head().is_none() {
-            self.sleep_until(Monotonic::now().as_nanos().saturating_add(self.period));
+            self.sleep_until(Monotonic::now().as_nanos().saturating_add(PAUSE));
         }
     }
 
@@ -226,19 +239,19 @@ impl Run {
     fn sleep_until(&self, due: Nanos) {
         if poll::wait_readable(self.stop.event.as_fd(), Some(Monotonic::from_nanos(due))).is_err() {
             // The kernel is out of memory.
-            std::thread::sleep(std::time::Duration::from_nanos(self.period));
+            std::thread::sleep(std::time::Duration::from_nanos(PAUSE));
         }
     }
 }
 
-/// Lets the kernel process the packet of a frame. Returns false if the packet is lost.
-fn write(tun: &TunDevice, frame: &[u8]) -> bool {
-    let Some(packet) = TcpPacket::of_frame(frame) else { return false };
+/// Lets the kernel process the packet of a frame. After an error the packet is lost.
+fn write(tun: &TunDevice, frame: &[u8]) -> io::Result<()> {
+    let packet = TcpPacket::of_frame(frame).ok_or(io::ErrorKind::InvalidData)?;
     let checksum = match (packet.has_partial_checksum(), u16::try_from(packet.header_length())) {
         (true, Ok(tcp)) => PacketChecksum::Partial { tcp },
         _ => PacketChecksum::Unverified,
     };
-    tun.receive(packet.bytes(), checksum).is_ok()
+    tun.receive(packet.bytes(), checksum)
 }
 
 fn add_one(count: &AtomicU64) {

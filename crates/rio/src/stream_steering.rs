@@ -13,7 +13,7 @@ use corelane_sys::process;
 use corelane_sys::thread::Scheduling;
 
 use crate::budget::Budget;
-use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream};
+use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream, StreamPlace};
 use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::steering::{SteeringError, StreamCounts};
 
@@ -78,8 +78,7 @@ impl StreamSteering {
             Ok((stream.for_rings(self.packets.is_some()), lack))
         });
         let Some((budget, thread)) = &self.packets else { return };
-        let Some(place) = self.state.lock().stream.as_ref().map(SteeredStream::place) else { return };
-        // Without the lock, because the kernel may need a moment.
+        let Some(place) = self.place() else { return };
         let opened = place.open_rings(*budget, thread);
         self.state.lock().ring_lack = opened.err().map(|error| format!("packets have no budget: {error}"));
     }
@@ -128,12 +127,18 @@ impl StreamSteering {
     }
 
     pub(crate) fn thread_name(&self) -> Option<String> {
-        self.state.lock().stream.as_ref()?.thread_name()
+        self.place()?.thread_name()
     }
 
     /// Returns the counts of the protocol thread; `None` if the stream has no rings.
     pub(crate) fn packet_counts(&self) -> Option<PacketCounts> {
-        self.state.lock().stream.as_ref()?.packet_counts()
+        self.place()?.packet_counts()
+    }
+
+    /// Returns the place of the stream for calls without the lock, because the kernel may need a
+    /// moment to open rings.
+    fn place(&self) -> Option<StreamPlace> {
+        self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
 
     pub(crate) fn lack(&self) -> Option<String> {

@@ -39,9 +39,8 @@ const STREAM_PRIORITY: u32 = 6;
 ///
 /// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
 /// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
-/// each of its addresses. A
-/// client's connections with equal class, priority and cores are one stream. Connections of the
-/// class [`IoClass::BestEffort`] belong to no stream.
+/// each of its addresses. A client's connections with equal class, priority and cores are one
+/// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to

@@ -252,6 +252,27 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
 }
 
 #[test]
+fn removed_tun_device_is_replaced() {
+    over_a_link(
+        || {},
+        |connect| {
+            let transport = steering(config());
+            transport.attach_orb();
+            let (listener, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+            let (client, server) = (connect(SERVER, port), accept(&*listener));
+            exchange(&*client, &*server, 100_000);
+            ip("link delete rio-in0");
+            exchange(&*client, &*server, 100_000);
+            wait_until(|| packets_of_tun().is_some() && transport.streams()[0].packets.is_some());
+            exchange(&*client, &*server, 100_000);
+            assert!(packets_of_tun().unwrap() > 0 && transport.streams()[0].packets.unwrap().processed > 0);
+            assert_eq!(transport.streams()[0].lack, None);
+            transport.detach_orb();
+        },
+    );
+}
+
+#[test]
 fn full_ring_of_a_stream_leaves_the_others_their_frames() {
     over_a_link(
         || {},

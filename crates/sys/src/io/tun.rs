@@ -82,8 +82,8 @@ impl TunDevice {
     /// Lets the device receive an IP packet. The kernel processes it before the call returns.
     ///
     /// # Errors
-    /// `InvalidInput` if `packet` is no IP packet; `EIO` if the device is down; any other error
-    /// that the kernel returns.
+    /// `InvalidInput` if `packet` is no IP packet; `NetworkDown` if the device is down or somebody
+    /// has removed it; any other error that the kernel returns.
     pub fn receive(&self, packet: &[u8], checksum: PacketChecksum) -> io::Result<()> {
         let header = match checksum {
             PacketChecksum::Unverified => PacketHeader::default(),
@@ -99,7 +99,11 @@ impl TunDevice {
             libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() },
         ];
         // SAFETY: the call only reads the header and the packet, which live through it.
-        let written = syscall::retry_interrupted(|| unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr(), 2) })?;
+        let written = syscall::retry_interrupted(|| unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr(), 2) });
+        let written = written.map_err(|error| match error.raw_os_error() {
+            Some(libc::EIO | libc::EBADFD) => io::ErrorKind::NetworkDown.into(),
+            _ => error,
+        })?;
         let is_whole = usize::try_from(written).is_ok_and(|written| written >= packet.len());
         if is_whole { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
@@ -109,7 +113,6 @@ impl TunDevice {
 mod tests {
     use std::net::UdpSocket;
     use std::process::Command;
-    use std::time::Duration;
 
     use super::*;
     use crate::process;
@@ -151,7 +154,7 @@ mod tests {
             assert_eq!(device.name(), "rio0");
             let packet = datagram(7, b"early");
             let refusal = device.receive(&packet, PacketChecksum::Unverified).unwrap_err();
-            assert_eq!(refusal.raw_os_error(), Some(libc::EIO));
+            assert_eq!(refusal.kind(), io::ErrorKind::NetworkDown);
             ip("address add 10.98.0.1/24 dev rio0");
             ip("link set rio0 up");
             let socket = UdpSocket::bind("10.98.0.1:0").unwrap();
@@ -161,8 +164,11 @@ mod tests {
             let mut buffer = [0; 64];
             let (count, from) = socket.recv_from(&mut buffer).unwrap();
             assert_eq!((&buffer[..count], from.to_string().as_str()), (&b"some octets"[..], "10.98.0.2:9"));
-            assert!(device.receive(&[0x15; 40], PacketChecksum::Unverified).is_err());
-            socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let refusal = device.receive(&[0x15; 40], PacketChecksum::Unverified).unwrap_err();
+            assert_eq!(refusal.kind(), io::ErrorKind::InvalidInput);
+            ip("link delete rio0");
+            let refusal = device.receive(&packet, PacketChecksum::Unverified).unwrap_err();
+            assert_eq!(refusal.kind(), io::ErrorKind::NetworkDown);
             drop(device);
             assert!(crate::interface::index("rio0").is_err());
         };

@@ -134,9 +134,8 @@ impl<D: Copy> Ring<D> {
         self.word(self.consumer).store(consumed, Ordering::Release);
     }
 
-    /// Adds the descriptor `number`, after `number` others. Returns false if the ring is full. One
-    /// thread at a time may call this.
-    pub(super) fn produce(&self, number: u32, descriptor: D) -> bool {
+    /// Adds the descriptor `number`, after `number` others. Returns false if the ring is full.
+    pub(super) fn produce(&mut self, number: u32, descriptor: D) -> bool {
         // Acquire: the kernel has read the earlier descriptor of this place before this number.
         let consumed = self.word(self.consumer).load(Ordering::Acquire);
         if number.wrapping_sub(consumed) >= self.entries {
