@@ -228,10 +228,13 @@ impl Run {
 
     fn wait_for_frames(&self) {
         let reported = self.arrivals.wait(&mut [EpollEvent::EMPTY; 1], None);
-        // A report without a frame, for example an error of a socket, would come again at once. The
-        // thread then pauses, so that it never spins.
-        if reported.is_err() || self.next_head().is_none() {
-            self.sleep_until(Monotonic::now().as_nanos().saturating_add(PAUSE));
+        match reported {
+            // A signal has ended the wait.
+            Ok(0) => {}
+            Ok(_) if self.next_head().is_some() => {}
+            // A report without a frame, for example an error of a socket, would come again at once.
+            // The thread pauses, so that it never spins.
+            _ => self.sleep_until(Monotonic::now().as_nanos().saturating_add(PAUSE)),
         }
     }
 
