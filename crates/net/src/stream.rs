@@ -79,8 +79,8 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// The input of a stream in memory, which a thread can poll without system calls.
 ///
-/// One thread polls at a time: from [`try_begin_polling`](Self::try_begin_polling) until it calls
-/// [`end_polling_and_arm`](Self::end_polling_and_arm), or has read the arrival and calls
+/// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
+/// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
 /// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a
 /// thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop
 /// before it does anything that may take long.

@@ -26,6 +26,7 @@ mod clients;
 mod conformance;
 mod core_watch;
 mod dispatch;
+mod dispatch_costs;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzz;
@@ -68,6 +69,7 @@ use crate::store::RecordFormat;
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::best_effort::with_best_effort_share;
 pub use self::clients::ClientIdentityInterceptor;
+pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
 pub use self::restart::RestoredTasks;
@@ -126,10 +128,11 @@ impl AdmissionConfig {
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the
-    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
-    /// computer. If the pool has a share for best effort, the machine must count it
-    /// ([`with_best_effort_share`]).
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the addresses
+    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
+    /// If the pool has a share for best effort, the machine must count it
+    /// ([`with_best_effort_share`]). If the pool has another [mode](corelane::rt::CorePoolMode) than
+    /// the default, the machine must count its costs ([`charge_mode`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -187,7 +190,7 @@ impl AdmissionConfig {
             if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
                 let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
                 return Err(
-                    refusal.with_message("the books do not count the share for best effort: reserve_best_effort")
+                    refusal.with_message("the books do not count the share for best effort: with_best_effort_share")
                 );
             }
             rules.has_share = true;
