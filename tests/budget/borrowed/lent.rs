@@ -96,13 +96,7 @@ struct Scene {
     path: PathBuf,
 }
 
-fn scene(
-    server: OrbBuilder,
-    client: OrbBuilder,
-    transports: [SharedMemory; 2],
-    is_shared: bool,
-    keeps: bool,
-) -> Scene {
+fn scene(server: OrbBuilder, client: OrbBuilder, transports: [SharedMemory; 2], is_shared: bool, keeps: bool) -> Scene {
     static SCENES: AtomicUsize = AtomicUsize::new(0);
     let number = SCENES.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-lent-{}-{number}", std::process::id()));
