@@ -10,10 +10,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{Endpoint, ObjectRef, Orb, SystemException};
 use corelane_interop::jacorb_names::JacorbNames;
-use corelane_services::naming::cos_naming::naming_context::{
-    AlreadyBound, BindError, BindNewContextError, CannotProceed, DestroyError, InvalidName, NotEmpty, NotFound,
-    NotFoundReason, RebindError,
-};
+use corelane_services::naming::cos_naming::naming_context::{CannotProceed, NotFound, NotFoundReason, RebindError};
 use corelane_services::naming::cos_naming::{
     Binding, BindingIterator, NameComponent, NamingContextExtRef, NamingContextRef,
 };
@@ -163,61 +160,6 @@ impl BindingIterator for Plain {
     fn destroy(&self) -> Result<(), SystemException> {
         Ok(())
     }
-}
-
-/// Checks the exceptions of a name server. `checks_kinds` is false for omniNames, whose `rebind`
-/// and `rebind_context` replace bindings of the other kind.
-fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
-    let root = root(client, port);
-    let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let o = server.root_poa().activate(&BindingIterator::servant(Plain)).unwrap();
-    server.root_poa().manager().activate().unwrap();
-    let o = object(client, &o.to_string());
-    let context = root.bind_new_context(&n("c")).unwrap().unwrap();
-    root.bind(&n("c/o"), Some(&o)).unwrap();
-    root.bind(&n("o"), Some(&o)).unwrap();
-    let found = |why, rest: &str| NotFound { why, rest_of_name: n(rest) };
-    let missing = |rest| found(NotFoundReason::MissingNode, rest);
-    let not_context = |rest| found(NotFoundReason::NotContext, rest);
-    let not_object = |rest| found(NotFoundReason::NotObject, rest);
-
-    assert_eq!(root.bind(&n("x/y/z"), Some(&o)), Err(BindError::NotFound(missing("x/y/z"))));
-    assert_eq!(root.bind(&n("c/x/y"), Some(&o)), Err(BindError::NotFound(missing("x/y"))));
-    assert_eq!(root.bind(&n("c/o/y"), Some(&o)), Err(BindError::NotFound(not_context("o/y"))));
-    assert_eq!(root.bind(&[], Some(&o)), Err(BindError::InvalidName(InvalidName)));
-    assert_eq!(root.bind(&n("c"), Some(&o)), Err(BindError::AlreadyBound(AlreadyBound)));
-    assert_eq!(root.rebind(&n("c/x/y"), Some(&o)), Err(RebindError::NotFound(missing("x/y"))));
-    assert_eq!(root.bind_context(&n("c/o"), Some(&context)), Err(BindError::AlreadyBound(AlreadyBound)));
-    if checks_kinds {
-        assert_eq!(root.rebind(&n("c"), Some(&o)), Err(RebindError::NotFound(not_object("c"))));
-        assert_eq!(root.rebind_context(&n("c/o"), Some(&context)), Err(RebindError::NotFound(not_context("o"))));
-    }
-    assert_eq!(root.resolve(&n("c/x")), Err(RebindError::NotFound(missing("x"))));
-    assert_eq!(root.resolve(&n("o/x")), Err(RebindError::NotFound(not_context("o/x"))));
-    assert_eq!(root.unbind(&n("c/x")), Err(RebindError::NotFound(missing("x"))));
-    let error = BindNewContextError::AlreadyBound(AlreadyBound);
-    assert_eq!(root.bind_new_context(&n("c")), Err(error));
-    assert_eq!(context.destroy(), Err(DestroyError::NotEmpty(NotEmpty)));
-    for name in ["a/b", "a.k", ".k", r"a\.b.c", r"\\/\/"] {
-        assert_eq!(root.to_name(name).unwrap(), n(name), "{name}");
-        assert_eq!(NamingContextExtRef::to_string(&root, &n(name)).unwrap(), name);
-    }
-    for text in ["", "a.", "a//b", "/a", r"\x"] {
-        assert!(root.to_name(text).is_err(), "{text}");
-    }
-    let (bindings, iterator) = root.list(1).unwrap();
-    let iterator = iterator.unwrap();
-    let (is_there, rest) = iterator.next_n(10).unwrap();
-    assert!(is_there && bindings.len() + rest.len() == 2 && !iterator.next_one().unwrap().0);
-    iterator.destroy().unwrap();
-    assert_eq!(root.resolve_str("c/o").unwrap().unwrap(), o);
-}
-
-#[test]
-fn corelanes_name_server_and_omninames_raise_equal_exceptions() {
-    let client = Orb::new().unwrap();
-    exceptions(&client, Ours::start().port, true);
-    exceptions(&client, OmniNames::start("exceptions", &client).port, false);
 }
 
 #[test]

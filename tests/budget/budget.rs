@@ -2,8 +2,8 @@
 
 use corelane::poa::{IdAssignment, PoaPolicies};
 use corelane::rt::{
-    CorePoolConfig, LaneConfig, LanesConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding, ThreadpoolConfig,
-    ThreadpoolId,
+    CorePool, CorePoolConfig, CorePoolMode, LaneConfig, LanesConfig, PriorityModel, RtPolicies, TaskBinder,
+    TaskBinding, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
 use corelane_net::SharedMemory;
@@ -154,20 +154,42 @@ impl TaskBinder for EveryObject {
     }
 }
 
-#[test]
-fn bound_connection_of_a_task_costs_two_system_calls() {
+/// Makes a server with a core pool of a mode, whose only object belongs to a task.
+fn serve_task(mode: CorePoolMode) -> (Orb, CorePool, String) {
     require_fifo();
     let orb = sleeping().listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();
-    let pool = CorePoolConfig::default().cores([0]);
+    let pool = CorePoolConfig::default().cores([0]).mode(mode);
     let pool = orb.real_time().create_core_pool(&pool, Arc::new(EveryObject)).unwrap();
     pool.set_tasks(&[TaskBinding::new(1, 0, 10)]).unwrap();
     let policies = RtPolicies { threadpool: Some(pool.id()), ..RtPolicies::default() };
     let poa = root.create_rt_poa("task", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let ior = poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();
-    every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
-    assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
+    (orb, pool, ior)
+}
+
+#[test]
+fn bound_connection_of_a_task_costs_two_system_calls() {
+    for mode in [CorePoolMode::Bound, CorePoolMode::NoAffinity] {
+        let (_orb, pool, ior) = serve_task(mode);
+        every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
+        assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0), "{mode:?}");
+    }
+}
+
+#[test]
+fn request_that_a_manager_reads_costs_one_hand_over() {
+    for (mode, hand_overs) in [(CorePoolMode::Manager, CALLS), (CorePoolMode::LeaderFollowers, 0)] {
+        let (_orb, pool, ior) = serve_task(mode);
+        let (_client, probe) = client(&ior);
+        for _ in 0..CALLS {
+            assert_eq!(probe.cube_octet(3).unwrap(), 27);
+        }
+        let counts = pool.counts();
+        assert_eq!((counts.handed_over, counts.led), (hand_overs, CALLS - hand_overs), "{mode:?}");
+        assert_eq!((counts.bound, counts.not_bound), (0, 0), "{mode:?}");
+    }
 }
 
 /// Asserts only the client's cost, because the server's cost depends on the number of oneways that

@@ -140,17 +140,3 @@ fn thread_of_a_connection_has_the_connections_number_and_ends_with_the_connectio
     }
     panic!("after a connection has closed, no new connection gets a thread");
 }
-
-#[test]
-fn one_shared_thread_serves_all_connections_without_a_thread() {
-    let dispatch = Dispatch::ThreadPerConnection { max_threads: 1 };
-    let pool = PoolConfig::default().name("single").dispatch(dispatch).shared_threads(1);
-    let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
-    let clients: Vec<(Orb, ProbeRef)> = (0..6).map(|_| client(&server.ior)).collect();
-    let threads: Vec<String> = clients.iter().map(|(_, probe)| probe.thread().unwrap()).collect();
-    assert!(threads[0].starts_with("single/c"), "{threads:?}");
-    assert_eq!(threads[1..], ["single/l0"; 5]);
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    assert_eq!(names.filter(|name| name.starts_with("single/l")).count(), 1);
-}

@@ -182,6 +182,41 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
+/// The client is a plain one, which notices nothing of the lane's rings.
+#[test]
+fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
+    const PACKETS: u32 = 4;
+    if is_refused() {
+        return;
+    }
+    let (to_server, called) = channel::<()>();
+    in_two_namespaces(
+        move |to_client| {
+            let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver);
+            let transport = Arc::new(RioTransport::new(config));
+            let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+            let class = IoClass::GuaranteedPackets { packets: PACKETS, period: Duration::from_millis(1) };
+            let high = object(&server, lanes(&server, class), HIGH);
+            to_client.send(Some(high.to_string())).unwrap();
+            called.recv_timeout(Duration::from_secs(60)).unwrap();
+            let stream = &transport.streams()[0];
+            let (frames, counts) = (stream.frames.unwrap(), stream.packets.unwrap());
+            assert!(counts.processed >= CALLS && counts.max_period_packets <= PACKETS.into(), "{counts:?}");
+            assert_eq!((frames.missed, counts.lost, counts.ring_full), (0, 0, 0), "{frames:?}");
+            to_client.send(None).unwrap();
+        },
+        move |reference| {
+            let client = Orb::new().unwrap();
+            let object = client.string_to_object(&reference).unwrap().unwrap();
+            for _ in 0..CALLS {
+                call_with(&object, 5_000);
+                assert_eq!(call_who(&object).unwrap().lane, 1);
+            }
+            to_server.send(()).unwrap();
+        },
+    );
+}
+
 #[test]
 fn the_level_follows_the_link_and_connections_stay() {
     if is_refused() {

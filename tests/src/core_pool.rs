@@ -199,7 +199,16 @@ impl Scene {
     /// Panics if the ORB refuses a step.
     #[must_use]
     pub fn new(orb: Orb, config: CorePoolConfig) -> Self {
-        let pool = orb.real_time().create_core_pool(&config, Arc::new(ByName)).unwrap();
+        Self::with_binder(orb, config, Arc::new(ByName))
+    }
+
+    /// Creates the scene of [`new`](Self::new) with another binder of tasks.
+    ///
+    /// # Panics
+    /// Panics if the ORB refuses a step.
+    #[must_use]
+    pub fn with_binder(orb: Orb, config: CorePoolConfig, binder: Arc<dyn TaskBinder>) -> Self {
+        let pool = orb.real_time().create_core_pool(&config, binder).unwrap();
         let root = orb.root_poa();
         let policies = RtPolicies {
             priority_model: Some((PriorityModel::ClientPropagated, 0)),

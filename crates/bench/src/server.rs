@@ -86,7 +86,7 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
         }
         ["nested", depth, keys] => server::serve_nested_poa(number(depth, 1000)? - 1, KeyLifetime::from_name(keys)?),
         ["admission", cores, pool] => cores::server::serve_admission(cores, pool),
-        ["core-pool", cores, tasks] => cores::server::serve_core_pool(cores, number(tasks, 1000)?),
+        ["core-pool", cores, tasks, mode] => cores::server::serve_core_pool(cores, number(tasks, 1000)?, mode),
         ["rio-receiver", core] => rio::receiver::serve(index(core)?),
         ["rio-sender", core] => rio::sender::serve(index(core)?),
         ["naming", place, durability] => naming::serve(place, durability),

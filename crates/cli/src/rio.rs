@@ -198,6 +198,23 @@ fn stream_to_text(stream: &StatusFields) -> String {
             &format!("    waiting  {} connections, {} times in all\n", field("waiting_connections"), field("waits"));
         text += &format!("    thread   {}\n", field("period_thread"));
     }
+    if has("budget_packets") {
+        text += &format!(
+            "    budget   {} of {} packets used in a period of {} ns, {} at most, {} processed in all\n",
+            field("budget_used_packets"),
+            field("budget_packets"),
+            field("period_ns"),
+            field("max_period_packets"),
+            field("processed_packets"),
+        );
+        text += &format!(
+            "    waiting  {} times for the next period, {} frames dropped by a full ring, {} lost\n",
+            field("waits"),
+            field("ring_full_frames"),
+            field("lost_frames"),
+        );
+        text += &format!("    thread   {}\n", field("period_thread"));
+    }
     if has("frames_queued") {
         text += &format!(
             "    frames   {} queued, {} missed, {} in the receive context\n",
@@ -205,7 +222,10 @@ fn stream_to_text(stream: &StatusFields) -> String {
             field("frames_missed"),
             field("frames_in_context"),
         );
-        text += &format!("    queue    {} frames, thread {}\n", field("queue_frames"), field("kernel_thread"));
+        // Without a kernel thread, the frames wait in rings.
+        if has("kernel_thread") {
+            text += &format!("    queue    {} frames, thread {}\n", field("queue_frames"), field("kernel_thread"));
+        }
     }
     if has("lack") {
         text += &format!("    lacks    {}\n", field("lack"));
@@ -262,4 +282,40 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
         removed => format!("Removed what a killed process had left: {}.\n", removed.join(", ")),
     };
     Ok(format!("{text}Found: {found}.\n{}", unread_to_text(unread)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_in_packets_is_shown_with_its_thread() {
+        let fields = [
+            ("number", "1"),
+            ("side", "server"),
+            ("class", "guaranteed packets"),
+            ("connections", "2"),
+            ("max_connections", "64"),
+            ("refused_connections", "0"),
+            ("period_ns", "10000000"),
+            ("budget_packets", "45"),
+            ("budget_used_packets", "9"),
+            ("max_period_packets", "44"),
+            ("processed_packets", "18230"),
+            ("waits", "204"),
+            ("ring_full_frames", "3"),
+            ("lost_frames", "1"),
+            ("period_thread", "rio/s1"),
+            ("frames_queued", "18233"),
+            ("frames_missed", "0"),
+            ("frames_in_context", "0"),
+        ];
+        let fields: StatusFields =
+            fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let expected = "  stream 1 (server): guaranteed packets, 2 of 64 connections, 0 refused\n    budget   9 of 45 packets \
+                        used in a period of 10000000 ns, 44 at most, 18230 processed in all\n    waiting  204 times for the \
+                        next period, 3 frames dropped by a full ring, 1 lost\n    thread   rio/s1\n    frames   18233 \
+                        queued, 0 missed, 0 in the receive context\n";
+        assert_eq!(stream_to_text(&fields), expected);
+    }
 }

@@ -281,11 +281,33 @@ fn server_enforces_rates_if_it_is_asked_to() {
 }
 
 #[test]
+fn server_charges_the_mode_of_its_pool() {
+    // 30 us of reading delay a request by 60 us, its own reading included, and work above the job
+    // on the manager's core. The hand-over costs 30 us.
+    for (mode, response) in [("bound", 10_000_000), ("manager", 10_120_000), ("leader-followers", 10_120_000)] {
+        let server = AdmissionServer::start_with("1", &["--mode", mode]);
+        let file = "[[task]]\nname = 'first'\nexecution = '10ms'\nperiod = '100ms'\n";
+        let admitted = cores(&["admit", "-", "--json", "--target", &server.at, "--at", &server.at], file);
+        assert_eq!(status(&admitted), 0, "{}", text(&admitted));
+        let first = &json(&admitted)["tasks"][0];
+        assert_eq!(first["response_ns"], response, "{mode}");
+        let target = first["target"].as_str().expect("a task reference");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        let output = command.args(["ping", "--count", "3", target]).output().expect("the program starts");
+        assert!(output.status.success(), "{mode}: {output:?}");
+        let top = json(&cores(&["top", "--once", "--json", "--at", &server.at], ""));
+        let served = &top["pool"];
+        assert_eq!(served["not_bound"], 0, "{mode}: {served}");
+        assert_eq!(served["handed_over"].as_u64() > Some(0), mode == "manager", "{mode}: {served}");
+    }
+}
+
+#[test]
 fn server_with_a_share_for_best_effort_shows_it() {
     let server = AdmissionServer::start_with("1", &["--best-effort", "1900us/10ms"]);
     let at = ["--at", &server.at];
     let shown = cores(&["snapshot", at[0], at[1]], "");
-    assert!(text(&shown).contains("core 0: utilization 0.000 of 0.950, best effort 0.200\n"), "{}", text(&shown));
+    assert!(text(&shown).contains("core 0: utilization 0.000 of 0.950, above all tasks 0.200\n"), "{}", text(&shown));
     let view = text(&cores(&["top", "--once", at[0], at[1]], ""));
     assert!(view.contains("best effort on core 0: "), "{view}");
     let document = json(&cores(&["top", "--once", "--json", at[0], at[1]], ""));

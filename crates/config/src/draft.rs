@@ -109,7 +109,6 @@ pub(crate) struct PoolDraft {
     pub(crate) dispatch: Option<DispatchKind>,
     pub(crate) threads: Option<usize>,
     pub(crate) max_threads: Option<usize>,
-    pub(crate) shared_threads: Option<usize>,
     pub(crate) max_queued: Option<usize>,
     pub(crate) config: PoolConfig,
 }
@@ -126,7 +125,6 @@ impl PoolDraft {
             ("dispatch", self.dispatch.is_some()),
             ("threads", self.threads.is_some()),
             ("max-threads", self.max_threads.is_some()),
-            ("shared-threads", self.shared_threads.is_some()),
             ("max-queued", self.max_queued.is_some()),
         ];
         match settings.into_iter().find(|(_, is_set)| *is_set) {
@@ -138,12 +136,9 @@ impl PoolDraft {
     /// Returns the pool's configuration. The error is the name of a setting without effect.
     fn finish(&self, name: &str) -> Result<PoolConfig, &'static str> {
         let (mut threads, mut max_threads, mut max_queued) = (self.threads, self.max_threads, self.max_queued);
-        let mut shared_threads = self.shared_threads;
-        let mut config = self.config.clone().name(name);
         let dispatch = match self.dispatch.unwrap_or_default() {
             DispatchKind::Reactive => Dispatch::Reactive,
             DispatchKind::ThreadPerConnection => {
-                config.shared_threads = shared_threads.take().unwrap_or(config.shared_threads);
                 Dispatch::ThreadPerConnection { max_threads: max_threads.take().unwrap_or(MAX_CONNECTION_THREADS) }
             }
             DispatchKind::LeaderFollowers => Dispatch::LeaderFollowers { threads: threads.take().unwrap_or(THREADS) },
@@ -152,15 +147,10 @@ impl PoolDraft {
                 max_queued: max_queued.take().unwrap_or(MAX_QUEUED),
             },
         };
-        let unused = [
-            ("threads", threads),
-            ("max-threads", max_threads),
-            ("shared-threads", shared_threads),
-            ("max-queued", max_queued),
-        ];
+        let unused = [("threads", threads), ("max-threads", max_threads), ("max-queued", max_queued)];
         match unused.into_iter().find(|(_, value)| value.is_some()) {
             Some((setting, _)) => Err(setting),
-            None => Ok(config.dispatch(dispatch)),
+            None => Ok(self.config.clone().name(name).dispatch(dispatch)),
         }
     }
 }

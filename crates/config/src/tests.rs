@@ -51,7 +51,7 @@ fn settings_change_the_only_pool_of_a_program_but_not_its_threads() {
     let refusal = |text: &str| builder(text).expect_err(text).to_string();
     assert!(builder("call-timeout = '1s'\n[pool.shop.connections]\nmax-connections = 3").is_ok());
     assert!(builder("[pool.shop]\nlisten = ['tcp:127.0.0.1:0']").unwrap().build().unwrap().endpoints().len() == 1);
-    for setting in ["dispatch = 'reactive'", "threads = 1", "max-threads = 1", "shared-threads = 1", "max-queued = 1"] {
+    for setting in ["dispatch = 'reactive'", "threads = 1", "max-threads = 1", "max-queued = 1"] {
         let (name, _) = setting.split_once(' ').unwrap();
         let expected = format!("file:2: `pool.shop.{name}` is chosen by the program");
         assert_eq!(refusal(&format!("[pool.shop]\n{setting}")), expected);
@@ -317,9 +317,7 @@ fn each_setting_has_an_effect() {
         let own = setting.to_string();
         let mut needed: Vec<(Key, RawValue)> = Vec::new();
         match own.as_str() {
-            "pool.x.max-threads" | "pool.x.shared-threads" => {
-                needed.push((key("pool.x.dispatch"), value("thread-per-connection")));
-            }
+            "pool.x.max-threads" => needed.push((key("pool.x.dispatch"), value("thread-per-connection"))),
             "pool.x.max-queued" => needed.push((key("pool.x.dispatch"), value("half-sync-half-async"))),
             "real-time.pool.x.unmatched-priority" | "real-time.pool.x.allow-borrowing" => {
                 needed.push((key("real-time.pool.x.lane.x.priority"), RawValue::Integer(9)));
@@ -367,7 +365,7 @@ fn each_default_is_the_default_of_the_code() {
         let (section, _) = setting.parts().split_last().map(|(name, above)| (above.join("."), *name)).unwrap();
         let base = match section.as_str() {
             "pool.x" => match known.name {
-                "max-threads" | "shared-threads" => {
+                "max-threads" => {
                     vec![(Key::new(["pool", "x", "dispatch"]), RawValue::Words("thread-per-connection".into()))]
                 }
                 "max-queued" => {

@@ -24,6 +24,15 @@ pub enum IoClass {
         /// Length of a period.
         period: Duration,
     },
+    /// At most `packets` received packets of the connections are processed in each period, at the
+    /// priority of the lane or of the client's calls. The rest waits outside the protocol stack. A
+    /// transport without rings of packets treats the class as [`Priority`](Self::Priority).
+    GuaranteedPackets {
+        /// Number of received packets in each period, at least 1.
+        packets: u32,
+        /// Length of a period.
+        period: Duration,
+    },
 }
 
 /// Properties of a lane, or of a client's calls, for transports with real-time I/O.

@@ -195,10 +195,10 @@ pub enum Event {
         /// The reason that the kernel gives.
         error: String,
     },
-    /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
-    /// in the ordinary class. The pool serves its tasks without guaranteed response times. Reported
-    /// once for each pool, and again if the refused core is lost and the kernel then refuses
-    /// something else.
+    /// The kernel refused a core or a priority to a thread of a core pool, the ORB's threads are in
+    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks without
+    /// guaranteed response times. Reported once for each pool, and again if the refused core is lost
+    /// and the kernel then refuses something else.
     #[cfg(feature = "core-pool")]
     TasksAdvisory {
         /// The pool's name.
@@ -221,7 +221,8 @@ pub enum Event {
         error: String,
     },
     /// A core pool had no free thread for a request of a task. A thread without a task ran the
-    /// request, without the task's core and priority.
+    /// request, without the task's core and priority, or its client got TRANSIENT
+    /// ([`CorePoolConfig::refuse_without_thread`](field@crate::rt::CorePoolConfig::refuse_without_thread)).
     #[cfg(feature = "core-pool")]
     TaskNotBound {
         /// The client.
@@ -386,7 +387,7 @@ impl fmt::Display for Event {
             }
             #[cfg(feature = "core-pool")]
             Event::TaskNotBound { peer, task } => {
-                write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
+                write!(f, "the core pool has no free thread for a request of {peer} to task {task}")
             }
             #[cfg(feature = "core-pool")]
             Event::JobOverBudget { task, budget, used, action } => {

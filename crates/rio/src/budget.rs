@@ -193,6 +193,12 @@ impl BudgetState {
         }
     }
 
+    /// Returns the number of the current period, from 0.
+    #[must_use]
+    pub fn period(&self) -> u64 {
+        self.period
+    }
+
     /// Returns the start of the next period.
     #[must_use]
     pub fn next_period_at(&self) -> Nanos {
@@ -284,6 +290,16 @@ impl StreamScheduler {
             ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServerKind::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
+        Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
+    }
+
+    /// Starts the first period of `budget` at `origin`. A deferrable budget processes a packet as
+    /// soon as it arrives, while budget is left.
+    ///
+    /// # Errors
+    /// As for [`Budget::check`].
+    pub fn of_budget(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
+        let budget = Some(BudgetState::new(budget, service, origin)?);
         Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
     }
 
@@ -461,6 +477,45 @@ mod tests {
                     }
                 }
             }
+        }
+
+        /// The thread wakes late, and packets arrive at any time.
+        #[test]
+        fn thread_of_a_deferrable_budget_sleeps_only_until_the_next_period_and_only_without_budget(
+            packets in 1_u32..9,
+            gaps in prop::collection::vec(0_u64..2 * MS, 1..100),
+            late in prop::collection::vec(0_u64..MS, 1..20),
+        ) {
+            let budget = Budget::of_packets(packets, MS);
+            let mut turn = StreamScheduler::of_budget(budget, BudgetServerKind::Deferrable, 0).unwrap();
+            let mut last = 0;
+            // Packets arrive in groups of four.
+            let arrivals = gaps.iter().enumerate().map(|(place, gap)| {
+                last += if place % 4 == 0 { *gap } else { 0 };
+                last
+            });
+            let (mut arrivals, mut late) = (arrivals.peekable(), late.iter().cycle());
+            let (mut now, mut processed) = (0, std::collections::BTreeMap::new());
+            loop {
+                let head = arrivals.peek().filter(|at| **at <= now).map(|_| 100);
+                match turn.next_step(head, now) {
+                    ThreadStep::Process => {
+                        arrivals.next();
+                        *processed.entry(now / MS).or_insert(0) += 1;
+                        now += 1_000;
+                    }
+                    ThreadStep::SleepUntil(due) => {
+                        prop_assert_eq!((due, processed.get(&(now / MS))), ((now / MS + 1) * MS, Some(&packets)));
+                        now = due + late.next().unwrap();
+                    }
+                    ThreadStep::Wait => match arrivals.peek() {
+                        Some(at) => now = at + late.next().unwrap(),
+                        None => break,
+                    },
+                }
+            }
+            prop_assert!(processed.values().all(|count| *count <= packets));
+            prop_assert_eq!(processed.values().sum::<u32>() as usize, gaps.len());
         }
 
         #[test]

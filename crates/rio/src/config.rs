@@ -8,12 +8,19 @@ use corelane_net::{IoClass, IoProperties};
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
+use crate::interface_steering::QUEUES;
 use crate::memory::{MemoryBound, StreamBuffers};
+use crate::packet_rings::{RingSizes, receive_queues};
+use crate::steering::RING_FRAME_SIZE;
 use crate::stream_admission::StreamAdmission;
 
 /// Bounds of a chosen receive buffer in bytes.
 const MIN_RECEIVE_BUFFER: u32 = 131_072;
 const MAX_RECEIVE_BUFFER: u32 = 16_777_216;
+
+const MAX_RING_FRAMES: u32 = 32_768;
+/// Bytes of a full segment over IPv4 at an MTU of 1,500, with timestamps.
+const PACKET_PAYLOAD: u32 = 1_448;
 
 /// Default of [`RioConfig::journal_folder`].
 pub(crate) const JOURNAL_FOLDER: &str = "/run/corelane-rio";
@@ -57,6 +64,12 @@ pub struct RioConfig {
     pub best_effort_pacing: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
+    /// Maximum number of streams of the class [`IoClass::GuaranteedPackets`] that have rings. Each
+    /// receive queue gets frames for all of them when the first one is opened. Default: 8.
+    pub max_packet_streams: u32,
+    /// Maximum number of frames that wait in each ring of such a stream, from 1 to 32,768, rounded
+    /// up to a power of two. Default: 256.
+    pub ring_frames: u32,
     /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
     /// belong to no stream. If false, the receive context processes them, which preempts threads.
     /// Default: `false`.
@@ -97,6 +110,8 @@ impl Default for RioConfig {
             max_unsent: 16_384,
             best_effort_pacing: None,
             thread_queue_frames: 512,
+            max_packet_streams: 8,
+            ring_frames: 256,
             best_effort_thread: false,
             default_core: 0,
             kernel_priorities: false,
@@ -149,6 +164,14 @@ impl RioConfig {
     #[must_use]
     pub fn thread_queue_frames(mut self, frames: u32) -> Self {
         self.thread_queue_frames = frames;
+        self
+    }
+
+    /// Sets [`max_packet_streams`](field@Self::max_packet_streams) and
+    /// [`ring_frames`](field@Self::ring_frames).
+    #[must_use]
+    pub fn rings(mut self, streams: u32, frames: u32) -> Self {
+        (self.max_packet_streams, self.ring_frames) = (streams, frames);
         self
     }
 
@@ -225,11 +248,15 @@ impl RioConfig {
     #[must_use]
     pub fn receive_buffer_of(&self, class: IoClass) -> u32 {
         const DELAY: Duration = Duration::from_millis(10);
+        let of_periods = |bytes: u128, period: Duration| {
+            let periods = DELAY.as_nanos().div_ceil(period.as_nanos().max(1)).saturating_add(1);
+            let waiting = bytes.saturating_mul(periods.max(2));
+            u32::try_from(waiting.saturating_mul(2)).unwrap_or(u32::MAX)
+        };
         let chosen = match class {
-            IoClass::Guaranteed { bytes, period } => {
-                let periods = DELAY.as_nanos().div_ceil(period.as_nanos().max(1)).saturating_add(1);
-                let waiting = u128::from(bytes).saturating_mul(periods.max(2));
-                u32::try_from(waiting.saturating_mul(2)).unwrap_or(u32::MAX)
+            IoClass::Guaranteed { bytes, period } => of_periods(bytes.into(), period),
+            IoClass::GuaranteedPackets { packets, period } => {
+                of_periods(u128::from(packets) * u128::from(PACKET_PAYLOAD), period)
             }
             _ => 0,
         };
@@ -249,22 +276,34 @@ impl RioConfig {
         core.unwrap_or(self.default_core)
     }
 
-    /// Returns the maximum memory of one stream with this class.
+    pub(crate) fn ring_sizes(&self) -> RingSizes {
+        let frames = self.ring_frames.clamp(1, MAX_RING_FRAMES).next_power_of_two();
+        RingSizes { streams: self.max_packet_streams, frames }
+    }
+
+    /// Returns the maximum memory of one stream with this class. A stream with rings has a ring on
+    /// each receive queue that the interface has now.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
-        let steers = self.level == FeatureLevel::StreamSteering && self.interface.is_some();
+        let interface = self.interface.as_ref().filter(|_| self.level == FeatureLevel::StreamSteering);
         let buffers = StreamBuffers {
             queues: 0,
-            ring_frames: 0,
-            frame_size: 0,
-            kernel_thread_queue_frames: if steers { self.thread_queue_frames } else { 0 },
+            ring_frames: self.ring_sizes().frames,
+            frame_size: RING_FRAME_SIZE,
+            kernel_thread_queue_frames: if interface.is_some() { self.thread_queue_frames } else { 0 },
             max_connections: self.max_connections,
             receive_buffer: self.receive_buffer_of(class),
             send_buffer: self.send_buffer,
             // The kernel may merge segments, up to the largest IP packet.
             max_packet: 65_535,
         };
-        buffers.memory_bound_without_rings()
+        let with_rings = |name: &String| {
+            let queues = receive_queues(name).ok().and_then(|queues| u16::try_from(queues).ok());
+            StreamBuffers { queues: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
+        };
+        let has_rings = matches!(class, IoClass::GuaranteedPackets { .. });
+        let of_rings = interface.filter(|_| has_rings).and_then(with_rings);
+        of_rings.unwrap_or_else(|| buffers.memory_bound_without_rings())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::feature_level::{Capabilities, FeatureLevel, InterfaceState};
 use crate::interface_settings::InterfaceSettings;
 use crate::kernel_priorities::{FOREIGN_RECEIVE_THREADS, NO_RECEIVE_THREADS, has_foreign_receive_threads, is_owned};
 use crate::level_control::{capabilities, interface_state};
+use crate::packet_rings::{check_packets, receive_queues};
 use crate::receive_threads;
 use crate::transmit_classes::{RootDiscipline, root_discipline};
 use crate::{RioConfig, RioTransport};
@@ -197,6 +198,12 @@ fn steering_findings(name: &str) -> Vec<FeatureFinding> {
         "switch it off: for each receive queue, write 0 into /sys/class/net/IF/queues/rx-N/rps_cpus and rps_flow_cnt",
     );
     findings.push(FeatureFinding { is_needed: false, ..packet_steering });
+    let rings = of(
+        "rings",
+        rings_finding(name),
+        "for budgets in packets: load the kernel module `tun`, or lower the largest packet (`ip link set dev IF mtu 1500`)",
+    );
+    findings.push(FeatureFinding { is_needed: false, ..rings });
     let program = match bpf::unavailable_reason() {
         None => Ok("the kernel accepts programs for frames".to_owned()),
         Some(reason) => Err(reason.to_string()),
@@ -211,6 +218,17 @@ fn interface_finding(name: &str) -> Result<String, String> {
         InterfaceState::Down => Err(format!("the link of {name} is down")),
         InterfaceState::Absent => Err(format!("there is no interface {name}")),
     }
+}
+
+/// Returns an error if streams with a budget in packets cannot have rings on the interface.
+/// Privileges are examined elsewhere.
+fn rings_finding(name: &str) -> Result<String, String> {
+    check_packets(name).map_err(|error| error.to_string())?;
+    if !Path::new("/dev/net/tun").exists() {
+        return Err("the machine has no /dev/net/tun".to_owned());
+    }
+    let queues = receive_queues(name).map_err(|error| format!("receive queues cannot be counted: {error}"))?;
+    Ok(format!("a stream with a budget in packets has a ring on each of {queues} receive queues"))
 }
 
 /// Returns an error if the kernel's receive packet steering is on for the interface. It takes the

@@ -154,19 +154,24 @@ fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
     if first & 1 == 1 {
         return Some(ParsedFrame::Pass);
     }
+    let (kind, packet) = network_packet(frame)?;
+    match kind {
+        ether_type::ARP => Some(ParsedFrame::Pass),
+        ether_type::IPV4 => parse_ipv4(packet),
+        ether_type::IPV6 => parse_ipv6(packet),
+        _ => None,
+    }
+}
+
+/// Returns the Ethernet type behind up to two VLAN tags, and the bytes that follow.
+fn network_packet(frame: &[u8]) -> Option<(u16, &[u8])> {
     let mut rest = frame.get(ETHERNET_HEADER_BYTES - 2..)?;
     for _ in 0..MAX_VLAN_TAGS {
         if matches!(read_u16(rest, 0)?, ether_type::VLAN | ether_type::SERVICE_VLAN) {
             rest = rest.get(VLAN_TAG_BYTES..)?;
         }
     }
-    let packet = rest.get(2..)?;
-    match read_u16(rest, 0)? {
-        ether_type::ARP => Some(ParsedFrame::Pass),
-        ether_type::IPV4 => parse_ipv4(packet),
-        ether_type::IPV6 => parse_ipv6(packet),
-        _ => None,
-    }
+    Some((read_u16(rest, 0)?, rest.get(2..)?))
 }
 
 fn parse_ipv4(packet: &[u8]) -> Option<ParsedFrame> {
@@ -215,6 +220,51 @@ fn parse_tcp(segment: &[u8]) -> Option<(u16, u16)> {
     let header_length = usize::from(header_words) * 4;
     let fits = (TCP_HEADER_BYTES..=segment.len()).contains(&header_length);
     fits.then_some((read_u16(segment, 0)?, read_u16(segment, 2)?))
+}
+
+/// The IP packet of a frame in which [`parse`] finds a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TcpPacket<'f> {
+    /// The packet without the padding of the frame.
+    bytes: &'f [u8],
+    header_length: usize,
+}
+
+impl<'f> TcpPacket<'f> {
+    /// Returns the packet; `None` for all other frames.
+    pub(crate) fn of_frame(frame: &'f [u8]) -> Option<Self> {
+        let ParsedFrame::Tcp(_) = parse(frame) else { return None };
+        let (kind, packet) = network_packet(frame)?;
+        let (header_length, length) = match kind {
+            ether_type::IPV4 => (IPV4_HEADER_BYTES, usize::from(read_u16(packet, 2)?)),
+            _ => (IPV6_HEADER_BYTES, IPV6_HEADER_BYTES + usize::from(read_u16(packet, 4)?)),
+        };
+        Some(Self { bytes: packet.get(..length)?, header_length })
+    }
+
+    pub(crate) fn bytes(&self) -> &'f [u8] {
+        self.bytes
+    }
+
+    /// Returns the length of the IP header in bytes, which is the offset of the TCP header.
+    pub(crate) fn header_length(&self) -> usize {
+        self.header_length
+    }
+
+    /// Returns true if the sender has left the checksum to its network card, and the packet has
+    /// never passed one. The field then has the sum of the pseudo header (RFC 9293, section 3.1).
+    pub(crate) fn has_partial_checksum(&self) -> bool {
+        let addresses = if self.header_length == IPV4_HEADER_BYTES { 12..20 } else { 8..40 };
+        let words = self.bytes.get(addresses).unwrap_or_default().chunks_exact(2);
+        let addresses: u32 = words.filter_map(|word| read_u16(word, 0)).map(u32::from).sum();
+        // A packet has at most 65,535 bytes, so the sum does not overflow.
+        let length = u32::try_from(self.bytes.len() - self.header_length).unwrap_or(0);
+        let mut sum = addresses + u32::from(protocol::TCP) + length;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        read_u16(self.bytes, self.header_length + 16).map(u32::from) == Some(sum)
+    }
 }
 
 fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -305,6 +355,39 @@ mod tests {
         frame.resize(60, 0xff);
         assert!(matches!(parsed, ParsedFrame::Tcp(_)));
         assert_eq!(parse(&frame), parsed);
+    }
+
+    #[test]
+    fn packet_of_a_frame_has_neither_tags_nor_padding() {
+        for (version, header_length) in [(4, 20), (6, 40)] {
+            let (remote, local) = ends(version);
+            let plain = build::tcp(remote, local, 0, 3);
+            let expected = &plain[ETHERNET_HEADER_BYTES..];
+            for tags in 0..=2 {
+                let mut frame = build::tcp(remote, local, tags, 3);
+                frame.resize(120, 0xff);
+                let packet = TcpPacket::of_frame(&frame).unwrap();
+                assert_eq!((packet.bytes(), packet.header_length()), (expected, header_length), "{tags} tags");
+            }
+            assert_eq!(TcpPacket::of_frame(&plain[..plain.len() - 1]), None);
+        }
+        assert_eq!(TcpPacket::of_frame(&build::ethernet(ether_type::ARP, 0, &[0; 28])), None);
+    }
+
+    /// The fields with the sum of the pseudo header were computed by hand.
+    #[test]
+    fn sum_of_the_pseudo_header_is_a_partial_checksum() {
+        for (version, field) in [(4, [0x18, 0x26]), (6, [0xfa, 0x25])] {
+            let (remote, local) = ends(version);
+            let mut frame = build::tcp(remote, local, 0, 3);
+            let at = ETHERNET_HEADER_BYTES + if version == 4 { 20 } else { 40 } + 16;
+            let is_partial = |frame: &[u8]| TcpPacket::of_frame(frame).unwrap().has_partial_checksum();
+            assert!(!is_partial(&frame));
+            frame[at..at + 2].copy_from_slice(&field);
+            assert!(is_partial(&frame), "IPv{version}");
+            frame[at + 1] ^= 1;
+            assert!(!is_partial(&frame));
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use corelane_sys::bpf::{AttachMode, XdpLink};
@@ -10,7 +11,10 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, Scheduling};
 use corelane_sys::{interface, process};
 
+use crate::budget::Budget;
 use crate::frame::ConnectionKey;
+use crate::packet_rings::{PacketRings, RingSizes};
+use crate::protocol_thread::{PacketCounts, ProtocolThread, ThreadSettings};
 use crate::steering::{
     Delivery, LoadedSteeringProgram, PortRule, SteeringError, StreamCounts, StreamDelivery, StreamId, TableSizes,
 };
@@ -18,7 +22,7 @@ use crate::steering::{
 /// Number of streams in the tables, including best effort.
 const STREAMS: u16 = 64;
 /// Number of receive queues in the tables. Frames of further queues are best effort.
-const QUEUES: u16 = 64;
+pub(crate) const QUEUES: u16 = 64;
 const MAX_CONNECTIONS: u32 = 4_096;
 
 /// The steering program with its tables, and its link to the interface. Dropping it detaches the
@@ -31,6 +35,18 @@ pub(crate) struct InterfaceSteering {
     ports: Mutex<BTreeMap<u16, u32>>,
     unused_streams: Mutex<Vec<StreamId>>,
     connections: Mutex<ConnectionOwners>,
+    /// The interface that can have rings, and the sizes of its rings.
+    rings_of: Option<(String, RingSizes)>,
+    rings: Mutex<Rings>,
+}
+
+/// The rings of streams with a budget in packets.
+#[derive(Debug, Default)]
+struct Rings {
+    /// Dropped before `open`, because the threads hold receive queues of it.
+    threads: BTreeMap<StreamId, ProtocolThread>,
+    /// `None` while no stream has rings.
+    open: Option<PacketRings>,
 }
 
 /// For each entry of the connection table, the number of its connection. A new connection can have
@@ -50,12 +66,26 @@ impl InterfaceSteering {
             ports: Mutex::new("ports in the steering tables", LockScope::Orb, BTreeMap::new()),
             unused_streams: Mutex::new("unused streams", LockScope::Orb, (1..STREAMS).rev().map(StreamId).collect()),
             connections: Mutex::new("connections in the steering tables", LockScope::Orb, ConnectionOwners::default()),
+            rings_of: None,
+            rings: Mutex::new("rings of an interface", LockScope::Orb, Rings::default()),
         })
+    }
+
+    /// Lets streams with a budget in packets have rings on this interface.
+    #[must_use]
+    pub(crate) fn with_rings(self, interface: &str, sizes: RingSizes) -> Self {
+        Self { rings_of: Some((interface.to_owned(), sizes)), ..self }
     }
 
     #[cfg(test)]
     pub(crate) fn program(&self) -> &corelane_sys::bpf::LoadedProgram {
         self.program.program()
+    }
+
+    /// Returns the bytes of frames that a stream with rings occupies.
+    #[cfg(test)]
+    pub(crate) fn frame_memory(&self) -> usize {
+        self.rings.lock().open.as_ref().map_or(0, PacketRings::frame_memory)
     }
 
     pub(crate) fn attach(&self, name: &str, mode: AttachMode) -> io::Result<()> {
@@ -101,7 +131,8 @@ impl InterfaceSteering {
         let id = self.unused_streams.lock().pop();
         let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
         let earlier = StreamCounts::default();
-        let mut opened = SteeredStream { steering: Arc::clone(self), id, core, earlier, process: process::id() };
+        let process = process::id();
+        let mut opened = SteeredStream { steering: Arc::clone(self), id, core, is_for_rings: false, earlier, process };
         opened.earlier = self.program.counts(id)?;
         self.program.start_thread(id, core, queue_frames)?;
         let refusal = match scheduling {
@@ -125,6 +156,59 @@ impl InterfaceSteering {
         self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
     }
 
+    /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
+    /// thread processes the frames of the stream.
+    fn open_rings(&self, stream: StreamId, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
+        let (name, sizes) = self.rings_of.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut rings = self.rings.lock();
+        if rings.threads.contains_key(&stream) {
+            return Ok(());
+        }
+        let open = match rings.open.take() {
+            Some(open) => open,
+            None => PacketRings::open(name, *sizes)?,
+        };
+        let (tun, receivers) = (Arc::clone(open.tun()), open.open_receivers(rings.threads.len()));
+        rings.open = Some(open);
+        let started = receivers.and_then(|receivers| {
+            let thread = ProtocolThread::start(receivers, tun, budget, thread)?;
+            for (queue, socket) in (0..).zip(thread.sockets()) {
+                self.program.set_ring(stream, queue, socket.as_fd()).map_err(io::Error::other)?;
+            }
+            let ring = StreamDelivery { delivery: Delivery::Ring, in_context_cap: None };
+            self.program.set_stream(stream, ring).map_err(io::Error::other)?;
+            Ok(thread)
+        });
+        let started = started.map(|thread| drop(rings.threads.insert(stream, thread)));
+        rings.close_unused();
+        started
+    }
+
+    /// Closes all rings and ends their threads. Frames then go to the kernel threads of their
+    /// streams.
+    pub(crate) fn close_rings(&self) {
+        let mut rings = self.rings.lock();
+        for stream in rings.threads.keys() {
+            self.deliver_to_kernel_thread(*stream);
+        }
+        rings.threads.clear();
+        rings.close_unused();
+    }
+
+    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it did.
+    pub(crate) fn close_broken_rings(&self) -> bool {
+        let is_broken = self.rings.lock().threads.values().any(ProtocolThread::has_lost_device);
+        if is_broken {
+            self.close_rings();
+        }
+        is_broken
+    }
+
+    fn deliver_to_kernel_thread(&self, stream: StreamId) {
+        // After an error, the frames of the closed rings are missed, and so best effort.
+        let _ = self.program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None });
+    }
+
     fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
         let name = self.program.thread_name(stream, core)?;
         let hidden = || io::Error::new(io::ErrorKind::NotFound, format!("the process does not see the thread {name}"));
@@ -144,18 +228,62 @@ impl InterfaceSteering {
     }
 }
 
+impl Rings {
+    fn close_unused(&mut self) {
+        if self.threads.is_empty() {
+            self.open = None;
+        }
+    }
+}
+
 /// A stream in the tables until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct SteeredStream {
     steering: Arc<InterfaceSteering>,
     id: StreamId,
     core: u32,
+    /// True if the stream has a budget in packets.
+    is_for_rings: bool,
     /// Counts of earlier streams with this number.
     earlier: StreamCounts,
     process: u32,
 }
 
+/// The place of a stream in the tables, which the stream has while its [`SteeredStream`] exists.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    steering: Arc<InterfaceSteering>,
+    id: StreamId,
+    core: u32,
+}
+
+impl StreamPlace {
+    /// Gives the stream rings and a protocol thread, unless it has them.
+    pub(crate) fn open_rings(&self, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
+        self.steering.open_rings(self.id, budget, thread)
+    }
+
+    /// Returns the name of the kernel thread that processes the frames; `None` if a protocol thread
+    /// processes them.
+    pub(crate) fn thread_name(&self) -> Option<String> {
+        let has_rings = self.steering.rings.lock().threads.contains_key(&self.id);
+        if has_rings { None } else { self.steering.program.thread_name(self.id, self.core).ok() }
+    }
+
+    /// Returns the counts of the protocol thread; `None` if the stream has no rings.
+    pub(crate) fn packet_counts(&self) -> Option<PacketCounts> {
+        self.steering.rings.lock().threads.get(&self.id).map(ProtocolThread::counts)
+    }
+}
+
 impl SteeredStream {
+    /// Lets the stream have rings.
+    #[must_use]
+    pub(crate) fn for_rings(mut self, is_for_rings: bool) -> Self {
+        self.is_for_rings = is_for_rings;
+        self
+    }
+
     pub(crate) fn steering(&self) -> &Arc<InterfaceSteering> {
         &self.steering
     }
@@ -170,8 +298,9 @@ impl SteeredStream {
         })
     }
 
-    pub(crate) fn thread_name(&self) -> Option<String> {
-        self.steering.program.thread_name(self.id, self.core).ok()
+    /// Returns the stream's place.
+    pub(crate) fn place(&self) -> StreamPlace {
+        StreamPlace { steering: Arc::clone(&self.steering), id: self.id, core: self.core }
     }
 
     /// Adds a connection of the stream. Returns `None` if the addresses have different IP versions.
@@ -181,6 +310,11 @@ impl SteeredStream {
         local: SocketAddr,
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
+        // A packet from a TUN device does not reach an address of another link.
+        let is_link_local = matches!(local.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
+        if self.is_for_rings && is_link_local {
+            return Ok(None);
+        }
         let port = self.steering.open_port(local.port())?;
         let mut owners = self.steering.connections.lock();
         self.steering.program.add_connection(key, self.id)?;
@@ -199,6 +333,10 @@ impl Drop for SteeredStream {
             return;
         }
         let program = &self.steering.program;
+        let mut rings = self.steering.rings.lock();
+        rings.threads.remove(&self.id);
+        rings.close_unused();
+        drop(rings);
         // If a call fails, an entry remains that no connection uses.
         let _ = program.set_stream(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);

@@ -267,11 +267,20 @@ impl LevelControl {
             FeatureAction::Probe => {
                 // Streams may have ended.
                 self.follow_streams();
+                // The streams open the TUN device and their rings again.
+                self.steering()
+                    .iter()
+                    .filter(|steering| steering.close_broken_rings())
+                    .for_each(|steering| (self.fill_tables)(steering));
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),
             FeatureAction::Undo(FeatureStep::Program) => {
                 self.steering().iter().for_each(|steering| steering.detach());
+                ActionResult::Done
+            }
+            FeatureAction::Undo(FeatureStep::Rings) => {
+                self.steering().iter().for_each(|steering| steering.close_rings());
                 ActionResult::Done
             }
             FeatureAction::Undo(FeatureStep::Journal) => {
@@ -299,8 +308,12 @@ impl LevelControl {
                     Err(reason) => Err(reason),
                 }
             }
-            // Not implemented: frames go to kernel threads instead of rings.
-            FeatureStep::Rings => return ActionResult::Skipped,
+            // The first stream that needs rings opens them. Earlier ones can belong to an interface
+            // that has been removed since.
+            FeatureStep::Rings => {
+                self.steering().iter().for_each(|steering| steering.close_rings());
+                Ok(())
+            }
             FeatureStep::Threads => self.load(),
             FeatureStep::Program => self.attach(),
         };
@@ -353,7 +366,10 @@ impl LevelControl {
 
     fn load(&self) -> Result<(), String> {
         if self.steering().is_none() {
-            let steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            let mut steering = InterfaceSteering::load().map_err(|error| error.to_string())?;
+            if let Some(name) = &self.config.interface {
+                steering = steering.with_rings(name, self.config.ring_sizes());
+            }
             if self.config.best_effort_thread {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;

@@ -26,6 +26,8 @@
 //! | `level_control` | the steps of a feature level, done on this machine | no |
 //! | `interface_settings` | the settings of interfaces in sysfs | no |
 //! | `interface_steering` | the program on an interface, with this process's streams | no |
+//! | `packet_rings` | the AF_XDP rings of an interface, and the TUN device into which their packets go | no |
+//! | `protocol_thread` | the thread that processes the packets of a stream with a budget in packets | no |
 //! | `stream_steering` | the entries of a stream in the steering tables, which may exist later than the stream | no |
 //!
 //! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
@@ -53,7 +55,9 @@ mod interface_steering;
 mod kernel_priorities;
 mod level_control;
 pub mod memory;
+mod packet_rings;
 mod processing_cost;
+mod protocol_thread;
 mod rate;
 mod receive_threads;
 #[cfg(test)]
@@ -68,6 +72,7 @@ mod turns;
 
 pub use config::{LevelChangeHandler, RioConfig};
 pub use kernel_priorities::restore_interface;
+pub use protocol_thread::PacketCounts;
 pub use stream_admission::{StreamAdmission, StreamNotAdmitted};
 pub use transport::{RioTransport, StreamStatus};
 pub use turns::BudgetCounts;

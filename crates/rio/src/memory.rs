@@ -13,6 +13,10 @@ const RECEIVE_DESCRIPTOR: u64 = 16;
 const FILL_DESCRIPTOR: u64 = 8;
 /// Upper bound in bytes of a ring's producer, consumer and flags.
 const RING_HEADER: u64 = 512;
+/// Number of frames that a stream has on each queue beyond the places of its ring. The kernel takes
+/// a frame before it finds that a ring is full, so that it counts the lost frame as one of this
+/// ring.
+pub(crate) const SPARE_RING_FRAMES: u32 = 1;
 /// Upper bound in bytes of the kernel's overhead for a packet in a socket buffer: descriptor and
 /// list of fragments.
 const PACKET_OVERHEAD: u64 = 1024;
@@ -124,12 +128,13 @@ impl StreamBuffers {
     pub fn memory_bound(&self) -> Result<MemoryBound, StreamBuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
+        let frames = ring_frames + u64::from(SPARE_RING_FRAMES);
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
         // The size of the fill ring is rounded up to a power of two, which at most doubles the sum
         // of the receive rings (`fill_ring_frames`).
-        let fill_share = (RING_HEADER + 2 * ring_frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
+        let fill_share = (RING_HEADER + 2 * frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
         Ok(MemoryBound {
-            frames: queues * ring_frames * u64::from(self.frame_size),
+            frames: queues * frames * u64::from(self.frame_size),
             rings: queues * (ring + fill_share),
             ..self.memory_bound_without_rings()
         })
@@ -183,7 +188,7 @@ mod tests {
     #[test]
     fn the_bound_is_the_sum_of_its_places() {
         let bound = BUFFERS.memory_bound().unwrap();
-        assert_eq!(bound.frames, 2 * 256 * 2048);
+        assert_eq!(bound.frames, 2 * 257 * 2048);
         assert_eq!(bound.rings, 2 * (8192 + 8192));
         assert_eq!(bound.sockets, 3 * (2 * 393_216 + 2 * 2524));
         assert_eq!(bound.total(), bound.frames + bound.rings + bound.sockets + bound.connection_table);

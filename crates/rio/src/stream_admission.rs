@@ -17,9 +17,10 @@ const HEADER_BYTES: u32 = 72;
 
 /// Admission of the streams of a transport ([`RioConfig::admission`]).
 ///
-/// A stream with the class [`IoClass::Guaranteed`] is a task: its period and its deadline are the
-/// period of the class, its execution time is the time for the packets of a period. A stream with
-/// the class [`IoClass::Priority`] has no bound and is not admitted.
+/// A stream with the class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a task: its
+/// period and its deadline are the period of the class, its execution time is the time for the
+/// packets of a period. Each packet of a budget in packets counts as full. A stream with the class
+/// [`IoClass::Priority`] has no bound and is not admitted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamAdmission {
@@ -77,16 +78,19 @@ pub struct StreamNotAdmitted {
     /// The violated bound.
     pub bound: ViolatedBound,
     /// The largest number of bytes in each period with which the stream would be admitted now.
-    /// `None` if no number would be admitted.
+    /// `None` if no number would be admitted, or if the stream has no budget in bytes.
     pub admissible_bytes: Option<u32>,
+    /// As `admissible_bytes`, for a stream with a budget in packets.
+    pub admissible_packets: Option<u32>,
 }
 
 impl fmt::Display for StreamNotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stream {} is not admitted: {}; ", self.stream, self.bound)?;
-        match self.admissible_bytes {
-            Some(bytes) => write!(f, "{bytes} bytes in each period would fit"),
-            None => f.write_str("no number of bytes in each period would fit"),
+        match (self.admissible_bytes, self.admissible_packets) {
+            (Some(bytes), _) => write!(f, "{bytes} bytes in each period would fit"),
+            (None, Some(packets)) => write!(f, "{packets} packets in each period would fit"),
+            (None, None) => f.write_str("no budget would fit"),
         }
     }
 }
@@ -133,8 +137,20 @@ impl AdmittedStreams {
         match state.admit(self.request(stream, io, transport)) {
             Ok(()) => Ok(AdmittedStream { stream, state: Arc::clone(&self.state) }),
             Err(StreamRefusal { bound, .. }) => {
-                let admissible_bytes = self.admissible_bytes(&state, stream, io, transport);
-                Err(StreamNotAdmitted { stream, bound, admissible_bytes })
+                let fits =
+                    |class| state.check(&self.request(stream, &IoProperties { class, ..*io }, transport)).is_ok();
+                let (mut admissible_bytes, mut admissible_packets) = (None, None);
+                match io.class {
+                    IoClass::Guaranteed { bytes, period } => {
+                        admissible_bytes = largest_fitting(bytes, |bytes| fits(IoClass::Guaranteed { bytes, period }));
+                    }
+                    IoClass::GuaranteedPackets { packets, period } => {
+                        let fits = |packets| fits(IoClass::GuaranteedPackets { packets, period });
+                        admissible_packets = largest_fitting(packets, fits);
+                    }
+                    _ => {}
+                }
+                Err(StreamNotAdmitted { stream, bound, admissible_bytes, admissible_packets })
             }
         }
     }
@@ -147,6 +163,11 @@ impl AdmittedStreams {
                 let packets = bytes.div_ceil(payload);
                 let with_headers = u64::from(bytes) + u64::from(packets) * u64::from(HEADER_BYTES);
                 let budget = Budget { period, packets: Some(packets), bytes: Some(with_headers) };
+                StreamLoad::Periodic { budget, deadline: period, service: BudgetServerKind::Deferrable }
+            }
+            IoClass::GuaranteedPackets { packets, period } => {
+                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
+                let budget = Budget::of_packets(packets, period);
                 StreamLoad::Periodic { budget, deadline: period, service: BudgetServerKind::Deferrable }
             }
             _ => StreamLoad::Unbounded,
@@ -162,24 +183,12 @@ impl AdmittedStreams {
             memory: transport.memory_bound(io.class).total(),
         }
     }
+}
 
-    /// Returns the largest number of bytes in a period that would be admitted: more bytes never
-    /// remove a violation.
-    fn admissible_bytes(
-        &self,
-        state: &Admission,
-        stream: u32,
-        io: &IoProperties,
-        transport: &RioConfig,
-    ) -> Option<u32> {
-        let IoClass::Guaranteed { bytes, period } = io.class else { return None };
-        let fits = |bytes: u64| {
-            let Ok(bytes) = u32::try_from(bytes) else { return false };
-            let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..*io };
-            state.check(&self.request(stream, &io, transport)).is_ok()
-        };
-        largest(1, bytes.max(1).into(), fits).and_then(|bytes| u32::try_from(bytes).ok())
-    }
+/// Returns the largest amount up to `wanted` that fits: more never removes a violation.
+fn largest_fitting(wanted: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
+    let is_admitted = |amount: u64| u32::try_from(amount).is_ok_and(&fits);
+    largest(1, wanted.max(1).into(), is_admitted).and_then(|amount| u32::try_from(amount).ok())
 }
 
 #[cfg(test)]
@@ -203,12 +212,17 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(1_000_000_000, COST)));
         let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
         let refusal = admitted.admit(1, &io, &RioConfig::default()).unwrap_err();
-        let expected = StreamNotAdmitted { stream: 1, bound: ViolatedBound::Unbounded, admissible_bytes: None };
+        let expected = StreamNotAdmitted {
+            stream: 1,
+            bound: ViolatedBound::Unbounded,
+            admissible_bytes: None,
+            admissible_packets: None,
+        };
         assert_eq!(refusal, expected);
         assert_eq!(
             refusal.to_string(),
-            "stream 1 is not admitted: the class of the stream has no bound on its load; no number of bytes in each \
-             period would fit"
+            "stream 1 is not admitted: the class of the stream has no bound on its load; no budget would \
+             fit"
         );
     }
 
@@ -223,6 +237,27 @@ mod tests {
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
         // The receive buffer has four bytes for each byte of the budget.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
+    }
+
+    /// The protocol thread of a stream with a budget in packets is a task with the time of all its
+    /// packets.
+    #[test]
+    fn budget_in_packets_is_charged_with_full_packets() {
+        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(10_000_000_000, COST)));
+        let io = |packets| {
+            let class = IoClass::GuaranteedPackets { packets, period: Duration::from_millis(10) };
+            IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
+        };
+        let transport = RioConfig::default().max_connections(1);
+        // A period has room for the budgets of two periods in a row and the same cost for each
+        // packet: 5 us, and 0.5 us for each of its two kibibytes at most.
+        let refusal = admitted.admit(1, &io(2_000), &transport).unwrap_err();
+        let most = refusal.admissible_packets.unwrap();
+        assert!((800..=870).contains(&most), "{refusal}");
+        assert!(refusal.to_string().ends_with(&format!("; {most} packets in each period would fit")), "{refusal}");
+        assert!(admitted.admit(1, &io(most + 1), &transport).is_err());
+        let _first = admitted.admit(1, &io(most), &transport).unwrap();
+        assert_eq!(admitted.admit(2, &io(most), &transport).unwrap_err().admissible_packets, None);
     }
 
     #[test]

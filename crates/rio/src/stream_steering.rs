@@ -12,13 +12,17 @@ use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::process;
 use corelane_sys::thread::Scheduling;
 
-use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream};
+use crate::budget::Budget;
+use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream, StreamPlace};
+use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::steering::{SteeringError, StreamCounts};
 
 pub(crate) struct StreamSteering {
     core: u32,
     scheduling: Option<Scheduling>,
     queue_frames: u32,
+    /// Budget and thread of a stream with a budget in packets.
+    packets: Option<(Budget, ThreadSettings)>,
     state: PiMutex<State>,
 }
 
@@ -29,6 +33,8 @@ struct State {
     /// True while a thread makes the entry without the lock.
     is_opening: bool,
     lack: Option<String>,
+    /// The reason why a stream with a budget in packets has no rings.
+    ring_lack: Option<String>,
     members: BTreeMap<u64, Member>,
     last_number: u64,
 }
@@ -54,15 +60,27 @@ impl Member {
 }
 
 impl StreamSteering {
-    pub(crate) fn new(core: u32, scheduling: Option<Scheduling>, queue_frames: u32) -> Arc<Self> {
+    pub(crate) fn new(
+        core: u32,
+        scheduling: Option<Scheduling>,
+        queue_frames: u32,
+        packets: Option<(Budget, ThreadSettings)>,
+    ) -> Arc<Self> {
         let state = PiMutex::new("steering of a stream", LockScope::Orb, State::default());
-        Arc::new(Self { core, scheduling, queue_frames, state })
+        Arc::new(Self { core, scheduling, queue_frames, packets, state })
     }
 
     /// Adds the entries that the tables lack. Has no effect if they are complete, or if another
     /// thread adds them now.
     pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>) {
-        self.attach_with(|| steering.open_stream(self.core, self.scheduling, self.queue_frames));
+        self.attach_with(|| {
+            let (stream, lack) = steering.open_stream(self.core, self.scheduling, self.queue_frames)?;
+            Ok((stream.for_rings(self.packets.is_some()), lack))
+        });
+        let Some((budget, thread)) = &self.packets else { return };
+        let Some(place) = self.place() else { return };
+        let opened = place.open_rings(*budget, thread);
+        self.state.lock().ring_lack = opened.err().map(|error| format!("packets have no budget: {error}"));
     }
 
     /// Adds the entries that the tables lack. `open` makes the stream's entry and its kernel
@@ -109,11 +127,24 @@ impl StreamSteering {
     }
 
     pub(crate) fn thread_name(&self) -> Option<String> {
-        self.state.lock().stream.as_ref()?.thread_name()
+        self.place()?.thread_name()
+    }
+
+    /// Returns the counts of the protocol thread; `None` if the stream has no rings.
+    pub(crate) fn packet_counts(&self) -> Option<PacketCounts> {
+        self.place()?.packet_counts()
+    }
+
+    /// Returns the place of the stream for calls without the lock, because the kernel may need a
+    /// moment to open rings.
+    fn place(&self) -> Option<StreamPlace> {
+        self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
 
     pub(crate) fn lack(&self) -> Option<String> {
-        self.state.lock().lack.clone()
+        let state = self.state.lock();
+        let lacks: Vec<&str> = [&state.lack, &state.ring_lack].into_iter().flatten().map(String::as_str).collect();
+        (!lacks.is_empty()).then(|| lacks.join("; "))
     }
 }
 
@@ -147,7 +178,7 @@ mod tests {
     /// Fails, with a deadlock, if the lock is held while the kernel thread is created.
     #[test]
     fn connections_come_and_go_while_the_kernel_thread_of_their_stream_is_created() {
-        let steering = StreamSteering::new(0, None, 64);
+        let steering = StreamSteering::new(0, None, 64, None);
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         steering.attach_with(|| {
             drop(steering.add_connection(ends.0, ends.1));

@@ -8,10 +8,12 @@ use std::sync::{Arc, Weak};
 use corelane_net::{
     ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
 };
+use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::socket;
 use corelane_sys::thread::Scheduling;
 
+use crate::budget::Budget;
 use crate::byte_budget::{ByteBudget, Clock, monotonic};
 use crate::config::RioConfig;
 use crate::connection::RioStream;
@@ -20,6 +22,7 @@ use crate::interface_steering::InterfaceSteering;
 use crate::kernel_priorities::PrioritizedStream;
 use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
+use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{StreamCounts, StreamId};
 use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
@@ -35,9 +38,9 @@ const STREAM_PRIORITY: u32 = 6;
 /// ORB's transports.
 ///
 /// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
-/// [`IoClass::Priority`] or [`IoClass::Guaranteed`] is a stream for each of its addresses. A
-/// client's connections with equal class, priority and cores are one stream. Connections of the
-/// class [`IoClass::BestEffort`] belong to no stream.
+/// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
+/// each of its addresses. A client's connections with equal class, priority and cores are one
+/// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -120,6 +123,9 @@ pub struct StreamStatus {
     pub refusal: Option<StreamNotAdmitted>,
     /// Use of the budget. `None` for a class without a budget.
     pub budget: Option<BudgetCounts>,
+    /// Use of the budget in packets. `None` for all classes but [`IoClass::GuaranteedPackets`], and
+    /// while the stream has no rings.
+    pub packets: Option<PacketCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
     pub is_of_listener: bool,
     /// Maximum number of connections.
@@ -136,7 +142,14 @@ impl StreamStatus {
         text.begin_stream();
         text.add("number", self.number);
         text.add("side", if self.is_of_listener { "server" } else { "client" });
-        text.add("class", if self.budget.is_some() { "guaranteed" } else { "priority" });
+        text.add(
+            "class",
+            match self.io.class {
+                IoClass::Guaranteed { .. } => "guaranteed",
+                IoClass::GuaranteedPackets { .. } => "guaranteed packets",
+                _ => "priority",
+            },
+        );
         self.io.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
         text.add("connections", self.connections);
         text.add("max_connections", self.max_connections);
@@ -148,6 +161,17 @@ impl StreamStatus {
             text.add("waiting_connections", counts.waiting);
             text.add("waits", counts.waits);
             text.add("received_bytes", counts.received_bytes);
+            text.add("period_thread", format_args!("rio/s{}", self.number));
+        }
+        if let (IoClass::GuaranteedPackets { packets, period }, Some(counts)) = (self.io.class, self.packets) {
+            text.add("period_ns", period.as_nanos());
+            text.add("budget_packets", packets);
+            text.add("budget_used_packets", counts.period_packets);
+            text.add("max_period_packets", counts.max_period_packets);
+            text.add("processed_packets", counts.processed);
+            text.add("waits", counts.waits);
+            text.add("ring_full_frames", counts.ring_full);
+            text.add("lost_frames", counts.lost);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
         if let Some(frames) = self.frames {
@@ -255,9 +279,18 @@ impl RioTransport {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (admitted, refusal) = self.admit(number, io)?;
         let scheduling = io.native_priority.map(Scheduling::Fifo);
+        let name = format!("rio/s{number}");
+        let packets = match io.class {
+            IoClass::GuaranteedPackets { packets, period } => {
+                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
+                let budget = Budget::of_packets(packets, period);
+                budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+                Some((budget, ThreadSettings { name: name.clone(), scheduling, cores: io.cores }))
+            }
+            _ => None,
+        };
         let budget = match io.class {
             IoClass::Guaranteed { bytes, period } => {
-                let name = format!("rio/s{number}");
                 let thread = self.test_clock.is_none().then_some((name.as_str(), scheduling, io.cores));
                 Some(ByteBudget::start(bytes, period, self.test_clock.unwrap_or(monotonic), thread)?)
             }
@@ -271,7 +304,7 @@ impl RioTransport {
             io: *io,
             is_of_listener,
             budget,
-            steering: StreamSteering::new(core, scheduling, self.config.thread_queue_frames),
+            steering: StreamSteering::new(core, scheduling, self.config.thread_queue_frames, packets),
             connections: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             max_connections: self.config.max_connections,
@@ -479,6 +512,7 @@ impl StreamState {
             lack: self.steering.lack(),
             refusal: self.refusal,
             budget: self.budget.as_ref().map(ByteBudget::counts),
+            packets: self.steering.packet_counts(),
             is_of_listener: self.is_of_listener,
             max_connections: self.max_connections,
             kernel_thread: self.steering.thread_name(),
@@ -621,5 +655,7 @@ impl Listener for RioListener {
     }
 }
 
+#[cfg(test)]
+mod packet_tests;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,18 @@
 
 use std::io;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use corelane_net::{ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Transport};
+use corelane_net::{
+    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
+};
 use corelane_rio::examination::steering_refusal;
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
-use corelane_sys::process;
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::{interface, process, thread};
 
 #[path = "../../net/tests/conformance/checks.rs"]
 mod checks;
@@ -64,6 +68,101 @@ fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transpor
     }
 }
 
+/// Real-time I/O whose listeners have a budget in packets, on one end of a link. Clients are plain
+/// TCP on the other end, in a network namespace of their own.
+#[derive(Debug)]
+struct OverLink {
+    rio: RioTransport,
+    /// Asks the thread of the other namespace for a connection, and takes the answer.
+    clients: Mutex<(Sender<Wanted>, Receiver<Connected>)>,
+}
+
+type Wanted = (Endpoint, ConnectionProperties, Option<Monotonic>);
+type Connected = io::Result<Box<dyn Stream>>;
+
+impl Transport for OverLink {
+    fn name(&self) -> &'static str {
+        self.rio.name()
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        self.rio.supports(endpoint)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        let clients = self.clients.lock();
+        clients.0.send((endpoint.clone(), *properties, deadline)).unwrap();
+        clients.1.recv().unwrap()
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let class = IoClass::GuaranteedPackets { packets: 200, period: Duration::from_millis(1) };
+        let listener = self.rio.listen_with_io(endpoint, &IoProperties { class, ..IoProperties::default() });
+        let streams = self.rio.streams();
+        assert!(listener.is_err() || streams.iter().all(|stream| stream.packets.is_some()), "{streams:?}");
+        listener
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
+fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    std::sync::mpsc::channel()
+}
+
+fn ip(words: &str) {
+    assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
+}
+
+/// Runs `check` with rings and protocol threads, over IPv4 and IPv6. The receive buffers of these
+/// streams bound what waits in the rings, so that no ring is full.
+fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
+    let (to_client, wanted) = channel::<Wanted>();
+    let (to_server, connected) = channel();
+    let (tell_thread, client_thread) = channel();
+    let (linked, link) = channel();
+    let check = &check;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            process::enter_new_network_namespace().unwrap();
+            tell_thread.send(thread::current_tid().as_raw()).unwrap();
+            let Ok(()) = link.recv() else { return };
+            ip("address add 10.99.0.2/24 dev rio1");
+            ip("address add fd00::2/64 dev rio1 nodad");
+            ip("link set rio1 up");
+            while let Ok((endpoint, properties, deadline)) = wanted.recv() {
+                to_server.send(Tcp::new().connect_with(&endpoint, &properties, deadline)).unwrap();
+            }
+        });
+        let run = move || {
+            process::enter_new_network_namespace().unwrap();
+            ip("link add rio0 type veth peer name rio1");
+            ip(&format!("link set rio1 netns {}", client_thread.recv().unwrap()));
+            ip("address add 10.99.0.1/24 dev rio0");
+            ip("address add fd00::1/64 dev rio0 nodad");
+            ip("link set rio0 up");
+            linked.send(()).unwrap();
+            let deadline = Monotonic::now() + Duration::from_secs(60);
+            while !interface::is_running("rio0").unwrap() {
+                assert!(!deadline.is_past());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let rio = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver));
+            assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.limit());
+            let clients = Mutex::new("clients of a test", LockScope::Orb, (to_client, connected));
+            let transport = OverLink { rio, clients };
+            ["10.99.0.1", "fd00::1"].iter().for_each(|host| check(&transport, &Endpoint::tcp(*host, 0)));
+            let frames = transport.rio.frame_counts().unwrap();
+            assert_eq!(frames.missed, 0, "{frames:?}");
+        };
+        scope.spawn(run).join().unwrap();
+    });
+}
+
 /// Runs `check` at each implemented feature level that the machine permits, with each service
 /// class.
 fn each(_name: &str, check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
@@ -84,4 +183,5 @@ fn each(_name: &str, check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
         };
         scope.spawn(run).join().unwrap();
     });
+    over_a_link(check);
 }

@@ -4,7 +4,9 @@
 //! `CORELANE_SEEDS=n` runs the first n seeds.
 
 use corelane_sched::allocation::baseline;
-use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
+use corelane_sched::allocation::{
+    self, AllocationStep, Core, Discipline, Machine, Overheads, RequestReading, TaskSet, admit,
+};
 use corelane_sched::analysis::server::{self, AperiodicServer, ServerKind};
 use corelane_sched::analysis::{StepBudget, bounds, demand, priorities, response_time};
 use corelane_sched::random::Random;
@@ -339,6 +341,42 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
         }
     });
     assert!(!all_seeds_run() || admitted.iter().all(|count| *count > 300), "{admitted:?}");
+}
+
+/// The simulator runs the reading as work above all tasks, and delays each job by up to the longest
+/// wait for the reading.
+#[test]
+fn admitted_tasks_never_miss_beside_the_reading_of_their_requests() {
+    let (mut admitted, mut moved) = (0, 0);
+    each_seed(100, |random, seed| {
+        let mut machine = machine(random.within(1, 3) as u32, Discipline::FixedPriority);
+        let core = machine.cores[random.within(0, machine.cores.len() as u64 - 1) as usize].id;
+        let core = (random.within(0, 1) == 0).then_some(core);
+        machine.reading = Some(RequestReading { cost: random.within(10_000, MS), core });
+        let mut set = TaskSet::for_machine(&machine);
+        for id in 0..random.within(4, 12) {
+            let Ok(plan) = admit(&set, &machine, &random_task(random, id, machine.discipline)) else { continue };
+            set.apply(&plan);
+            moved += plan.moves.len();
+            assert!(allocation::is_schedulable(&set, &machine), "seed {seed}: {plan:?}");
+            let placed = allocation::task_placements(&set, &machine);
+            let own = placed.iter().find(|placed| placed.task == plan.task.id).expect("the task was admitted");
+            assert_eq!((own.core, own.response), (plan.core, plan.response), "seed {seed}");
+        }
+        admitted += set.len();
+        let counted = machine.with_reading_of(set.iter().map(|(task, _)| task));
+        let system = with_interference(as_system(&set, &counted, random), &counted, random);
+        for (observed, promise) in
+            simulate(&system, 2_000 * MS).tasks.iter().zip(allocation::task_placements(&set, &machine))
+        {
+            assert_eq!(observed.missed, 0, "seed {seed}: {promise:?} of {set:?} on {machine:?}");
+            assert!(
+                promise.response.is_none_or(|response| observed.worst_response <= response),
+                "seed {seed}: {promise:?}"
+            );
+        }
+    });
+    assert!(!all_seeds_run() || (admitted > 200 && moved > 10), "{admitted} {moved}");
 }
 
 #[test]

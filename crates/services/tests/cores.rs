@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corelane::mapping::Operation;
-use corelane::rt::{BestEffortShare, CorePool, CorePoolConfig, Scheduling, served_by};
+use corelane::rt::{BestEffortShare, CorePool, CorePoolConfig, CorePoolMode, Scheduling, served_by};
 use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_services::cores::books::BooksLimits;
@@ -11,7 +11,9 @@ use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
     AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
-use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks, reserve_best_effort};
+use corelane_services::cores::{
+    AdmissionConfig, ClientIdentityInterceptor, DispatchCosts, MemoryBooks, charge_mode, reserve_best_effort,
+};
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
 
@@ -333,6 +335,38 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
         // Each job runs alone, so it has the level in the middle.
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
+    }
+}
+
+#[test]
+fn each_mode_of_a_pool_is_charged_and_serves_admitted_tasks() {
+    for (mode, charged) in
+        [(CorePoolMode::Manager, 90_000), (CorePoolMode::LeaderFollowers, 120_000), (CorePoolMode::NoAffinity, 0)]
+    {
+        let machine = charge_mode(Machine::with_cores(2), mode, DispatchCosts::default());
+        let scene = PoolScene::with_machine("tcp:127.0.0.1:0", CorePoolConfig::default().mode(mode), machine);
+        assert_eq!(scene.pool.advisory_reason().is_some(), mode == CorePoolMode::NoAffinity);
+        let (_client, tasks, target) = scene.client();
+        let spec = TaskSpec { target: Some(target.clone()), core: 1, ..task("task", 10 * MS, 100 * MS) };
+        let promise = tasks.admit(&spec).unwrap();
+        assert_eq!(promise.response, 10 * MS + charged, "{mode:?}");
+        let reference = promise.target.unwrap();
+        for _ in 0..20 {
+            let (core, native, thread) = report(&reference).unwrap();
+            assert!(native == 98 && thread.starts_with("cores/b"), "{mode:?} {native} {thread}");
+            assert!(core == 1 || mode == CorePoolMode::NoAffinity, "{mode:?} {core}");
+        }
+        scene.wait_until_jobs_are(20);
+        let (_, cores, _) = tasks.snapshot().unwrap();
+        let reserved: Vec<u64> = cores.iter().map(|core| core.reserved).collect();
+        let expected = match mode {
+            CorePoolMode::Manager => [300_000, 0],
+            CorePoolMode::LeaderFollowers => [300_000, 300_000],
+            _ => [0, 0],
+        };
+        assert_eq!(reserved, expected, "{mode:?}");
+        tasks.withdraw(promise.task, &promise.token).unwrap();
+        assert_eq!(report(&reference).unwrap_err().kind(), Kind::Transient);
     }
 }
 

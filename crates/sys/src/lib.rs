@@ -29,7 +29,7 @@ mod memory_folder;
 mod thread_folder;
 
 use io::syscall;
-pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket};
+pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket, tun, xdp};
 #[cfg(not(loom))]
 pub use memory_folder::sealed;
 pub use memory_folder::{alloc, buffer, erased, memory, ring};

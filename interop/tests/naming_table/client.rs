@@ -7,9 +7,7 @@ use corelane_interop::report::{FailedCheck, Report};
 use corelane_services::naming::cos_naming::naming_context::{
     BindError, BindNewContextError, CannotProceed, DestroyError, NotFound, NotFoundReason, RebindError,
 };
-use corelane_services::naming::cos_naming::naming_context_ext::{
-    ResolveStrError, ToNameError, ToStringError, ToUrlError,
-};
+use corelane_services::naming::cos_naming::naming_context_ext::{ResolveStrError, ToStringError, ToUrlError};
 use corelane_services::naming::cos_naming::{
     Binding, BindingIteratorRef, BindingType, NameComponent, NamingContextExtRef, NamingContextRef,
 };
@@ -70,7 +68,6 @@ raised!(BindNewContextError { InvalidName, AlreadyBound } NotFound CannotProceed
 raised!(ResolveStrError { InvalidName } NotFound CannotProceed);
 raised!(DestroyError { NotEmpty });
 raised!(ToStringError { InvalidName });
-raised!(ToNameError { InvalidName });
 raised!(ToUrlError { InvalidAddress, InvalidName });
 
 fn parse(text: &str) -> Vec<NameComponent> {

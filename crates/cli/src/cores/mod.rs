@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
-use corelane::rt::BestEffortShare;
+use corelane::rt::{BestEffortShare, CorePoolMode};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
@@ -35,7 +35,7 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
        corelane cores serve [--listen ADDRESS] [--orb-config FILE] [--cores N] [--discipline NAME] [--enforce-rates]
-                             [--best-effort BUDGET/PERIOD]
+                             [--best-effort BUDGET/PERIOD] [--mode NAME]
                             [--store FILE] [--task-ports FIRST]
        corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
        corelane cores withdraw TASK TOKEN [--at REFERENCE]
@@ -78,6 +78,9 @@ cores of their tasks. Without the permission to do so, its promises are advisory
   --orb-config FILE the ORB's options, whose pool is `admission` (docs/configuration.md)
   --best-effort BUDGET/PERIOD
                     requests without a task get BUDGET of each core in each PERIOD, above all tasks; as in 2ms/20ms
+  --mode NAME       bound: a thread of the core reads the connection of a task (default). manager: one thread reads all requests
+                    and hands them over. leader-followers: the thread that reads a request runs it. no-affinity: the threads
+                    of tasks run on every core, and the promises are advisory
   --enforce-rates   bound the requests of each task to its period and jitter: one early request waits, further ones are refused
   --store FILE      keep the promises in this file. After a restart each is held for its lease, and a client that renews it
                     keeps its task, core and reference
@@ -135,6 +138,7 @@ struct CoresArguments {
     orb_config: Option<String>,
     enforces_rates: bool,
     best_effort: Option<BestEffortShare>,
+    mode: CorePoolMode,
     store: Option<PathBuf>,
     task_ports: Option<u16>,
     at: Option<String>,
@@ -163,6 +167,7 @@ pub(crate) fn command() -> Command {
     ]);
     let serve =
         serve.args([option("discipline", "NAME"), flag("enforce-rates"), option("best-effort", "BUDGET/PERIOD")]);
+    let serve = serve.arg(option("mode", "NAME"));
     let serve = serve.args([option("store", "FILE"), option("task-ports", "FIRST")]);
     let at = || option("at", "REFERENCE");
     let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
@@ -257,6 +262,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         orb_config: text("orb-config"),
         enforces_rates: flag("enforce-rates"),
         best_effort: text("best-effort").map(|text| best_effort(&text)).transpose()?,
+        mode: text("mode").map(|text| mode(&text)).transpose()?.unwrap_or_default(),
         store: parsed.try_get_one::<OsString>("store").ok().flatten().map(PathBuf::from),
         task_ports: number_of("task-ports", 1, remote::MAX_FIRST_PORT.into())?.and_then(|port| port.try_into().ok()),
         at: text("at"),
@@ -321,6 +327,16 @@ fn best_effort(text: &str) -> Result<BestEffortShare, String> {
     let (budget, period) = text.split_once('/').ok_or_else(malformed)?;
     let time = |text: &str| Ok::<_, String>(Duration::from_nanos(time("--best-effort", text)?));
     Ok(BestEffortShare::new(time(budget)?, time(period)?))
+}
+
+fn mode(name: &str) -> Result<CorePoolMode, String> {
+    Ok(match name {
+        "bound" => CorePoolMode::Bound,
+        "manager" => CorePoolMode::Manager,
+        "leader-followers" => CorePoolMode::LeaderFollowers,
+        "no-affinity" => CorePoolMode::NoAffinity,
+        _ => return Err(format!("there is no mode `{}`", excerpt(name))),
+    })
 }
 
 fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
@@ -408,6 +424,8 @@ mod tests {
             "generate --util 1.6 f",
             "serve f",
             "serve --cores 0",
+            "serve --mode fast",
+            "admit f --mode manager",
             "admit f --enforce-rates",
             "serve --task-ports 65520",
             "admit",

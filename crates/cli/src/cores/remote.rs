@@ -13,8 +13,8 @@ use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::{
-    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, RestoredTasks, StoredBooks,
-    admit_task, reserve_best_effort,
+    ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, DispatchCosts, RestoredTasks,
+    StoredBooks, admit_task, charge_mode, reserve_best_effort,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -47,6 +47,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
     let discipline = machine.discipline;
+    machine = charge_mode(machine, arguments.mode, DispatchCosts::default());
     if let Some(share) = arguments.best_effort {
         machine = reserve_best_effort(machine, share);
     }
@@ -71,7 +72,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     // If the machine has fewer cores than `--cores`, the pool borrows threads for tasks of missing
     // cores.
     let own = available.min(usize::try_from(cores).unwrap_or(usize::MAX));
-    let mut pool = CorePoolConfig::default().cores(0..own);
+    let mut pool = CorePoolConfig::default().cores(0..own).mode(arguments.mode);
     pool.best_effort_share = arguments.best_effort;
     let threads = pool.threads_per_core.saturating_mul(u32::try_from(own).unwrap_or(u32::MAX));
     let pool = match arguments.task_ports {
@@ -342,7 +343,7 @@ fn write_snapshot(out: &mut dyn Write, (tasks, cores, counts): &Snapshot) -> io:
         write!(out, "core {}: utilization {used} of {capacity}", core.core)?;
         match core.reserved {
             0 => writeln!(out)?,
-            reserved => writeln!(out, ", best effort {}", Utilization(reserved))?,
+            reserved => writeln!(out, ", above all tasks {}", Utilization(reserved))?,
         }
     }
     writeln!(

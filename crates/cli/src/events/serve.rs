@@ -23,7 +23,7 @@ use crate::serving::{ServerOptions, corbaloc_urls};
 use crate::text::{excerpt, printable};
 
 const DEFAULT_CHANNEL: &str = "EventChannel";
-/// Maximum number of connections that have a thread. In a server with a store, at most 192 of them
+/// Maximum number of connections that have a thread, in a server with a store. At most 192 of them
 /// wait for the store, or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
 /// Time for which requests wait for the disk when the server ends, and time for which the server
@@ -32,16 +32,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
     let termination = signal::termination().map_err(message)?;
-    // Connections beyond the maximum, and those whose clients multiplex requests, have no thread of
-    // their own. Without a store they share one, which keeps the order of each supplier's oneway
-    // pushes. This thread does not wait: each consumer has a thread, and `pull` raises TRANSIENT at
-    // once if there is no event. With a store, requests wait for the disk. Then they share four
-    // threads, of which at most three wait, and which do not keep the order of oneways.
-    let mut pool =
-        PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: MAX_THREADS });
-    if arguments.store.is_none() {
-        pool = pool.shared_threads(1);
-    }
+    // Without a store, one thread keeps the order of each supplier's oneway pushes. This thread
+    // does not wait: each consumer has a thread, and `pull` raises TRANSIENT at once if there is no
+    // event. With a store, requests wait for the disk, each in the thread of its connection.
+    // Connections beyond the maximum, and those whose clients multiplex requests, share four
+    // threads, of which at most three wait. They do not keep the order of oneways.
+    let dispatch = match arguments.store {
+        Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
+        None => Dispatch::Reactive,
+    };
+    let pool = PoolConfig::default().name("events").dispatch(dispatch);
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
         listen: &arguments.listen,

@@ -39,9 +39,6 @@ pub(super) const POOL: &[Entry<PoolDraft>] = &[
     entry("nested-wait", "block, serve DEPTH, none", "none", |pool, value| {
         nested_wait(value).map(|wait| pool.config.nested_wait = wait)
     }),
-    entry("shared-threads", "number", "4", |pool, value| {
-        integer(value, 1..=MAX_THREADS).map(|threads| pool.shared_threads = Some(threads))
-    }),
     entry("spin", "never, adaptive TIME, always TIME, none", "none", |pool, value| {
         optional(value, spin_policy).map(|policy| pool.config.spin_policy = policy)
     }),

@@ -187,6 +187,37 @@ pub trait TaskBinder: Send + Sync + 'static {
     fn task_of(&self, object_key: &[u8]) -> Option<u64>;
 }
 
+/// The way in which a core pool brings the requests of tasks to threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CorePoolMode {
+    /// A thread of the task's core becomes the only reader of the task's connection. Its requests
+    /// cost no hand-over.
+    #[default]
+    Bound,
+    /// The manager reads the requests of all tasks above all tasks, on the first core of the pool.
+    /// It hands each request over to a sleeping thread of the task's core. This is the architecture
+    /// of the MC-ORB paper.
+    ///
+    /// The manager has two threads. The second one goes on if the first one blocks.
+    Manager,
+    /// The threads of tasks wait for requests above all tasks. The thread that has read a request
+    /// takes the core and the priority of its task, runs it, and waits again on this core. The pool
+    /// must permit at least two threads, because one thread always remains to read.
+    LeaderFollowers,
+    /// Connections are bound as with [`Bound`](Self::Bound), and each thread has the priority of
+    /// its task, but runs on each core of the pool. [`TaskBinding::core`] has no effect. Deadlines
+    /// order the jobs of all cores together. No analysis of single cores holds, so the promises are
+    /// advisory.
+    NoAffinity,
+}
+
+impl CorePoolMode {
+    /// Returns true if a thread above all tasks reads the requests of tasks.
+    pub(crate) fn reads_above_tasks(self) -> bool {
+        matches!(self, CorePoolMode::Manager | CorePoolMode::LeaderFollowers)
+    }
+}
+
 /// The configuration of a core pool
 /// ([`RtOrb::create_core_pool`](super::RtOrb::create_core_pool)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,12 +228,17 @@ pub struct CorePoolConfig {
     /// The cores that run tasks, as the kernel counts cores. Empty for all cores on which the
     /// process may run. Default: empty.
     pub cores: Vec<usize>,
+    /// The way in which requests of tasks reach their threads. Default: [`CorePoolMode::Bound`].
+    pub mode: CorePoolMode,
     /// Number of threads that the pool creates for each core at its creation. Default: 4.
     pub threads_per_core: u32,
     /// Maximum number of threads for tasks, and so of connections that are bound at the same time.
     /// If no thread sleeps, the pool starts further threads up to this number, which then stay.
     /// Default: 64.
     pub max_threads: u32,
+    /// True if the client of a request for which no thread is free gets TRANSIENT (the standard's
+    /// minor code 1). Otherwise a thread without a task runs the request. Default: false.
+    pub refuse_without_thread: bool,
     /// Number of threads that accept connections, and that serve requests without a task. They are
     /// in the ordinary class, except while a [`best_effort_share`](field@Self::best_effort_share)
     /// lets them run above all tasks. Default: 4.
@@ -242,8 +278,10 @@ impl Default for CorePoolConfig {
         CorePoolConfig {
             name: "cores".into(),
             cores: Vec::new(),
+            mode: CorePoolMode::Bound,
             threads_per_core: 4,
             max_threads: 64,
+            refuse_without_thread: false,
             best_effort_threads: 4,
             best_effort_share: None,
             thread_stack_size: 1 << 20,
@@ -258,8 +296,10 @@ impl Default for CorePoolConfig {
 
 setters!(CorePoolConfig {
     name: impl Into<String>,
+    mode: CorePoolMode,
     threads_per_core: u32,
     max_threads: u32,
+    refuse_without_thread: bool,
     best_effort_threads: u32,
     thread_stack_size: usize,
     task_endpoints: u32,
@@ -317,8 +357,14 @@ pub struct CorePoolCounts {
     /// thread for them
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub not_bound: u64,
+    /// Requests of tasks for which no thread was free, and whose clients got TRANSIENT
+    /// ([`CorePoolConfig::refuse_without_thread`]). They are not counted in `not_bound`.
+    pub without_thread: u64,
     /// Requests of tasks that were handed over to a thread that does not read their connection.
     pub handed_over: u64,
+    /// Requests of tasks that the thread ran that had read them, with
+    /// [`CorePoolMode::LeaderFollowers`].
+    pub led: u64,
     /// Requests without a task that the thread of a task's connection read. Threads without a task
     /// ran them. LocateRequests are not counted.
     pub foreign: u64,

@@ -13,8 +13,8 @@ use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 use super::config::{SchedulingClass, UnmatchedPriority};
 use super::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding,
-    TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolConfig, CorePoolCounts, CorePoolMode, JobBatch, RefusedTask, TaskBinder,
+    TaskBinding, TaskMeasurement,
 };
 use super::overrun;
 use super::pool::{self, MAX_THREADS, bad_param, no_resources};
@@ -38,6 +38,10 @@ use crate::thread_context::ThreadpoolId;
 /// priority, whatever priority the requests carry and to whichever POA the object belongs. Requests
 /// of another task on this connection are handed over to another free thread for tasks, if there is
 /// one, and requests without a task to the threads without a task.
+///
+/// This is the default [mode](field@CorePoolConfig::mode). In the modes
+/// [`Manager`](CorePoolMode::Manager) and [`LeaderFollowers`](CorePoolMode::LeaderFollowers) a
+/// thread above all tasks reads each request, and no connection is bound.
 ///
 /// A `CorePool` does not keep its ORB alive. [`RtOrb::destroy_threadpool`](super::RtOrb) destroys
 /// the pool.
@@ -67,8 +71,9 @@ impl CorePool {
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a
     /// deadline, for a priority above 97 of another task if the pool has a [share for best
-    /// effort](field@CorePoolConfig::best_effort_share), and for the number of a core that the
-    /// kernel cannot have. The tasks then stay as they are.
+    /// effort](field@CorePoolConfig::best_effort_share), for the priority 99 if a thread above all
+    /// tasks reads their requests, and for the number of a core that the kernel cannot have. The
+    /// tasks then stay as they are.
     pub fn set_tasks(&self, tasks: &[TaskBinding]) -> Result<(), SystemException> {
         self.set_tasks_and_demoted(tasks, &[])
     }
@@ -80,9 +85,9 @@ impl CorePool {
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
     pub fn set_tasks_and_demoted(&self, tasks: &[TaskBinding], demoted: &[u64]) -> Result<(), SystemException> {
-        let most = self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.most_task_priority()));
+        let most = |has_deadline| Some(self.lane.upgrade()?.core_pool()?.most_task_priority(has_deadline));
         for task in tasks {
-            if let Some(most) = most.filter(|most| task.rules.deadline.is_none() && task.priority > *most) {
+            if let Some(most) = most(task.rules.deadline.is_some()).filter(|most| task.priority > *most) {
                 return Err(bad_param(format!("task {}: a native priority must be 1 to {most}", task.task)));
             }
             if !Scheduling::FIXED_PRIORITIES.contains(&task.priority) {
@@ -250,8 +255,9 @@ impl CorePool {
     }
 
     /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
-    /// or a priority to one of its threads, or the ORB's threads are in the ordinary class. Returns
-    /// `None` otherwise, and after the end of the pool.
+    /// or a priority to one of its threads, the ORB's threads are in the ordinary class, or the
+    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None` otherwise,
+    /// and after the end of the pool.
     #[must_use]
     pub fn advisory_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()
@@ -282,6 +288,9 @@ pub(crate) fn create(
     let count = |threads| usize::try_from(threads).unwrap_or(usize::MAX);
     if cores.len().saturating_mul(count(config.threads_per_core)) > count(config.max_threads) {
         return Err(bad_param("a core pool must not start with more threads than its maximum"));
+    }
+    if config.mode == CorePoolMode::LeaderFollowers && config.max_threads < 2 {
+        return Err(bad_param("a core pool with leader/followers needs at least two threads"));
     }
     if config.task_endpoints > MAX_THREADS {
         return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
@@ -328,8 +337,10 @@ pub(crate) fn create(
         .connection_limits(config.connection_limits.clone());
     let settings = CorePoolSettings {
         cores,
+        mode: config.mode,
         threads_per_core: count(config.threads_per_core),
         max_threads: count(config.max_threads),
+        refuse_without_thread: config.refuse_without_thread,
         best_effort_threads,
         best_effort_share: config.best_effort_share,
         class: adapter.config().rt.scheduling,
@@ -340,7 +351,8 @@ pub(crate) fn create(
         overrun::ensure_cpu_monitor(adapter)
             .map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     }
-    let threads = CorePoolThreads::new(settings, binder, adapter.cpu_monitor().map(CpuBudgetMonitor::budgets));
+    let threads = CorePoolThreads::new(settings, binder, adapter.cpu_monitor().map(CpuBudgetMonitor::budgets))
+        .map_err(|error| no_resources(error.to_string()))?;
     let lane = Lane::of_core_pool(lane_config, listeners, adapter.config().drain_timeout, role, threads)
         .map_err(|error| no_resources(error.to_string()))?;
     if let Some(threads) = lane.core_pool() {

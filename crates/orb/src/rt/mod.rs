@@ -36,8 +36,8 @@ pub use config::{
 };
 #[cfg(feature = "core-pool")]
 pub use core_config::{
-    BestEffortShare, BestEffortUse, CoreJob, CorePoolConfig, CorePoolCounts, JobBatch, JobOverrunAction, RefusedTask,
-    TaskBinder, TaskBinding, TaskMeasurement, TaskRules,
+    BestEffortShare, BestEffortUse, CoreJob, CorePoolConfig, CorePoolCounts, CorePoolMode, JobBatch, JobOverrunAction,
+    RefusedTask, TaskBinder, TaskBinding, TaskMeasurement, TaskRules,
 };
 #[cfg(feature = "core-pool")]
 pub use core_pool::CorePool;

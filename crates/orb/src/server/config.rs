@@ -14,10 +14,9 @@ pub enum Dispatch {
     /// Each connection, up to `max_threads` of them, has a thread, which runs the requests of the
     /// connection one after the other.
     ///
-    /// A connection moves to the pool's shared threads
-    /// ([`PoolConfig::shared_threads`](field@PoolConfig::shared_threads)) if its client sends a
-    /// request before it has the reply to an earlier one, or if a servant makes a remote call. If
-    /// clients share connections, or servants make calls, use leader/followers.
+    /// A connection moves to the pool's four shared threads if its client sends a request before it
+    /// has the reply to an earlier one, or if a servant makes a remote call. If clients share
+    /// connections, or servants make calls, use leader/followers.
     ThreadPerConnection {
         /// Maximum number of connections that have a thread. The shared threads serve all further
         /// connections.
@@ -176,10 +175,6 @@ pub struct PoolConfig {
     /// run other requests ([`NestedWait::Serve`]), and all other threads block
     /// ([`NestedWait::Block`]). A thread that serves one connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Number of threads of a thread-per-connection pool that accept connections, and serve those
-    /// that have no thread. With one, the pool runs the oneways of each connection in their order.
-    /// 0 counts as 1; other architectures ignore the number. Default: 4.
-    pub shared_threads: usize,
     /// How long the pool's threads poll for the next request before they sleep. Threads of a
     /// half-sync pool never poll. Threads that serve several connections poll only with the feature
     /// `spin`, which is on by default. `None` means the policy of
@@ -206,7 +201,6 @@ impl Default for PoolConfig {
             dispatch: Dispatch::LeaderFollowers { threads: 4 },
             listen: Vec::new(),
             nested_wait: None,
-            shared_threads: 4,
             spin_policy: None,
             thread_stack_size: 1 << 20,
             ceiling: None,
@@ -219,7 +213,6 @@ setters!(PoolConfig {
     name: impl Into<String>,
     dispatch: Dispatch,
     nested_wait: Option<NestedWait>,
-    shared_threads: usize,
     spin_policy: Option<SpinPolicy>,
     thread_stack_size: usize,
     ceiling: Option<i16>,

@@ -173,6 +173,22 @@ mod tests {
         assert!(instructions <= MAX_INSTRUCTIONS, "{instructions} instructions");
     }
 
+    #[test]
+    fn the_program_and_its_specification_agree_on_the_longest_frame_of_a_ring() {
+        let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());
+        let mut oracle = Steering::new(TableSizes { streams: 2, queues: 1, max_connections: 1 });
+        oracle.set_port(2809, Some(PortRule::ClientPort(StreamId(1)))).unwrap();
+        oracle.set_stream(StreamId(1), StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+        oracle.set_ring(StreamId(1), 0, true).unwrap();
+        let mut pair = SteeringPair::new(oracle);
+        let longest = usize::try_from(super::super::MAX_RING_FRAME_BYTES).unwrap();
+        for (length, route) in [(longest, Route::Ring { slot: 1 }), (longest + 1, Route::Pass)] {
+            let frame = crate::frame::build::tcp(ends.0, ends.1, 0, length - 54);
+            assert_eq!((frame.len(), pair.steer(&frame, 0, 0)), (length, route));
+        }
+        pair.compare_counts();
+    }
+
     /// If all frames took one route, the property test would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {

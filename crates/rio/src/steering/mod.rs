@@ -37,6 +37,12 @@ pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
 pub use tables::{Classification, Route, Steering};
 
+/// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet
+/// header. Longer frames, for example of segments that the kernel has merged, count as missed.
+pub const MAX_RING_FRAME_BYTES: u32 = corelane_sys::xdp::XdpQueue::max_frame_length(RING_FRAME_SIZE);
+/// Size in bytes of the memory of a frame in a ring.
+pub const RING_FRAME_SIZE: u32 = 2048;
+
 /// Number of a stream in the steering tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
@@ -104,7 +110,8 @@ pub enum Delivery {
     /// context.
     #[default]
     Off,
-    /// The AF_XDP ring in the slot of the stream and receive queue.
+    /// The AF_XDP ring in the slot of the stream and receive queue, for frames of up to
+    /// [`MAX_RING_FRAME_BYTES`].
     Ring,
     /// The queue of a kernel thread (CPUMAP), on the processor that is set for the slot of the
     /// stream and receive queue.
@@ -150,9 +157,9 @@ pub struct StreamCounts {
     /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
     /// queue then dropped.
     pub queued: u64,
-    /// Frames that found no ring or thread, because the stream's delivery is off, or because the
-    /// stream has none for their receive queue. They went to best effort, and frames of best effort
-    /// itself to the receive context.
+    /// Frames that found no ring or thread, because the stream's delivery is off, because the
+    /// stream has none for their receive queue, or because they are too long for a ring. They went
+    /// to best effort, and frames of best effort itself to the receive context.
     pub missed: u64,
 }
 

@@ -19,7 +19,7 @@ use corelane_sys::bpf::{
     Arithmetic, AssembleError, Assembler, Condition, Helper, Label, MapSymbol, Program, Width, XdpAction,
 };
 
-use super::{StreamId, TableSizes, symbol};
+use super::{MAX_RING_FRAME_BYTES, StreamId, TableSizes, symbol};
 use crate::frame::{
     ETHERNET_HEADER_BYTES, FRAGMENT_BITS, IPV4_HEADER_BYTES, IPV4_WITHOUT_OPTIONS, IPV6_HEADER_BYTES, MAX_VLAN_TAGS,
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
@@ -242,6 +242,8 @@ impl ProgramWriter {
         self.asm.bind(queue).load(Width::Word, R1, R8, entry::DELIVERY);
         self.asm.jump_if(Condition::Equal, R1, i32::try_from(THREAD).unwrap_or(0), thread);
         self.asm.jump_if(Condition::NotEqual, R1, i32::try_from(RING).unwrap_or(0), missed);
+        self.asm.set(R1, R6).call(Helper::XdpFrameLength);
+        self.asm.jump_if(Condition::Greater, R0, i32::try_from(MAX_RING_FRAME_BYTES).unwrap_or(0), missed);
         self.asm.load_map(R1, symbol::RINGS).set(R2, R7).set(R3, XdpAction::ABORTED).call(Helper::RedirectMap);
         self.asm.jump(queued);
 

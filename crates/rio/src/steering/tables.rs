@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sched::task::Nanos;
 
-use super::{Delivery, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes};
+use super::{Delivery, MAX_RING_FRAME_BYTES, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes};
 use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
@@ -203,13 +203,13 @@ impl Steering {
             self.passed = self.passed.wrapping_add(1);
             return Route::Pass;
         };
-        if let Some(route) = self.deliver(stream, queue, now) {
+        if let Some(route) = self.deliver(stream, frame, queue, now) {
             return route;
         }
         if stream == StreamId::BEST_EFFORT {
             return Route::Pass;
         }
-        self.deliver(StreamId::BEST_EFFORT, queue, now).unwrap_or(Route::Pass)
+        self.deliver(StreamId::BEST_EFFORT, frame, queue, now).unwrap_or(Route::Pass)
     }
 
     /// Returns the counts of a stream; zeros for a stream outside the tables.
@@ -226,7 +226,8 @@ impl Steering {
 
     /// Determines the route of a frame of `stream`, and counts the frame. `None` if the stream has
     /// no queue for the frame.
-    fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
+    fn deliver(&mut self, stream: StreamId, frame: &[u8], queue: u32, now: Nanos) -> Option<Route> {
+        let fits = u32::try_from(frame.len()).is_ok_and(|length| length <= MAX_RING_FRAME_BYTES);
         let entry = *self.streams.get(usize::from(stream.0))?;
         let slot = self.table_sizes.slot(stream, queue);
         let place = slot.and_then(|slot| usize::try_from(slot).ok());
@@ -239,7 +240,7 @@ impl Steering {
         }
         let route = match entry.delivery {
             Delivery::Off => None,
-            Delivery::Ring => slot.filter(|slot| self.rings.contains(slot)).map(|slot| Route::Ring { slot }),
+            Delivery::Ring => slot.filter(|slot| fits && self.rings.contains(slot)).map(|slot| Route::Ring { slot }),
             Delivery::Thread => place
                 .and_then(|place| self.processors.get(place).copied())
                 .filter(|processor| self.threads.contains(&(stream, *processor)))
@@ -348,6 +349,19 @@ mod tests {
         assert_eq!(steering.steer(&frame, 1, 0), best_effort);
         assert_eq!(steering.counts(LANE), StreamCounts { in_context: 0, queued: 1, missed: 2 });
         assert_eq!(steering.counts(StreamId::BEST_EFFORT), StreamCounts { in_context: 0, queued: 1, missed: 1 });
+    }
+
+    #[test]
+    fn frame_that_is_too_long_for_a_ring_is_missed() {
+        let (remote, local) = ends();
+        let mut steering = steering();
+        steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
+        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+        steering.set_ring(LANE, 0, true).unwrap();
+        let longest = usize::try_from(MAX_RING_FRAME_BYTES).unwrap() - build::tcp(remote, local, 0, 0).len();
+        let routes = [longest, longest + 1].map(|payload| steering.steer(&build::tcp(remote, local, 0, payload), 0, 0));
+        assert_eq!(routes, [Route::Ring { slot: 2 }, Route::Pass]);
+        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 0, queued: 1, missed: 1 });
     }
 
     #[test]

@@ -3,7 +3,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use corelane_net::Wait;
-use corelane_sched::task::Nanos;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};

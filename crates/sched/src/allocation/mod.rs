@@ -5,14 +5,18 @@
 //! [`AllocationStep`]s.
 //!
 //! Invariant: if every core passes the schedulability test of the machine's discipline, every core
-//! still passes it after a plan has been applied. Pinned tasks never move.
+//! still passes it after a plan has been applied. Pinned tasks never move. If a thread above all
+//! tasks reads the requests ([`Machine::reading`]), this holds for the tests with the new task's
+//! requests.
 
 mod load;
+mod reading;
 mod search;
 
 pub mod baseline;
 
 pub use load::Discipline;
+pub use reading::RequestReading;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -101,6 +105,9 @@ pub struct Machine {
     pub discipline: Discipline,
     /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
+    /// The reading of each request by a thread above all tasks; `None` if the threads of tasks read
+    /// their own requests.
+    pub reading: Option<RequestReading>,
     /// Maximum number of priority levels for the tasks of one core. If a core has more tasks, tasks
     /// share levels under fixed priorities; the other disciplines admit no more tasks.
     pub max_levels: u32,
@@ -120,6 +127,7 @@ impl Machine {
             cores: (0..cores).map(core).collect(),
             discipline: Discipline::FixedPriority,
             overheads: Overheads::default(),
+            reading: None,
             max_levels: DEFAULT_MAX_LEVELS,
             max_steps: DEFAULT_MAX_STEPS,
             max_allocation_step: AllocationStep::Search,
@@ -422,6 +430,13 @@ pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<AdmissionP
     if set.core_of(task.id).is_some() {
         return Err(Rejection::without_core(task.id, AdmissionTest::DuplicateId));
     }
+    match machine.reading {
+        Some(_) => reading::admit(set, machine, task),
+        None => admit_charged(set, machine, task),
+    }
+}
+
+fn admit_charged(set: &TaskSet, machine: &Machine, task: &Task) -> Result<AdmissionPlan, Rejection> {
     let loads = set.loads(machine);
     let charged = machine.charged(task);
     let mut search = Search::new(machine, &loads);
@@ -482,6 +497,7 @@ pub struct TaskPlacement {
 #[must_use]
 pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     let mut promises = Vec::with_capacity(set.len());
+    let machine = &*machine.with_reading_of(set.iter().map(|(task, _)| task));
     for (load, core) in set.loads(machine).iter().zip(&machine.cores) {
         let fits = load.fits(&mut StepBudget::default());
         for (assigned, (task, _)) in load.assigned().into_iter().zip(load.tasks()) {
@@ -502,6 +518,7 @@ pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
 /// test.
 #[must_use]
 pub fn is_schedulable(set: &TaskSet, machine: &Machine) -> bool {
+    let machine = &*machine.with_reading_of(set.iter().map(|(task, _)| task));
     let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());
     is_placed && set.loads(machine).iter().all(|load| load.fits(&mut StepBudget::default()))
 }

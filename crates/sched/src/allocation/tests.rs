@@ -293,3 +293,58 @@ fn placements_state_if_deadlines_hold() {
     assert!(task_placements(&set, &edf).iter().all(|one| one.response.is_none() && one.is_schedulable));
     assert!(!is_schedulable(&set, &machine) && is_schedulable(&set, &edf));
 }
+
+fn read_by(cost: Nanos, core: Option<u32>) -> Machine {
+    let core = core.map(|core| CoreId { core, ..CoreId::default() });
+    Machine { reading: Some(RequestReading { cost, core }), ..whole(2) }
+}
+
+fn on(core: u32, task: Task) -> Task {
+    Task { pinned: Some(CoreId { core, ..CoreId::default() }), ..task }
+}
+
+#[test]
+fn reading_of_requests_delays_the_tasks_of_its_core_and_the_start_of_all_jobs() {
+    let tasks = [on(0, task(1, 10, 100)), on(1, task(2, 10, 50))];
+    let responses = |machine: &Machine| {
+        let set = filled(machine, &tasks);
+        task_placements(&set, machine).iter().map(|placed| placed.response.expect("a bound") / MS).collect::<Vec<_>>()
+    };
+    assert_eq!(responses(&whole(2)), [10, 10]);
+    // A request waits for three readings of 1 ms: two of the tasks, and its own. On core 0 the two
+    // readings also delay the job.
+    assert_eq!(responses(&read_by(MS, Some(0))), [15, 13]);
+    assert_eq!(responses(&read_by(MS, None)), [15, 15]);
+    // A core that the machine lacks may be any.
+    assert_eq!(responses(&read_by(MS, Some(7))), [15, 15]);
+    assert_eq!(responses(&read_by(0, Some(0))), [10, 10]);
+}
+
+#[test]
+fn reading_that_a_core_has_no_time_for_rejects_a_task_of_another_core() {
+    let machine = read_by(5 * MS, Some(0));
+    let set = filled(&machine, &[on(0, task(1, 85, 100))]);
+    // 90 % and the reading of the new task's requests exceed core 0.
+    let refused = admit(&set, &machine, &on(1, task(2, 1, 40))).expect_err("no room for the reading");
+    assert_eq!((refused.test, refused.core.map(|core| core.core)), (AdmissionTest::Deadlines, Some(0)));
+    assert!(admit(&set, &whole(2), &on(1, task(2, 1, 40))).is_ok());
+    // A task that may move makes room.
+    let machine = read_by(2 * MS, Some(0));
+    let set = filled(&machine, &[on(0, task(1, 45, 100)), task(3, 40, 100)]);
+    assert_eq!(set.core_of(TaskId(3)).map(|core| core.core), Some(0));
+    let plan = admit(&set, &machine, &on(1, task(2, 1, 40))).expect("room after a move");
+    let moves: Vec<_> = plan.moves.iter().map(|step| (step.task.0, step.from.core, step.to.core)).collect();
+    assert_eq!((moves, plan.core.core, plan.found_by), (vec![(3, 0, 1)], 1, AllocationStep::Move));
+    let mut after = set.clone();
+    after.apply(&plan);
+    assert!(is_schedulable(&after, &machine));
+    let direct = Machine { max_allocation_step: AllocationStep::Direct, ..machine };
+    assert!(!admit(&set, &direct, &on(1, task(2, 1, 40))).expect_err("no moves").is_exhaustive);
+}
+
+#[test]
+fn requests_that_arrive_faster_than_they_are_read_are_refused() {
+    let machine = read_by(60 * MS, None);
+    let set = filled(&machine, &[task(1, 1, 1_000)]);
+    assert!(admit(&set, &machine, &task(2, 1, 50)).is_err());
+}

@@ -6,7 +6,7 @@ pub mod toml_table;
 
 use std::fmt;
 
-use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads};
+use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads, RequestReading};
 use crate::task::{CoreId, Task, TimingError, Utilization};
 
 /// Maximum size of a task file in bytes.
@@ -42,6 +42,8 @@ pub struct MachineDescription {
     pub capacity: Option<Utilization>,
     /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
+    /// The reading of each request by a thread above all tasks.
+    pub reading: Option<RequestReading>,
 }
 
 impl MachineDescription {
@@ -54,6 +56,7 @@ impl MachineDescription {
         let mut machine = Machine::with_cores(cores);
         machine.discipline = self.discipline.unwrap_or_default();
         machine.overheads = self.overheads;
+        machine.reading = self.reading;
         let capacity = self.capacity.unwrap_or(DEFAULT_CAPACITY);
         machine.cores.iter_mut().for_each(|core: &mut Core| core.capacity = capacity);
         machine

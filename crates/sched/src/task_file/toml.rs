@@ -9,6 +9,8 @@
 //! hand_off = "1us"
 //! release_jitter = "50us"
 //! blocking = "20us"
+//! reading = "30us"                # of each request, by a thread above all tasks
+//! reading_core = 0                # default: each core
 //!
 //! [[task]]
 //! name = "altimeter"
@@ -27,7 +29,7 @@ use toml::de::DeValue;
 
 use super::toml_table::{TomlTable, document};
 use super::{MAX_CORES, MAX_TASKS, MachineDescription, NamedTask, TaskFile, TaskFileError};
-use crate::allocation::Discipline;
+use crate::allocation::{Discipline, RequestReading};
 use crate::quantity::{format_time, parse_fraction};
 use crate::task::{Criticality, Task, TaskId, Timing, Utilization};
 
@@ -115,9 +117,13 @@ fn write_machine(text: &mut String, machine: &MachineDescription) -> std::fmt::R
         ("hand_off", overheads.hand_off),
         ("release_jitter", overheads.release_jitter),
         ("blocking", overheads.blocking),
+        ("reading", machine.reading.map_or(0, |reading| reading.cost)),
     ];
     for (name, time) in times.into_iter().filter(|(_, time)| *time != 0) {
         writeln!(text, "{name} = \"{}\"", format_time(time))?;
+    }
+    if let Some(core) = machine.reading.and_then(|reading| reading.core) {
+        writeln!(text, "reading_core = {}", core.core)?;
     }
     text.push('\n');
     Ok(())
@@ -180,6 +186,12 @@ fn read_machine(mut table: TomlTable<'_>) -> Result<MachineDescription, TaskFile
     for (name, time) in times {
         *time = table.time(name)?.unwrap_or(0);
     }
+    let core = table.number("reading_core", 0, MAX_CORES - 1)?.map(super::core);
+    machine.reading = match table.time("reading")? {
+        Some(cost) if cost > 0 => Some(RequestReading { cost, core }),
+        _ if core.is_some() => return Err(table.missing("reading")),
+        _ => None,
+    };
     table.refuse_unknown()?;
     Ok(machine)
 }
@@ -223,6 +235,8 @@ context_switch = \"5us\"
 hand_off = \"1us\"
 release_jitter = \"50us\"
 blocking = \"20us\"
+reading = \"30us\"
+reading_core = 1
 
 [[task]]
 name = \"altimeter \\\"1\\\"\"
@@ -249,6 +263,9 @@ period = \"1s\"
         assert_eq!(file.machine.capacity, Some(Utilization(950_000_000)));
         let overheads = Overheads { context_switch: 5_000, hand_off: 1_000, release_jitter: 50_000, blocking: 20_000 };
         assert_eq!(file.machine.overheads, overheads);
+        assert_eq!(file.machine.reading, Some(RequestReading { cost: 30_000, core: Some(super::super::core(1)) }));
+        let reading_core = read("[machine]\nreading_core = 0").expect_err("no reading").to_string();
+        assert_eq!(reading_core, "line 1: machine.reading: the field is missing");
         let first = &file.tasks[0];
         assert_eq!((first.name.as_str(), first.task.id), ("altimeter \"1\"", TaskId(0)));
         let timing = Timing::new(3_000_000, 20_000_000).with_deadline(15_000_000).with_jitter(1_000_000);

@@ -569,13 +569,15 @@ impl Books for MemoryBooks {
                 starts_at: entry.starts_at,
             })
         };
+        let counted = self.machine.with_reading_of(self.set.iter().map(|(task, _)| task));
         let use_of = |core: &Core| {
             let tasks = self.set.iter().filter(|(_, on)| *on == core.id);
             let used =
                 tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
-            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&core.interference) }
+            let above = counted.cores.iter().find(|counted| counted.id == core.id).unwrap_or(core);
+            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&above.interference) }
         };
         Snapshot {
             tasks: self.entries.iter().filter_map(record).collect(),

@@ -26,6 +26,7 @@ mod clients;
 mod conformance;
 mod core_watch;
 mod dispatch;
+mod dispatch_costs;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzz;
@@ -68,6 +69,7 @@ use crate::store::RecordKind;
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
 pub use self::best_effort::reserve_best_effort;
 pub use self::clients::ClientIdentityInterceptor;
+pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
 pub use self::restart::RestoredTasks;
@@ -129,7 +131,8 @@ impl AdmissionConfig {
     /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
     /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
     /// If the pool has a share for best effort, the machine must count it
-    /// ([`reserve_best_effort`]).
+    /// ([`reserve_best_effort`]). If the pool has another [mode](corelane::rt::CorePoolMode) than
+    /// the default, the machine must count its costs ([`charge_mode`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);

@@ -12,6 +12,8 @@ use redb::{BackendError, StorageBackend};
 use super::StoreError;
 use super::database::lock_holder;
 
+const PAGE: usize = 4096;
+
 /// A file that the store has locked, if its backend has locks. The drop releases the locks.
 #[derive(Debug)]
 pub(super) struct StoreFile {
@@ -57,6 +59,24 @@ impl StoreFile {
 
     pub(super) fn set_len(&self, length: u64) -> io::Result<()> {
         self.backend.set_len(length)
+    }
+
+    /// Replaces the content, and allocates its blocks.
+    ///
+    /// A file of the file system is written page by page. One large write would make the kernel
+    /// keep the pages together, and examine all of them at each later write and sync of one (large
+    /// folios of ext4). The earlier content may be kept in this way, so it is removed first.
+    pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let is_of_file_system = self.locked.is_some();
+        if is_of_file_system {
+            self.set_len(0)?;
+        }
+        self.set_len(content.len() as u64)?;
+        let piece = if is_of_file_system { PAGE } else { content.len().max(1) };
+        for (number, octets) in content.chunks(piece).enumerate() {
+            self.write((number * piece) as u64, octets)?;
+        }
+        Ok(())
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
@@ -154,5 +174,60 @@ impl StorageBackend for FileAccess {
 
     fn query_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Measured {
+        memory: InMemoryBackend,
+        writes: Arc<AtomicUsize>,
+    }
+
+    impl StorageBackend for Measured {
+        fn len(&self) -> io::Result<u64> {
+            self.memory.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.memory.read(offset, out)
+        }
+
+        fn set_len(&self, length: u64) -> io::Result<()> {
+            self.memory.set_len(length)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.memory.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            self.memory.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn content_of_a_file_is_replaced_page_by_page() {
+        let content: Vec<u8> = (0..3 * PAGE + 5).map(|index| (index / 7) as u8).collect();
+        let duplicate = || File::open("/dev/null").ok();
+        for (locked, expected) in [(duplicate(), 4), (None, 1)] {
+            let backend = Measured::default();
+            backend.set_len(9 * PAGE as u64).unwrap();
+            let writes = Arc::clone(&backend.writes);
+            let file = StoreFile::lock_range(Box::new(backend), None, locked).unwrap();
+            file.replace(&content).unwrap();
+            let mut found = vec![0; content.len()];
+            file.read(0, &mut found).unwrap();
+            assert_eq!((writes.load(Ordering::Relaxed), file.len().unwrap()), (expected, content.len() as u64));
+            assert!(found == content);
+        }
     }
 }

@@ -35,7 +35,6 @@ const START: usize = 4096;
 const SIZE: usize = 2 << 20;
 const SIZE_OF_1: usize = 1 << 20;
 const PART: usize = (SIZE - START) / 2;
-const PAGE: usize = 4096;
 const HEAD: usize = 24;
 const DELETION: u32 = u32::MAX;
 
@@ -120,13 +119,7 @@ impl WriteAheadLog {
         image[..MAGIC.len()].copy_from_slice(MAGIC);
         image[MAGIC.len()..][..8].copy_from_slice(&id.to_le_bytes());
         image[MAGIC.len() + 8..][..8].copy_from_slice(&store.to_le_bytes());
-        // One write of all would make the kernel cache the file in large pieces, and examine a whole
-        // piece at each later write (large folios of ext4). An earlier log may be cached in this way.
-        file.set_len(0)?;
-        file.set_len(SIZE as u64)?;
-        for (number, page) in image.chunks(PAGE).enumerate() {
-            file.write((number * PAGE) as u64, page)?;
-        }
+        file.replace(&image)?;
         file.sync()?;
         Ok(Self::of(file, id, false))
     }
@@ -346,8 +339,6 @@ fn split_number(octets: &[u8]) -> Option<(usize, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use proptest::prelude::*;
     use redb::StorageBackend;
     use redb::backends::InMemoryBackend;
@@ -520,49 +511,6 @@ mod tests {
         }
         log.erase_last();
         assert_eq!(log.replay(1, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
-    }
-
-    #[derive(Debug, Default)]
-    struct Measured {
-        memory: InMemoryBackend,
-        largest_write: Arc<AtomicUsize>,
-    }
-
-    impl StorageBackend for Measured {
-        fn len(&self) -> io::Result<u64> {
-            self.memory.len()
-        }
-
-        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-            self.memory.read(offset, out)
-        }
-
-        fn set_len(&self, length: u64) -> io::Result<()> {
-            self.memory.set_len(length)
-        }
-
-        fn sync_data(&self) -> io::Result<()> {
-            self.memory.sync_data()
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.largest_write.fetch_max(data.len(), Ordering::Relaxed);
-            self.memory.write(offset, data)
-        }
-    }
-
-    #[test]
-    fn new_log_is_written_in_pages() {
-        let backend = Measured::default();
-        backend.set_len(3 * SIZE as u64).unwrap();
-        backend.memory.write(0, &[7; 3 * SIZE]).unwrap();
-        let largest_write = Arc::clone(&backend.largest_write);
-        let file = StoreFile::lock(Box::new(backend), None).unwrap();
-        drop(WriteAheadLog::create(Arc::clone(&file), ID, STORE).unwrap());
-        assert_eq!(largest_write.load(Ordering::Relaxed), PAGE);
-        let mut found = vec![1; SIZE];
-        file.read(0, &mut found).unwrap();
-        assert!(file.len().unwrap() == SIZE as u64 && found[MAGIC.len() + 16..].iter().all(|octet| *octet == 0));
     }
 
     #[test]

@@ -34,6 +34,9 @@ impl Interest {
     ///
     /// Combines with `READABLE`, `WRITABLE` and `EDGE`, and only in [`Epoll::add`]: `modify` fails.
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);
+    /// Reports one event, and then nothing until the next [`modify`](Epoll::modify) of the
+    /// descriptor.
+    pub const ONE_SHOT: Self = Self(libc::EPOLLONESHOT as u32);
 
     /// Combines two interests.
     #[must_use]

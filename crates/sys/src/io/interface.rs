@@ -33,6 +33,18 @@ pub fn is_running(name: &str) -> io::Result<bool> {
     Ok(flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0)
 }
 
+/// Returns the size in bytes of the largest packet that the interface sends.
+///
+/// # Errors
+/// As for [`is_running`].
+pub fn mtu(name: &str) -> io::Result<u32> {
+    let mut request = request(name)?;
+    control(libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: the kernel has set the size, and every bit pattern of the field is valid.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 /// A setting of an interface for the work on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
@@ -121,6 +133,8 @@ mod tests {
     fn the_loopback_interface_is_found() {
         assert!(index("lo").unwrap() > 0);
         assert!(is_running("lo").is_ok());
+        assert!(mtu("lo").unwrap() >= 1_280);
+        assert_eq!(mtu("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(index("no-such-if").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(is_running("no-such-if").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(is_running("a-name-that-is-too-long").unwrap_err().kind(), io::ErrorKind::InvalidInput);

@@ -9,3 +9,5 @@ pub mod netlink;
 pub mod poll;
 pub mod socket;
 pub(crate) mod syscall;
+pub mod tun;
+pub mod xdp;

@@ -41,8 +41,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 /// The channel cannot start.
 pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destination: &str) -> Result<(), Failure> {
     // The pool is that of `corelane events serve`.
-    let dispatch = Dispatch::ThreadPerConnection { max_threads: 256 };
-    let pool = PoolConfig::default().name("events").dispatch(dispatch).shared_threads(1);
+    let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let orb = Orb::builder()
         .pool(pool)
         .limits(limits())

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use corelane::rt::CorePoolMode;
 use corelane_sys::clock;
 use corelane_sys::thread::{CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 
@@ -151,7 +152,8 @@ pub(crate) fn isolation(
     };
     progress.show(&format!("{BENCH}: octet"));
     let cores = [client.min(served), client.max(served)];
-    let (mut server, references) = server::start_core_pool(&cores, OBJECTS, &Placement::default())?;
+    let (mut server, references) =
+        server::start_core_pool(&cores, OBJECTS, CorePoolMode::Bound, &Placement::default())?;
     let tasks = format!("set 1:{served}:{TASK_PRIORITY} 2:{served}:{OTHER_PRIORITY} 3:{served}:{OTHER_PRIORITY}");
     server.ask(&tasks, PATIENCE)?;
     let rounds = rounds_for(OVERRUN);

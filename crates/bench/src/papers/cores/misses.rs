@@ -5,15 +5,15 @@
 //! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a
 //! separate connection.
 //!
-//! A core pool serves the tasks that admission accepts. For comparison, two other servers serve all
-//! tasks: lanes whose threads run on any core, as those of nORB in the paper, and omniORB. A
-//! simulation adds more sets.
+//! A core pool serves the tasks that admission accepts, in each of its modes. For comparison, two
+//! other servers serve all tasks: lanes whose threads run on any core, as those of nORB in the
+//! paper, and omniORB. A simulation adds more sets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane::rt::{RtClientPolicies, RtConfig};
+use corelane::rt::{CorePoolMode, RtClientPolicies, RtConfig};
 use corelane_sched::allocation::{Discipline, Machine, admit_all, task_placements};
 use corelane_sched::generate::Workload;
 use corelane_sched::simulation::{CoreAssignment, SchedulingRule, SimulatedSystem, simulate};
@@ -70,24 +70,35 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    Bound,
+    Pool(CorePoolMode),
     /// Lanes by priority serve all tasks, on any core.
-    NoAffinity,
+    Lanes,
     OmniOrb,
 }
+
+const BOUND: Mode = Mode::Pool(CorePoolMode::Bound);
+
+const EACH_MODE: [Mode; 6] = [
+    BOUND,
+    Mode::Pool(CorePoolMode::Manager),
+    Mode::Pool(CorePoolMode::LeaderFollowers),
+    Mode::Pool(CorePoolMode::NoAffinity),
+    Mode::Lanes,
+    Mode::OmniOrb,
+];
 
 impl Mode {
     fn name(self) -> &'static str {
         match self {
-            Mode::Bound => "bound",
-            Mode::NoAffinity => "lanes, no affinity",
+            Mode::Pool(mode) => server::mode_text(mode),
+            Mode::Lanes => "lanes, no affinity",
             Mode::OmniOrb => "as it comes, no affinity",
         }
     }
 
     fn peer(self) -> &'static str {
         match self {
-            Mode::Bound | Mode::NoAffinity => "Corelane",
+            Mode::Pool(_) | Mode::Lanes => "Corelane",
             Mode::OmniOrb => "omniORB",
         }
     }
@@ -95,7 +106,7 @@ impl Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Length {
-    /// Number of sets in a cell of [`Mode::Bound`], and in a cell of another mode.
+    /// Number of sets in a cell of [`BOUND`], and in a cell of another mode.
     sets: [u64; 2],
     time: Duration,
     has_all_cells: bool,
@@ -151,9 +162,6 @@ pub(crate) fn misses(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let Some((one, other)) = core_pair(options) else {
         return report.add_missing(BENCH, "Corelane", super::ONE_CORE);
     };
-    for mode in ["a manager for every request", "leader/followers with affinity"] {
-        report.add_missing(BENCH, "other modes", &format!("{mode}: the core pool has no such mode"))?;
-    }
     let cores = [one.min(other), one.max(other)];
     let length = Length::of(options);
     let rounds = calibrated(cores)?;
@@ -166,13 +174,13 @@ pub(crate) fn misses(options: &BenchOptions, report: &mut Report<'_>, progress: 
     );
     report.add_text(&text)?;
     let scene = Scene { cores, rounds, time: length.time };
-    for mode in [Mode::Bound, Mode::NoAffinity, Mode::OmniOrb] {
+    for mode in EACH_MODE {
         if mode == Mode::OmniOrb
             && report.or_report_missing(BENCH, "omniORB", options.peer(PeerKind::OmniOrb))?.is_none()
         {
             continue;
         }
-        let is_bound = mode == Mode::Bound;
+        let is_bound = mode == BOUND;
         let balances: &[u64] = if is_bound || length.has_all_cells { &BALANCES } else { &FEW_BALANCES };
         let sets = length.sets[usize::from(!is_bound)];
         let mut values = Vec::new();
@@ -220,14 +228,14 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
         unit,
         bound,
     };
-    let goal = |at_most| (mode == Mode::Bound).then_some(at_most);
+    let goal = |at_most| (mode == BOUND).then_some(at_most);
     let mut values = vec![
         value("fraction of sets with a miss", cell.fraction(), "x", goal(goals::MAX_SETS_WITH_A_MISS)),
         value("jobs", cell.counts.jobs as f64, "", None),
         value("missed deadlines", cell.counts.missed as f64, "", None),
         value("misses while the hypervisor took time", cell.counts.stalled as f64, "", None),
     ];
-    if mode == Mode::Bound {
+    if matches!(mode, Mode::Pool(_)) {
         values.push(value("rejected tasks", cell.rejected_percent(), "%", goal(goals::MAX_REJECTED)));
     }
     values
@@ -265,8 +273,8 @@ impl Scene {
     /// Runs one set of tasks. Returns the counts of its jobs, and the number of accepted tasks.
     fn run(&self, mode: Mode, tasks: &[Task], options: &BenchOptions) -> Result<(JobCounts, usize), Failure> {
         match mode {
-            Mode::Bound => self.bound(tasks),
-            Mode::NoAffinity => self.lanes(tasks),
+            Mode::Pool(mode) => self.pool(mode, tasks),
+            Mode::Lanes => self.lanes(tasks),
             Mode::OmniOrb => self.omniorb(tasks, options),
         }
     }
@@ -282,8 +290,8 @@ impl Scene {
         }
     }
 
-    fn bound(&self, tasks: &[Task]) -> Result<(JobCounts, usize), Failure> {
-        let (_server, admission, reference) = server::start_admission(&self.cores, true, &Placement::default())?;
+    fn pool(&self, mode: CorePoolMode, tasks: &[Task]) -> Result<(JobCounts, usize), Failure> {
+        let (_server, admission, reference) = server::start_admission(&self.cores, Some(mode), &Placement::default())?;
         let orb = client_orb(tasks.len() + 1)?;
         let admission = TasksRef::from_object(object(&orb, &admission)?);
         let target = object(&orb, &reference)?;
@@ -320,7 +328,7 @@ impl Scene {
             start = start.max(now.start);
             let task_reference = now.target.ok_or_else(|| Failure::new("a promise has no task reference"))?;
             let target = CountedTargetRef::from_object(task_reference.with_rt_policies(&private)?);
-            let core = usize::try_from(now.core).ok();
+            let core = usize::try_from(now.core).ok().filter(|_| mode != CorePoolMode::NoAffinity);
             clients.push(PeriodicClient { core, ..self.client(task, target) });
         }
         std::thread::sleep(Duration::from_nanos(start));
@@ -461,9 +469,13 @@ mod tests {
         cell.add(JobCounts { jobs: 12, missed: 2, stalled: 0 }, 11, 10);
         assert_eq!((cell.sets, cell.with_misses, cell.counts.jobs, cell.counts.stalled), (2, 1, 22, 1));
         assert_eq!((cell.fraction(), cell.rejected_percent().round()), (0.5, 5.0));
-        let bound = cell_values(Mode::Bound, 160, 10, &cell);
+        let bound = cell_values(BOUND, 160, 10, &cell);
         assert_eq!(bound.iter().filter(|value| value.bound.is_some()).count(), 2);
-        assert!(cell_values(Mode::OmniOrb, 160, 10, &cell).iter().all(|value| value.bound.is_none()));
+        for mode in &EACH_MODE[1..] {
+            let values = cell_values(*mode, 160, 10, &cell);
+            assert_eq!(values.len(), if matches!(mode, Mode::Pool(_)) { 5 } else { 4 });
+            assert!(values.iter().all(|value| value.bound.is_none()));
+        }
         assert_eq!(bound[0].label.config, "bound, U 1.6, balance 0.1");
     }
 

@@ -6,6 +6,10 @@
 //! to a thread that the pool borrows from another core. For comparison, calls to a thread per
 //! connection and to a lane of one thread are measured.
 //!
+//! In the other modes of a core pool a manager reads each request and hands it over, also to a
+//! borrowed thread; the thread that has read a request runs it; or the thread of a bound connection
+//! runs on any core.
+//!
 //! Two other numbers are the time of a change that moves bound threads to another core, and the
 //! time of a rejected admission.
 
@@ -13,6 +17,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use corelane::Orb;
+use corelane::rt::CorePoolMode;
 use corelane_sched::allocation::{Machine, TaskSet, admit};
 use corelane_sched::task::{Task, TaskId, Timing};
 use corelane_services::cores::protocol::tasks::AdmitError;
@@ -54,6 +59,7 @@ const LANE: &str = "a lane of 1 thread";
 const BOUND: &str = "bound task";
 const HANDED_OVER: &str = "second task on the connection";
 const BORROWED: &str = "second task, borrowed thread";
+const BORROWED_BY_MANAGER: &str = "a manager for every request, borrowed thread";
 
 pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     if !require_fixed_priorities(BENCH, report)? {
@@ -62,9 +68,6 @@ pub(crate) fn path(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     let Some((client, other)) = core_pair(options) else {
         return report.add_missing(BENCH, "Corelane", super::ONE_CORE);
     };
-    for mode in ["a manager for every request", "leader/followers with affinity"] {
-        report.add_missing(BENCH, "other modes", &format!("{mode}: the core pool has no such mode"))?;
-    }
     calls(client, client, other, options, report, progress)?;
     calls(client, other, client, options, report, progress)?;
     moves(client, other, options, report, progress)?;
@@ -94,12 +97,19 @@ fn calls(
     let (plain, plain_reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &at_priority)?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, &lane_placement)?;
     let laned_reference = laned.ask("references", PATIENCE)?;
-    let (mut bound, bound_references) =
-        server::start_core_pool(&[served.min(away), served.max(away)], 2, &Placement::default())?;
-    let (mut lending, lending_references) = server::start_core_pool(&[away], 2, &Placement::default())?;
-    for server in [&mut bound, &mut lending] {
+    let both = [served.min(away), served.max(away)];
+    let start = |cores: &[usize], mode| -> Result<(RunningProgram, Vec<String>), Failure> {
+        let (mut server, references) = server::start_core_pool(cores, 2, mode, &Placement::default())?;
         server.ask(&format!("set {} {}", binding(1, served), binding(2, served)), PATIENCE)?;
+        Ok((server, references))
+    };
+    let (mut bound, bound_references) = start(&both, CorePoolMode::Bound)?;
+    let (mut lending, lending_references) = start(&[away], CorePoolMode::Bound)?;
+    let mut others = Vec::new();
+    for mode in [CorePoolMode::Manager, CorePoolMode::LeaderFollowers, CorePoolMode::NoAffinity] {
+        others.push((server::mode_text(mode), start(&both, mode)?));
     }
+    others.push((BORROWED_BY_MANAGER, start(&[away], CorePoolMode::Manager)?));
     let mut variants = Vec::new();
     let mut add = |config: &str, subject: Box<dyn MeasuredSubject + Send>, against: Vec<usize>| {
         let label = FigureLabel { transport: "tcp", ..label(BENCH, "Corelane", place, config.to_owned()) };
@@ -107,6 +117,7 @@ fn calls(
     };
     // Each variant has a separate ORB, so that variants share no connection.
     let orbs = (0..5).map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
+    let other_orbs = others.iter().map(|_| client_orb(0)).collect::<Result<Vec<_>, _>>()?;
     let [for_plain, for_lane, for_bound, for_second, for_borrowed] = &orbs[..] else {
         return Err(Failure::new("there are not enough ORBs"));
     };
@@ -115,11 +126,18 @@ fn calls(
     add(BOUND, Box::new(octets(for_bound, &bound_references[0], &bound)?), vec![0, 1]);
     add(HANDED_OVER, Box::new(SecondTaskCalls::new(for_second, &bound_references, &bound)?), vec![2]);
     add(BORROWED, Box::new(SecondTaskCalls::new(for_borrowed, &lending_references, &lending)?), vec![2]);
+    for ((config, (server, references)), orb) in others.iter().zip(&other_orbs) {
+        add(config, Box::new(octets(orb, &references[0], server)?), vec![2]);
+    }
     let title = format!("{BENCH}, {place}: octet calls of a client on core {client} to tasks on core {served}");
     let group = Group { title, compare: ComparedQuantity::Median, variants };
     let placement = Placement { cores: CoreChoice::Shared(client), scheduling: options.placement.scheduling };
     let figures = report.measure(group, &options.run_length, &placement, progress)?;
-    served_as_meant(&mut bound, &mut lending, &figures)?;
+    served_as_meant(&mut bound, HANDED_OVER, &figures)?;
+    served_as_meant(&mut lending, BORROWED, &figures)?;
+    for (config, (server, _)) in &mut others {
+        served_as_meant(server, config, &figures)?;
+    }
     report.add_json_values(&format!("{BENCH}, {place}: goals"), &judged(&figures))
 }
 
@@ -155,28 +173,31 @@ impl MeasuredSubject for SecondTaskCalls {
     }
 }
 
-/// Checks the counts of the pools: connections were bound, each measured call to a second task was
-/// handed over, no call lacked a thread, and the pool `lending` borrowed threads.
-fn served_as_meant(
-    bound: &mut RunningProgram,
-    lending: &mut RunningProgram,
-    figures: &[Figure],
-) -> Result<(), Failure> {
-    for (server, config, borrows) in [(bound, HANDED_OVER, false), (lending, BORROWED, true)] {
-        // A failed variant has no figure, and its failure is reported.
-        let Some(figure) = figures.iter().find(|figure| figure.label.config == config) else { continue };
-        let text = server.ask("counts", PATIENCE)?;
-        let counts: Vec<u64> = text.split(' ').filter_map(|count| count.parse().ok()).collect();
-        let [bound, borrowed, handed_over, not_bound, _] = counts[..] else {
-            return Err(Failure::new(format!("not the counts of a pool: {text}")));
-        };
-        let calls = u64::try_from(figure.calls).unwrap_or(u64::MAX);
-        if bound == 0 || handed_over < calls || not_bound > 0 || borrows && borrowed < calls {
-            return Err(Failure::new(format!(
-                "{config}: the pool has not served {calls} calls as the variant says: {bound} bound, {borrowed} borrowed, \
-                 {handed_over} handed over, {not_bound} not bound"
-            )));
-        }
+/// Checks that a pool has served all calls of a variant as its name says, by the pool's counts: no
+/// call lacked a thread, and threads were borrowed where the variant says so.
+fn served_as_meant(server: &mut RunningProgram, config: &str, figures: &[Figure]) -> Result<(), Failure> {
+    // A failed variant has no figure, and its failure is reported.
+    let Some(figure) = figures.iter().find(|figure| figure.label.config == config) else { return Ok(()) };
+    let text = server.ask("counts", PATIENCE)?;
+    let counts: Vec<u64> = text.split(' ').filter_map(|count| count.parse().ok()).collect();
+    let [bound, borrowed, handed_over, led, not_bound, _] = counts[..] else {
+        return Err(Failure::new(format!("not the counts of a pool: {text}")));
+    };
+    let calls = u64::try_from(figure.calls).unwrap_or(u64::MAX);
+    let reads_above_tasks = |mode| server::mode_text(mode) == config;
+    let is_as_meant = match config {
+        HANDED_OVER => bound > 0 && handed_over >= calls,
+        BORROWED => bound > 0 && handed_over >= calls && borrowed >= calls,
+        BORROWED_BY_MANAGER => bound == 0 && handed_over >= calls && borrowed >= calls,
+        _ if reads_above_tasks(CorePoolMode::Manager) => bound == 0 && handed_over >= calls && borrowed == 0,
+        _ if reads_above_tasks(CorePoolMode::LeaderFollowers) => bound == 0 && handed_over == 0 && led >= calls,
+        _ => bound > 0 && handed_over + led == 0,
+    };
+    if !is_as_meant || not_bound > 0 {
+        return Err(Failure::new(format!(
+            "{config}: the pool has not served {calls} calls as the variant says: {bound} bound, {borrowed} borrowed, \
+             {handed_over} handed over, {led} led, {not_bound} not bound"
+        )));
     }
     Ok(())
 }
@@ -204,6 +225,10 @@ fn judged(figures: &[Figure]) -> Vec<SingleValue> {
     if let Some(borrowed) = of(BORROWED) {
         values.push(value(borrowed, "mean, added by the hand-over".to_owned(), added(borrowed), "us", None));
     }
+    let modes = [CorePoolMode::Manager, CorePoolMode::LeaderFollowers, CorePoolMode::NoAffinity];
+    for figure in modes.map(server::mode_text).into_iter().chain([BORROWED_BY_MANAGER]).filter_map(of) {
+        values.push(value(figure, "mean, added to a bound task".to_owned(), added(figure), "us", None));
+    }
     values
 }
 
@@ -216,7 +241,8 @@ fn moves(
 ) -> Result<(), Failure> {
     progress.show(&format!("{BENCH}: moves"));
     let cores = [one.min(other), one.max(other)];
-    let (mut server, references) = server::start_core_pool(&cores, MOVED_THREADS, &Placement::default())?;
+    let (mut server, references) =
+        server::start_core_pool(&cores, MOVED_THREADS, CorePoolMode::Bound, &Placement::default())?;
     let bindings: Vec<String> = (1..=MOVED_THREADS).map(|task| binding(task, cores[task % 2])).collect();
     server.ask(&format!("set {}", bindings.join(" ")), PATIENCE)?;
     let mut orbs = Vec::with_capacity(MOVED_THREADS);
@@ -305,7 +331,7 @@ fn rejections(
 ) -> Result<(), Failure> {
     progress.show(&format!("{BENCH}: rejections"));
     let placement = Placement { cores: CoreChoice::Shared(core), scheduling: Some(Scheduling::Fifo(PRIORITY)) };
-    let (server, admission, reference) = server::start_admission(&[0, 1], false, &placement)?;
+    let (server, admission, reference) = server::start_admission(&[0, 1], None, &placement)?;
     let orb = client_orb(0)?;
     let tasks = TasksRef::from_object(object(&orb, &admission)?);
     let machine = Machine::with_cores(2).with_inline_bounds();
@@ -401,6 +427,7 @@ mod tests {
             figure(BOUND, 9_000, &[(PER_CONNECTION, 0.99), (LANE, 0.98)]),
             figure(HANDED_OVER, 14_000, &[]),
             figure(BORROWED, 20_000, &[]),
+            figure(server::mode_text(CorePoolMode::Manager), 16_000, &[]),
         ];
         let values: Vec<(f64, Option<f64>)> = judged(&figures).iter().map(|value| (value.value, value.bound)).collect();
         let expected = [
@@ -408,6 +435,7 @@ mod tests {
             (0.98, Some(goals::MAX_TO_LANE)),
             (5.0, Some(goals::MAX_HAND_OVER_US)),
             (11.0, None),
+            (7.0, None),
         ];
         assert_eq!(values, expected);
         assert!(judged(&figures[..1]).is_empty());

@@ -7,16 +7,16 @@
 //! |---|---|
 //! | `set TASK:CORE:PRIORITY ...` | `set`, after the pool has these tasks |
 //! | `move CORES N` | the nanoseconds of each of N changes that move all tasks to the next core |
-//! | `counts` | bound, borrowed, handed over, not bound, moved: counts of the pool |
+//! | `counts` | bound, borrowed, handed over, led, not bound, moved: counts of the pool |
 
 use std::sync::Arc;
 
 use corelane::poa::{IdAssignment, ObjectId, PoaPolicies};
-use corelane::rt::{CorePool, CorePoolConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding};
+use corelane::rt::{CorePool, CorePoolConfig, CorePoolMode, PriorityModel, RtPolicies, TaskBinder, TaskBinding};
 use corelane::{Orb, OrbBuilder};
 use corelane_sched::allocation::{Machine, Overheads};
 use corelane_services::cores::books::BooksLimits;
-use corelane_services::cores::{AdmissionConfig, MemoryBooks};
+use corelane_services::cores::{AdmissionConfig, DispatchCosts, MemoryBooks, charge_mode};
 use corelane_sys::clock;
 
 use crate::Failure;
@@ -55,14 +55,39 @@ fn builder() -> OrbBuilder {
     Orb::builder().limits(limits()).listen(LOOPBACK)
 }
 
-/// Starts a server with an admission object. If `has_pool` is true, a core pool runs the requests
-/// of tasks. Returns the references of the admission object and of the target.
+const MODES: [(&str, CorePoolMode); 4] = [
+    ("bound", CorePoolMode::Bound),
+    ("manager", CorePoolMode::Manager),
+    ("leader-followers", CorePoolMode::LeaderFollowers),
+    ("no-affinity", CorePoolMode::NoAffinity),
+];
+
+fn mode_name(mode: CorePoolMode) -> &'static str {
+    MODES.iter().find(|(_, other)| *other == mode).map_or("", |(name, _)| name)
+}
+
+/// Returns the name of a mode in the reports.
+pub(super) fn mode_text(mode: CorePoolMode) -> &'static str {
+    match mode {
+        CorePoolMode::Bound => "bound",
+        CorePoolMode::Manager => "a manager for every request",
+        CorePoolMode::LeaderFollowers => "leader/followers with affinity",
+        CorePoolMode::NoAffinity => "no affinity",
+    }
+}
+
+fn mode_of(name: &str) -> Option<CorePoolMode> {
+    MODES.iter().find(|(other, _)| *other == name).map(|(_, mode)| *mode)
+}
+
+/// Starts a server with an admission object. If `pool` is present, a core pool of this mode runs
+/// the requests of tasks. Returns the references of the admission object and of the target.
 pub(super) fn start_admission(
     cores: &[usize],
-    has_pool: bool,
+    pool: Option<CorePoolMode>,
     placement: &Placement,
 ) -> Result<(RunningProgram, String, String), Failure> {
-    let pool = if has_pool { "pool" } else { "no-pool" };
+    let pool = pool.map_or("no-pool", mode_name);
     let (server, line) = start("Corelane's server of tasks", &["admission", &joined(cores), pool], placement)?;
     let references = line.split_once(' ').ok_or_else(|| Failure::new("the server prints no references"))?;
     Ok((server, references.0.to_owned(), references.1.to_owned()))
@@ -71,9 +96,10 @@ pub(super) fn start_admission(
 pub(super) fn start_core_pool(
     cores: &[usize],
     tasks: usize,
+    mode: CorePoolMode,
     placement: &Placement,
 ) -> Result<(RunningProgram, Vec<String>), Failure> {
-    let words = ["core-pool", &joined(cores), &tasks.to_string()];
+    let words = ["core-pool", &joined(cores), &tasks.to_string(), mode_name(mode)];
     let (server, line) = start("Corelane's server with a core pool", &words, placement)?;
     Ok((server, line.split(' ').map(str::to_owned).collect()))
 }
@@ -93,14 +119,17 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     for (core, &number) in machine.cores.iter_mut().zip(&cores) {
         core.id.core = u32::try_from(number).map_err(failed)?;
     }
-    if pool == "pool" {
+    let mode = mode_of(pool);
+    if let Some(mode) = mode {
         machine.overheads = OVERHEADS;
+        machine = charge_mode(machine, mode, DispatchCosts::default());
     }
     // The benchmark asks for more decisions per second than the default limits permit.
     let limits = BooksLimits { max_decisions_per_second: 1_000_000, ..BooksLimits::default() };
     let mut config = AdmissionConfig::with_books(MemoryBooks::new(machine, limits));
-    if pool == "pool" {
-        config = config.core_pool(CorePoolConfig::default().cores(cores).threads_per_core(THREADS_PER_CORE));
+    if let Some(mode) = mode {
+        let pool = CorePoolConfig::default().cores(cores).threads_per_core(THREADS_PER_CORE);
+        config = config.core_pool(pool.mode(mode));
     }
     let orb = builder().build().map_err(failed)?;
     let admission = config.serve(&orb).map_err(failed)?;
@@ -111,9 +140,10 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-pub(crate) fn serve_core_pool(cores: &str, tasks: usize) -> Result<(), Failure> {
+pub(crate) fn serve_core_pool(cores: &str, tasks: usize, mode: &str) -> Result<(), Failure> {
     let orb = builder().build().map_err(failed)?;
-    let config = CorePoolConfig::default().cores(parsed(cores)?).threads_per_core(THREADS_PER_CORE);
+    let mode = mode_of(mode).ok_or_else(|| Failure::new(format!("there is no mode `{mode}`")))?;
+    let config = CorePoolConfig::default().cores(parsed(cores)?).threads_per_core(THREADS_PER_CORE).mode(mode);
     let pool = orb.real_time().create_core_pool(&config, Arc::new(ByName)).map_err(failed)?;
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, 0)),
@@ -159,8 +189,9 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
         }
         (Some("counts"), ..) => {
             let counts = pool.counts();
-            let all = [counts.bound, counts.borrowed, counts.handed_over, counts.not_bound, counts.moved];
-            Ok(all.map(|count| count.to_string()).join(" "))
+            let served = [counts.bound, counts.borrowed, counts.handed_over, counts.led];
+            let all = [&served[..], &[counts.not_bound, counts.moved]].concat();
+            Ok(all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "))
         }
         _ => Err(Failure::new(format!("not understood: {line}"))),
     }
@@ -194,6 +225,10 @@ mod tests {
         assert_eq!(parsed("0,3").unwrap(), [0, 3]);
         assert!(parsed("0,").is_err());
         assert_eq!(joined(&[0, 3]), "0,3");
+        for (name, mode) in MODES {
+            assert_eq!((mode_of(name), mode_name(mode)), (Some(mode), name));
+        }
+        assert_eq!(mode_of("no-pool"), None);
         assert_eq!((ByName.task_of(b"poa/task-12"), ByName.task_of(b"plain")), (Some(12), None));
         assert_eq!([0, 3, 9].map(|core| next_core(&[0, 3], core)), [3, 0, 0]);
     }

@@ -45,24 +45,39 @@ pub(super) const STREAMS: [GuaranteedStream; 3] = [
 /// each period, so that they leave the core to others.
 pub(super) const SENDER_PRIORITY: u8 = 20;
 
-pub(super) const VARIANTS: [ReceiveVariant; 2] = [ReceiveVariant::SocketOptions, ReceiveVariant::Steered];
+pub(super) const VARIANTS: [ReceiveVariant; 3] =
+    [ReceiveVariant::SocketOptions, ReceiveVariant::Steered, ReceiveVariant::PacketBudget];
+
+/// Bytes of a full packet of the link.
+const PACKET: u32 = 1_448;
 
 impl GuaranteedStream {
     pub(super) fn port(self, variant: ReceiveVariant) -> String {
         format!("{}-{}", variant.word(), self.number)
     }
 
-    pub(super) fn io(self, core: usize) -> IoProperties {
-        let class = IoClass::Guaranteed { bytes: self.bytes, period: Duration::from_millis(PERIOD_MS as u64) };
+    pub(super) fn io(self, variant: ReceiveVariant, core: usize) -> IoProperties {
+        let (bytes, period) = (self.bytes, Duration::from_millis(PERIOD_MS as u64));
+        let class = match variant {
+            ReceiveVariant::PacketBudget => IoClass::GuaranteedPackets { packets: self.packets(), period },
+            _ => IoClass::Guaranteed { bytes, period },
+        };
         IoProperties { class, native_priority: Some(self.priority), cores: Some(CpuSet::one(core)) }
     }
 
-    fn rate(self) -> f64 {
-        f64::from(self.bytes) / PERIOD_MS as f64
+    fn packets(self) -> u32 {
+        self.bytes / PACKET
+    }
+
+    /// Returns the guaranteed bytes in each millisecond. A budget in packets is guaranteed in full
+    /// packets.
+    fn rate(self, variant: ReceiveVariant) -> f64 {
+        let bytes = if variant == ReceiveVariant::PacketBudget { self.packets() * PACKET } else { self.bytes };
+        f64::from(bytes) / PERIOD_MS as f64
     }
 
     fn name(self) -> String {
-        format!("{:.2} MB/s", self.rate() / 1e3)
+        format!("{:.2} MB/s", f64::from(self.bytes) / PERIOD_MS as f64 / 1e3)
     }
 }
 
@@ -106,7 +121,7 @@ pub(super) fn guarantees(
         let values = judged_unless_trial(options, judged(variant, runs));
         report.add_values(&format!("{BENCH}: guaranteed bandwidth, {}", variant.name()), &values)?;
         let (alone, beside) = best_effort(runs);
-        if let Err(reason) = shortfall(alone, beside) {
+        if let Err(reason) = shortfall(variant, alone, beside) {
             report.add_missing(BENCH, &format!("Corelane, rest of best effort, {}", variant.name()), &reason)?;
         }
         report.add_json_values(&format!("Figure 11: bandwidth, {}", variant.name()), &pictured(variant, first))?;
@@ -134,7 +149,7 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
             continue;
         }
         let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-        let distance = |rate: f64| 100.0 * (rate / stream.rate() - 1.0).abs();
+        let distance = |rate: f64| 100.0 * (rate / stream.rate(variant) - 1.0).abs();
         let worst = windows.iter().copied().map(distance).fold(0.0, f64::max);
         let name = stream.name();
         values.push(value(&name, "received", mean / 1e3, "MB/s", None));
@@ -145,7 +160,7 @@ fn judged(variant: ReceiveVariant, runs: &[GuaranteeRun]) -> Vec<SingleValue> {
     let (alone, beside) = best_effort(runs);
     values.push(value("best effort", "alone", alone / 1e3, "MB/s", None));
     values.push(value("best effort", "beside the guarantees", beside / 1e3, "MB/s", None));
-    if let Ok(shortfall) = shortfall(alone, beside) {
+    if let Ok(shortfall) = shortfall(variant, alone, beside) {
         let bound = Some(goals::MAX_REST_SHORTFALL);
         values.push(value("best effort", "shortfall from the rest of its rate alone", shortfall, "%", bound));
     }
@@ -165,8 +180,8 @@ fn best_effort(runs: &[GuaranteeRun]) -> (f64, f64) {
 ///
 /// # Errors
 /// The guaranteed rates exceed the rate of best effort alone.
-fn shortfall(alone: f64, beside: f64) -> Result<f64, String> {
-    let guaranteed: f64 = STREAMS.iter().map(|stream| stream.rate()).sum();
+fn shortfall(variant: ReceiveVariant, alone: f64, beside: f64) -> Result<f64, String> {
+    let guaranteed: f64 = STREAMS.iter().map(|stream| stream.rate(variant)).sum();
     let rest = alone - guaranteed;
     if rest <= 0.0 {
         let (alone, guaranteed) = (alone / 1e3, guaranteed / 1e3);
@@ -280,9 +295,16 @@ mod tests {
 
     #[test]
     fn best_effort_falls_short_of_the_rest_of_its_rate_alone() {
+        let shortfall = |alone, beside| shortfall(ReceiveVariant::Steered, alone, beside);
         assert_eq!(shortfall(30_000.0, 0.0), Ok(100.0));
         assert_eq!(shortfall(30_000.0, 20_000.0), Ok(0.0));
         assert!(shortfall(11_000.0, 5_000.0).unwrap_err().contains("11.0 MB/s, does not exceed"));
+    }
+
+    #[test]
+    fn budget_in_packets_is_judged_by_full_packets() {
+        let rates = STREAMS.map(|stream| stream.rate(ReceiveVariant::PacketBudget));
+        assert_eq!(rates, [6_516.0, 3_185.6, 1_592.8]);
     }
 
     #[test]

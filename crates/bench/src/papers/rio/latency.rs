@@ -246,9 +246,11 @@ fn lack_of_strain(idle: &Results, loaded: &Results) -> Option<String> {
 
 fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoals> {
     match (variant, condition) {
-        (ReceiveVariant::SocketOptions | ReceiveVariant::Steered, Condition::Idle) => Some(goals::IDLE),
         (ReceiveVariant::SteeredOrdinary, Condition::Idle) => Some(goals::IDLE_ORDINARY),
-        (ReceiveVariant::Steered, Condition::BulkLoad) => Some(goals::LOADED),
+        (ReceiveVariant::SocketOptions | ReceiveVariant::Steered | ReceiveVariant::PacketBudget, Condition::Idle) => {
+            Some(goals::IDLE)
+        }
+        (ReceiveVariant::Steered | ReceiveVariant::PacketBudget, Condition::BulkLoad) => Some(goals::LOADED),
         _ => None,
     }
 }

@@ -113,14 +113,16 @@ impl Receiver {
                 ReceiveVariant::Kernel | ReceiveVariant::KernelFifo => self.tcp.clone(),
                 ReceiveVariant::SocketOptions => self.sockets.clone(),
                 _ if refusal.is_some() => continue,
-                ReceiveVariant::Steered | ReceiveVariant::SteeredOrdinary => steering.clone(),
+                ReceiveVariant::Steered | ReceiveVariant::SteeredOrdinary | ReceiveVariant::PacketBudget => {
+                    steering.clone()
+                }
             };
             let port = self.start(&*transport, &variant.io(self.core), variant.scheduling(), echo)?;
             ports.insert(variant.word().to_owned(), port.to_string());
             self.note_streams(variant, variant.word());
             for stream in guarantees::STREAMS.into_iter().filter(|_| guarantees::VARIANTS.contains(&variant)) {
                 let (name, scheduling) = (stream.port(variant), Scheduling::Fifo(stream.priority));
-                let port = self.start_metered(&*transport, &name, &stream.io(self.core), scheduling)?;
+                let port = self.start_metered(&*transport, &name, &stream.io(variant, self.core), scheduling)?;
                 self.note_streams(variant, &name);
                 ports.insert(name, port.to_string());
             }

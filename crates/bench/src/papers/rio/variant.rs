@@ -1,5 +1,7 @@
 //! The ways in which the receiver treats the packets of the measured connections.
 
+use std::time::Duration;
+
 use corelane_net::{IoClass, IoProperties};
 use corelane_sys::thread::{CpuSet, Scheduling};
 
@@ -18,12 +20,19 @@ pub(super) enum ReceiveVariant {
     /// Real-time I/O at the level "stream steering", with a kernel thread of the ordinary class, as
     /// in the paper's table.
     SteeredOrdinary,
+    /// Real-time I/O at the level "stream steering", with a budget in packets: a protocol thread of
+    /// the receiver lets IP and TCP process the packets.
+    PacketBudget,
 }
 
-use ReceiveVariant::{Kernel, KernelFifo, SocketOptions, Steered, SteeredOrdinary};
+use ReceiveVariant::{Kernel, KernelFifo, PacketBudget, SocketOptions, Steered, SteeredOrdinary};
+
+/// Budget of the round trips, which the calls never use up.
+const UNLIMITED: IoClass = IoClass::GuaranteedPackets { packets: 100_000, period: Duration::from_millis(10) };
 
 impl ReceiveVariant {
-    pub(super) const ALL: [ReceiveVariant; 5] = [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary];
+    pub(super) const ALL: [ReceiveVariant; 6] =
+        [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary, PacketBudget];
 
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -32,6 +41,7 @@ impl ReceiveVariant {
             SocketOptions => "socket-options",
             Steered => "steered",
             SteeredOrdinary => "steered-ordinary",
+            PacketBudget => "packet-budget",
         }
     }
 
@@ -46,6 +56,7 @@ impl ReceiveVariant {
             SocketOptions => "socket options",
             Steered => "stream steering",
             SteeredOrdinary => "stream steering, ordinary class",
+            PacketBudget => "budget in packets",
         }
     }
 
@@ -54,11 +65,11 @@ impl ReceiveVariant {
     }
 
     pub(super) fn uses_rio(self) -> bool {
-        matches!(self, SocketOptions | Steered | SteeredOrdinary)
+        matches!(self, SocketOptions | Steered | SteeredOrdinary | PacketBudget)
     }
 
     pub(super) fn steers(self) -> bool {
-        matches!(self, Steered | SteeredOrdinary)
+        matches!(self, Steered | SteeredOrdinary | PacketBudget)
     }
 
     /// Returns the name of a lane whose packets are treated in this way; `None` if no CORBA calls
@@ -68,6 +79,7 @@ impl ReceiveVariant {
             KernelFifo => Some("lane over TCP"),
             SocketOptions => Some("lane, socket options"),
             Steered => Some("lane, stream steering"),
+            PacketBudget => Some("lane, budget in packets"),
             Kernel | SteeredOrdinary => None,
         }
     }
@@ -83,8 +95,12 @@ impl ReceiveVariant {
     }
 
     pub(super) fn io(self, core: usize) -> IoProperties {
-        let class = if self.uses_rio() { IoClass::Priority } else { IoClass::BestEffort };
-        let native_priority = matches!(self, SocketOptions | Steered).then_some(PRIORITY);
+        let class = match self {
+            Kernel | KernelFifo => IoClass::BestEffort,
+            SocketOptions | Steered | SteeredOrdinary => IoClass::Priority,
+            PacketBudget => UNLIMITED,
+        };
+        let native_priority = matches!(self, SocketOptions | Steered | PacketBudget).then_some(PRIORITY);
         IoProperties { class, native_priority, cores: Some(CpuSet::one(core)) }
     }
 }

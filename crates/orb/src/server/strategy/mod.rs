@@ -82,7 +82,7 @@ impl Strategy {
         Ok(match config.dispatch {
             Dispatch::Reactive => Strategy::Reactive(Reactive),
             Dispatch::ThreadPerConnection { max_threads } => {
-                Strategy::ThreadPerConnection(ThreadPerConnection::new(max_threads, config.shared_threads))
+                Strategy::ThreadPerConnection(ThreadPerConnection::new(max_threads))
             }
             Dispatch::LeaderFollowers { threads } => {
                 Strategy::LeaderFollowers(LeaderFollowers::new(threads, role.is_none()))

@@ -21,18 +21,19 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
+/// Number of shared threads, which accept connections and serve those that have no thread.
+const SHARED_THREADS: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct ThreadPerConnection {
     max_threads: usize,
-    shared_threads: usize,
     threads: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
 }
 
 impl ThreadPerConnection {
-    pub(super) fn new(max_threads: usize, shared_threads: usize) -> Self {
+    pub(super) fn new(max_threads: usize) -> Self {
         ThreadPerConnection {
             max_threads,
-            shared_threads: shared_threads.max(1),
             threads: PiMutex::new("threads of connections", LockScope::Lane, Vec::new()),
         }
     }
@@ -76,7 +77,7 @@ impl ThreadPerConnection {
 
 impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()> {
-        threads.spawn('l', self.shared_threads, lane_loop::run)
+        threads.spawn('l', SHARED_THREADS, lane_loop::run)
     }
 
     fn serve_connection<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, connection: &Arc<Connection>) {

@@ -11,8 +11,9 @@ use corelane_sys::poll;
 use corelane_wire::giop::MessageKind;
 
 use super::rate::{RateAdmission, RateWait};
+use super::reader::Hold;
 use super::roster::ThreadNumber;
-use super::{Assignment, CHECK_INTERVAL, Mailbox, ServedTask, SharedPool, TaskThread, unwatch};
+use super::{AssignedWork, Assignment, CHECK_INTERVAL, Mailbox, ServedTask, SharedPool, TaskThread, unwatch};
 use crate::clock;
 use crate::nested_wait::{self, NestedWaitHook};
 use crate::orb_context::OrbContext;
@@ -311,15 +312,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         };
         match pool.choose_thread(lane, handler, connection, task, (true, false)) {
             TaskThread::Connection(mailbox) | TaskThread::Message(mailbox) => {
-                pool.assign(&mailbox, Assignment { waiting, message, key: None, wait });
+                let work = AssignedWork::Message(Hold::None);
+                pool.assign(&mailbox, Assignment { waiting, message, work, wait });
             }
-            // The pool has no thread at which the request could wait.
-            _ if wait.is_some() => pool.refuse_elsewhere(lane, handler, (waiting, message), task),
             found => {
-                if matches!(found, TaskThread::Exhausted) {
-                    pool.report_not_bound(handler.context(), connection, task);
-                }
-                lane.push(LaneTask::Dispatch(waiting, message));
+                let is_in_set = matches!(found, TaskThread::Exhausted);
+                pool.run_without_thread(lane, handler, (waiting, message), task, (wait.is_some(), is_in_set));
             }
         }
     }

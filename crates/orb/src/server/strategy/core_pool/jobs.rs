@@ -80,6 +80,32 @@ impl SharedPool {
         wait.end();
     }
 
+    /// Runs a request for which its task has no thread on a thread without a task, or refuses it. A
+    /// request that should wait for its rate is above the rate, because there is no thread at which
+    /// it could wait. `is_in_set` is false if the task has ended.
+    #[cold]
+    pub(super) fn run_without_thread<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        (waiting, message): (WaitingRequest, Message),
+        task: u64,
+        (should_wait, is_in_set): (bool, bool),
+    ) {
+        if should_wait {
+            return self.refuse_elsewhere(lane, handler, (waiting, message), task);
+        }
+        if is_in_set {
+            self.report_not_bound(handler.context(), &waiting, task);
+        }
+        if !is_in_set || !self.settings.refuse_without_thread {
+            return lane.push(LaneTask::Dispatch(waiting, message));
+        }
+        let (bytes, handler) = (message.bytes(), Arc::clone(handler));
+        let refuse = move |_| Worker::new().reject_overloaded(&handler, &waiting, &message);
+        lane.push(LaneTask::RunCollocated(ParkedRequest { bytes, resume: Box::new(refuse) }));
+    }
+
     /// Puts a request above the rate of its task on the ready list, so that a thread without a task
     /// refuses it.
     #[cold]

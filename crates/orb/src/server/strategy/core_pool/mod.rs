@@ -6,6 +6,9 @@
 //! This thread takes the task's core and priority, and reads the connection until it ends or must
 //! return to the lane.
 //!
+//! This is the mode [`CorePoolMode::Bound`]. [`CorePoolMode::NoAffinity`] differs in the cores of
+//! the threads only. In the other modes [`reader`] reads the connections of tasks.
+//!
 //! A request of a task is a *job*: the rate, the budget and the measurement of its task apply to
 //! it, and to no other message.
 //!
@@ -19,6 +22,7 @@ mod job_log;
 mod jobs;
 mod kernel_refusals;
 mod rate;
+mod reader;
 mod roster;
 mod share;
 mod threads;
@@ -42,13 +46,16 @@ use self::deadline_order::DeadlineOrder;
 use self::job_log::{JobLog, TaskMeter, TaskMeters};
 use self::kernel_refusals::KernelRefusals;
 use self::rate::{RateAdmission, RateWait, TaskRate};
+pub(crate) use self::reader::READER_PRIORITY;
+use self::reader::{Hold, TaskReader, TaskRequest};
 use self::roster::{Duty, Roster, ThreadNumber};
 use self::share::BestEffortShares;
 pub(crate) use self::share::SHARE_PRIORITY;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
 use crate::rt::core_config::{
-    BestEffortShare, BestEffortUse, CorePoolCounts, JobBatch, RefusedTask, TaskBinder, TaskBinding, TaskMeasurement,
+    BestEffortShare, BestEffortUse, CorePoolCounts, CorePoolMode, JobBatch, RefusedTask, TaskBinder, TaskBinding,
+    TaskMeasurement,
 };
 use crate::server::architecture::{Architecture, MessagePlacement};
 use crate::server::connection::{Connection, ReadCause, WaitingRequest};
@@ -67,14 +74,20 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Native priority of sleeping threads: the lowest fixed priority.
 const RESTING_PRIORITY: u8 = 1;
 
+/// The pause after a thread could not be started.
+const START_PAUSE: Duration = Duration::from_millis(100);
+
 /// Highest native priority of a job with a deadline.
 pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
+    /// At least one core.
     pub(crate) cores: Vec<usize>,
+    pub(crate) mode: CorePoolMode,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
+    pub(crate) refuse_without_thread: bool,
     pub(crate) best_effort_threads: usize,
     pub(crate) best_effort_share: Option<BestEffortShare>,
     pub(crate) class: SchedulingClass,
@@ -101,6 +114,8 @@ struct SharedPool {
     /// The instant from which the times of rates and deadlines are counted.
     started_at: Monotonic,
     state: PiMutex<PoolState>,
+    /// `None` if threads read only the connections that are bound to them.
+    reader: Option<TaskReader>,
     jobs: JobLog,
     /// Set when the threads start, if requests without a task have a guaranteed share.
     shares: OnceLock<Arc<BestEffortShares>>,
@@ -120,6 +135,8 @@ struct PoolState {
     operations: BTreeMap<u64, Arc<[u8]>>,
     order: DeadlineOrder,
     changed_levels: Vec<ThreadNumber>,
+    /// The time of the last start of a thread, if it failed.
+    start_failed_at: Option<Monotonic>,
     /// The reason why promises are advisory; `None` if there is no reason.
     refusal: Option<String>,
     is_refusal_reported: bool,
@@ -163,10 +180,15 @@ struct Mailbox {
 struct Assignment {
     waiting: WaitingRequest,
     message: Message,
-    /// The object key of the task if the thread serves the connection from now on; `None` if it
-    /// serves the message alone.
-    key: Option<Box<[u8]>>,
+    work: AssignedWork,
     wait: Option<RateWait>,
+}
+
+enum AssignedWork {
+    /// The thread serves the connection from now on. The octets are the object key of the task.
+    Connection(Box<[u8]>),
+    /// The thread runs the message alone, and may hold its connection meanwhile.
+    Message(Hold),
 }
 
 struct ServedTask {
@@ -198,9 +220,20 @@ impl Mailbox {
 }
 
 impl CorePoolThreads {
-    pub(crate) fn new(settings: CorePoolSettings, binder: Arc<dyn TaskBinder>, budgets: Option<CpuBudgets>) -> Self {
+    /// # Errors
+    /// If the process or the system is out of descriptors.
+    pub(crate) fn new(
+        settings: CorePoolSettings,
+        binder: Arc<dyn TaskBinder>,
+        budgets: Option<CpuBudgets>,
+    ) -> io::Result<Self> {
+        let advisory = match settings.mode {
+            CorePoolMode::NoAffinity => Some("its threads run on each core of the pool"),
+            _ if settings.class == SchedulingClass::Fair => Some("the ORB's threads are in the ordinary class"),
+            _ => None,
+        };
         let state = PoolState {
-            roster: Roster::new(settings.max_threads),
+            roster: Roster::new(settings.max_threads, usize::from(settings.mode == CorePoolMode::LeaderFollowers)),
             meters: TaskMeters::default(),
             seats: Vec::new(),
             lost_cores: BTreeSet::new(),
@@ -209,24 +242,26 @@ impl CorePoolThreads {
             order: DeadlineOrder::new(MOST_DEADLINE_PRIORITY),
             changed_levels: Vec::new(),
             handles: Vec::new(),
-            refusal: (settings.class == SchedulingClass::Fair)
-                .then(|| "the ORB's threads are in the ordinary class".to_owned()),
+            start_failed_at: None,
+            refusal: advisory.map(str::to_owned),
             is_refusal_reported: false,
             refusals: KernelRefusals::default(),
         };
         let state = PiMutex::new("core pool", LockScope::Lane, state);
         let jobs = JobLog::new(settings.max_recorded_jobs);
-        CorePoolThreads(Arc::new(SharedPool {
+        let reader = if settings.mode.reads_above_tasks() { Some(TaskReader::new()?) } else { None };
+        Ok(CorePoolThreads(Arc::new(SharedPool {
             settings,
             binder,
             usable: thread::affinity(None).ok(),
             budgets,
             started_at: Monotonic::now(),
             state,
+            reader,
             jobs,
             shares: OnceLock::new(),
             reporter: OnceLock::new(),
-        }))
+        })))
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
@@ -234,6 +269,9 @@ impl CorePoolThreads {
     /// of the `demoted` tasks remain, and so do the times of their last requests.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
+        let tasks: Vec<TaskBinding> =
+            tasks.iter().map(|task| TaskBinding { core: pool.core_of(task.core), ..*task }).collect();
+        let tasks = &tasks[..];
         let mut state = pool.state.lock();
         state.meters.set_tasks(tasks.iter().map(|binding| binding.task).chain(demoted.iter().copied()));
         state.refusals.keep_tasks(|task| tasks.iter().any(|binding| binding.task == task));
@@ -287,12 +325,18 @@ impl CorePoolThreads {
         state.lost_cores.remove(&core);
         for number in 0..state.seats.len() {
             // The kernel may have restored the mask of a thread or not, so it is set again.
+            let core = self.0.core_of(core);
             if let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.core == Some(core)) {
                 seat.core = None;
             }
             self.0.place(&mut state, number);
         }
         drop(state);
+        if let Some(reader) = &self.0.reader
+            && self.0.settings.cores.first() == Some(&core)
+        {
+            reader.return_manager(core);
+        }
         if let Some(shares) = self.0.shares.get() {
             shares.set_lost(core, false);
         }
@@ -302,11 +346,12 @@ impl CorePoolThreads {
         self.0.shares.get().map(|shares| shares.uses()).unwrap_or_default()
     }
 
-    /// Returns the highest native priority of a task without a deadline.
-    pub(crate) fn most_task_priority(&self) -> u8 {
+    /// Returns the highest native priority of a task with a deadline, or of a task without one.
+    pub(crate) fn most_task_priority(&self, has_deadline: bool) -> u8 {
         match self.0.settings.best_effort_share {
-            Some(_) => SHARE_PRIORITY - 1,
-            None => *Scheduling::FIXED_PRIORITIES.end(),
+            Some(_) if !has_deadline => SHARE_PRIORITY - 1,
+            _ if self.0.reader.is_some() => READER_PRIORITY - 1,
+            _ => *Scheduling::FIXED_PRIORITIES.end(),
         }
     }
 
@@ -356,10 +401,12 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         {
             let mut state = self.0.state.lock();
             for &core in settings.cores.iter().flat_map(|core| std::iter::repeat_n(core, settings.threads_per_core)) {
-                let Some(number) = state.roster.add(core) else { break };
+                let Some(number) = state.roster.add(self.0.core_of(core)) else { break };
                 self.0.start_thread(&mut state, threads.lane, threads.handler, number, EventFd::new()?)?;
             }
         }
+        let pool = Arc::clone(&self.0);
+        threads.spawn('m', self.0.manager_threads(), move |lane, handler| reader::run_manager(&pool, lane, handler))?;
         let count = settings.best_effort_threads.max(1);
         let Some(share) = settings.best_effort_share else { return threads.spawn('l', count, lane_loop::run) };
         let scheduling = self.0.scheduling(SHARE_PRIORITY);
@@ -403,6 +450,10 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         };
         let (header, _) = detached.as_ref().map_or_else(|| worker.in_place(), Message::parts);
         let is_job = header.kind == MessageKind::Request;
+        if let Some(reader) = &self.0.reader {
+            let hand = (worker, connection, detached);
+            return self.0.place_for_reader(reader, (lane, handler), hand, (task, is_job), more);
+        }
         let admission = if is_job { self.0.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
             RateAdmission::Runs => None,
@@ -419,7 +470,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             let key = object_key(header, octets, &handler.context().config().limits).unwrap_or_default().into();
             unwatch(lane, connection);
             let waiting = connection.add_waiting_request(Duration::ZERO);
-            self.0.assign(&mailbox, Assignment { waiting, message, key: Some(key), wait });
+            self.0.assign(&mailbox, Assignment { waiting, message, work: AssignedWork::Connection(key), wait });
             return MessagePlacement::Elsewhere { reads_on: false };
         }
         if matches!(thread, TaskThread::None | TaskThread::Exhausted) && wait.is_some() {
@@ -428,6 +479,13 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         }
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
+            if self.0.settings.refuse_without_thread {
+                let message = detached.take().unwrap_or_else(|| worker.detach());
+                worker.reject_overloaded(handler, connection, &message);
+                connection.read_state.release();
+                lane.list_connection(connection, ReadCause::Readiness);
+                return MessagePlacement::Elsewhere { reads_on: false };
+            }
         }
         // Threads that found the read lock kept have left no flag for new input, so the connection
         // is listed, and is read again.
@@ -436,7 +494,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         if let TaskThread::Message(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());
             let waiting = connection.add_waiting_request(Duration::ZERO);
-            self.0.assign(&mailbox, Assignment { waiting, message, key: None, wait });
+            self.0.assign(&mailbox, Assignment { waiting, message, work: AssignedWork::Message(Hold::None), wait });
             return MessagePlacement::Elsewhere { reads_on: false };
         }
         MessagePlacement::Here { reads_on: false }
@@ -449,6 +507,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         let target = target_of(header, octets, &self.0.settings.limits);
         let target = target.filter(|_| header.kind == MessageKind::Request);
         let task = target.and_then(|target| self.0.task_of(target));
+        if let (Some(task), Some(reader), true) = (task, &self.0.reader, self.0.is_led()) {
+            return reader.take_over(TaskRequest { task, waiting, message, wait: None, hold: Hold::None });
+        }
         let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
         // The observer must not run on the calling thread, which may hold locks of the program.
         if task.is_some()
@@ -458,7 +519,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(move |_| report()) }));
         }
         match sleeper {
-            Some(mailbox) => mailbox.assign(Assignment { waiting, message, key: None, wait: None }),
+            Some(mailbox) => {
+                mailbox.assign(Assignment { waiting, message, work: AssignedWork::Message(Hold::None), wait: None })
+            }
             None => lane.push(LaneTask::Dispatch(waiting, message)),
         }
     }
@@ -471,6 +534,9 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
     fn stop(&self) -> Vec<JoinHandle<()>> {
         if let Some(shares) = self.0.shares.get() {
             shares.end();
+        }
+        if let Some(reader) = &self.0.reader {
+            reader.stop();
         }
         let mut state = self.0.state.lock();
         state.roster.close();

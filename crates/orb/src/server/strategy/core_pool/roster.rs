@@ -8,7 +8,8 @@
 //!                       ending -
 //! ```
 //!
-//! A thread may also serve a single message (`lend`), of a connection that another thread reads.
+//! A thread may also serve a single message: one that another thread has read (`lend`), or in
+//! leader/followers the message that the thread itself has read (`lead`).
 //!
 //! Invariants: a connection is bound to at most one thread, and a thread to at most one connection.
 //! There are never more threads than the maximum. Only a thread itself ends its binding
@@ -41,6 +42,22 @@ pub(super) enum BindDecision {
     Occupied,
     /// A thread without a task runs the request: no thread is free, or the free threads are
     /// reserved for tasks without a thread.
+    Exhausted,
+    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
+    /// the request.
+    NoTask,
+}
+
+/// The decision about a request that a sleeping thread has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeadDecision {
+    /// The thread runs the request. Another thread sleeps, and reads the next request.
+    Run,
+    /// No other thread sleeps. The caller starts one ([`add_follower`](Roster::add_follower)) and
+    /// asks again.
+    Alone,
+    /// A thread without a task runs the request, because the free threads are reserved for tasks
+    /// without a thread.
     Exhausted,
     /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
     /// the request.
@@ -80,6 +97,8 @@ impl Entry {
 pub(super) struct Roster {
     threads: Vec<Entry>,
     max_threads: usize,
+    /// Number of threads that never serve, because one must remain to read: 1 in leader/followers.
+    readers: usize,
     /// The tasks in the order of their numbers.
     tasks: Vec<TaskBinding>,
     is_closed: bool,
@@ -87,10 +106,11 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    pub(super) fn new(max_threads: usize) -> Self {
+    pub(super) fn new(max_threads: usize, readers: usize) -> Self {
         Roster {
             threads: Vec::new(),
             max_threads,
+            readers,
             tasks: Vec::new(),
             is_closed: false,
             counts: CorePoolCounts::default(),
@@ -133,11 +153,38 @@ impl Roster {
         decision
     }
 
-    fn take_thread(&mut self, task: u64, connection: Option<u64>) -> BindDecision {
+    /// Decides about a request that the sleeping thread `number` has read.
+    pub(super) fn lead(&mut self, number: ThreadNumber, task: u64) -> LeadDecision {
+        let Some(binding) = self.binding(task) else { return LeadDecision::NoTask };
+        if self.is_reserved_from(task) {
+            return LeadDecision::Exhausted;
+        }
+        let mut others = self.threads.iter().enumerate().filter(|(at, _)| *at != number);
+        if !others.any(|(_, entry)| entry.place == Place::Sleeping) {
+            return LeadDecision::Alone;
+        }
+        let Some(entry) = self.threads.get_mut(number) else { return LeadDecision::NoTask };
+        self.counts.led += 1;
+        self.counts.borrowed += u64::from(entry.home != binding.core);
+        entry.place = Place::Bound { connection: None, binding, ends: false };
+        LeadDecision::Run
+    }
+
+    /// Adds a sleeping thread that reads the next request. `None` if there are as many threads as
+    /// permitted. The caller starts the thread, or reports [`start_failed`](Self::start_failed).
+    pub(super) fn add_follower(&mut self, home: usize) -> Option<ThreadNumber> {
+        let number = self.add(home)?;
+        self.counts.spawned += 1;
+        Some(number)
+    }
+
+    fn binding(&self, task: u64) -> Option<TaskBinding> {
         let found = self.tasks.binary_search_by_key(&task, |binding| binding.task);
-        let Some(binding) = found.ok().and_then(|at| self.tasks.get(at)).filter(|_| !self.is_closed).copied() else {
-            return BindDecision::NoTask;
-        };
+        found.ok().and_then(|at| self.tasks.get(at)).filter(|_| !self.is_closed).copied()
+    }
+
+    fn take_thread(&mut self, task: u64, connection: Option<u64>) -> BindDecision {
+        let Some(binding) = self.binding(task) else { return BindDecision::NoTask };
         if self.is_reserved_from(task) {
             return BindDecision::Exhausted;
         }
@@ -167,7 +214,7 @@ impl Roster {
         if !served.contains(&task) {
             return false;
         }
-        let free = self.max_threads - served.len();
+        let free = self.max_threads.saturating_sub(served.len() + self.readers);
         served.sort_unstable();
         served.dedup();
         served.retain(|served| self.tasks.binary_search_by_key(served, |binding| binding.task).is_ok());
@@ -189,7 +236,11 @@ impl Roster {
     pub(super) fn wake_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
-            let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
+            let counted = match connection {
+                Some(_) => &mut self.counts.bound,
+                None if self.readers > 0 => &mut self.counts.led,
+                None => &mut self.counts.handed_over,
+            };
             *counted -= 1;
             self.counts.borrowed -= u64::from(entry.home != binding.core);
         }
@@ -218,10 +269,10 @@ impl Roster {
 
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
+        self.counts.spawned -= 1;
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
             let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
             *counted -= 1;
-            self.counts.spawned -= 1;
         }
     }
 
@@ -229,6 +280,12 @@ impl Roster {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
             self.counts.unbound_by_task_end += u64::from(ends);
+        }
+        if let Place::Bound { binding, .. } = entry.place
+            && self.readers > 0
+        {
+            // A thread that reads stays on the core of its last request.
+            entry.home = binding.core;
         }
         entry.place = Place::Sleeping;
     }
@@ -272,8 +329,9 @@ impl Roster {
         self.threads.get(number).map_or(0, |entry| entry.home)
     }
 
-    pub(super) fn count_not_bound(&mut self) {
-        self.counts.not_bound += 1;
+    pub(super) fn count_not_bound(&mut self, is_refused: bool) {
+        let count = if is_refused { &mut self.counts.without_thread } else { &mut self.counts.not_bound };
+        *count += 1;
     }
 
     pub(super) fn count_refused_by_kernel(&mut self) {
@@ -332,7 +390,7 @@ mod tests {
 
     impl Observed {
         fn new() -> Self {
-            let mut roster = Roster::new(MAX_THREADS);
+            let mut roster = Roster::new(MAX_THREADS, 0);
             assert_eq!((roster.add(0), roster.add(1)), (Some(0), Some(1)));
             Observed { roster, tasks: Vec::new(), serving: vec![None, None] }
         }
@@ -437,7 +495,7 @@ mod tests {
 
     #[test]
     fn counts_tell_how_connections_were_bound() {
-        let mut roster = Roster::new(3);
+        let mut roster = Roster::new(3, 0);
         roster.add(0).unwrap();
         roster.add(1).unwrap();
         roster.set_tasks(&[binding(1, 0)]);
@@ -461,9 +519,80 @@ mod tests {
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }
 
+    /// Tries all orders of requests of two tasks, their ends, and the loss of a task, beside threads
+    /// that read their requests themselves.
+    #[test]
+    fn a_thread_remains_to_read_in_all_orders() {
+        fn explore(roster: &Roster, depth: usize, orders: &mut u64) {
+            *orders += 1;
+            let sleeping: Vec<usize> =
+                (0..roster.threads.len()).filter(|&at| roster.threads[at].place == Place::Sleeping).collect();
+            assert!(!sleeping.is_empty(), "no thread reads");
+            if depth == 0 {
+                return;
+            }
+            for &number in &sleeping {
+                for task in [1, 2] {
+                    let mut next = roster.clone();
+                    let has_thread = roster.threads.iter().any(|entry| entry.task() == Some(task));
+                    let mut decision = next.lead(number, task);
+                    if decision == LeadDecision::Alone {
+                        assert_eq!((sleeping.len(), next.counts()), (1, roster.counts()));
+                        let mut failed = next.clone();
+                        let follower = next.add_follower(0).expect("there is room for a thread of each task");
+                        assert_eq!(failed.add_follower(0), Some(follower));
+                        failed.start_failed(follower);
+                        assert_eq!(failed.counts(), roster.counts());
+                        decision = next.lead(number, task);
+                    }
+                    match decision {
+                        LeadDecision::Run => {}
+                        LeadDecision::Exhausted => {
+                            assert!(has_thread, "a task without a thread gets none");
+                            continue;
+                        }
+                        LeadDecision::NoTask => {
+                            assert!(!roster.contains(task));
+                            continue;
+                        }
+                        LeadDecision::Alone => panic!("a follower sleeps"),
+                    }
+                    assert!(matches!(next.duty(number), Duty::Serve(served) if served.task == task));
+                    let mut refused = next.clone();
+                    refused.wake_failed(number);
+                    assert_eq!(
+                        (refused.counts().led, refused.counts().borrowed),
+                        (roster.counts.led, roster.counts.borrowed)
+                    );
+                    explore(&next, depth - 1, orders);
+                }
+            }
+            for number in 0..roster.threads.len() {
+                if roster.threads[number].task().is_some() {
+                    let mut next = roster.clone();
+                    next.finish(number);
+                    assert_eq!(next.home(number), 1);
+                    explore(&next, depth - 1, orders);
+                }
+            }
+            for set in [vec![], vec![binding(1, 1), binding(2, 1)]] {
+                let mut next = roster.clone();
+                next.set_tasks(&set);
+                explore(&next, depth - 1, orders);
+            }
+        }
+        // Each of two tasks can get a thread, and one remains to read.
+        let mut roster = Roster::new(3, 1);
+        roster.add(0).unwrap();
+        roster.set_tasks(&[binding(1, 1), binding(2, 1)]);
+        let mut orders = 0;
+        explore(&roster, 8, &mut orders);
+        assert!(orders > 50_000, "{orders}");
+    }
+
     #[test]
     fn binding_that_the_kernel_refuses_leaves_no_trace_and_its_task_leaves_the_set() {
-        let mut roster = Roster::new(3);
+        let mut roster = Roster::new(3, 0);
         roster.add(0).unwrap();
         roster.add(0).unwrap();
         roster.set_tasks(&[binding(1, 1), binding(2, 0)]);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
+use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::poll;
@@ -18,17 +19,21 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 use super::bound::{BoundConnection, serve};
 use super::deadline_order::DeadlineOrder;
 use super::kernel_refusals::Request;
-use super::roster::{BindDecision, Duty, ThreadNumber};
-use super::{Assignment, Mailbox, PoolState, RESTING_PRIORITY, Seat, ServedTask, SharedPool, TaskThread};
+use super::reader::{READER_PRIORITY, run_follower, run_held};
+use super::roster::{BindDecision, Duty, LeadDecision, ThreadNumber};
+use super::{
+    AssignedWork, Assignment, Mailbox, PoolState, RESTING_PRIORITY, START_PAUSE, Seat, ServedTask, SharedPool,
+    TaskThread,
+};
 use crate::event::Event;
 use crate::nested_wait;
 use crate::orb_context::OrbContext;
 use crate::rt::config::SchedulingClass;
-use crate::rt::core_config::RefusedTask;
+use crate::rt::core_config::{CorePoolMode, RefusedTask};
 use crate::server::architecture::Architecture;
 use crate::server::connection::Connection;
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, LaneTask};
+use crate::server::lane::Lane;
 use crate::server::worker::Worker;
 use crate::thread_context::{self, LaneIdentity};
 
@@ -39,6 +44,24 @@ impl SharedPool {
             SchedulingClass::RoundRobin => Scheduling::RoundRobin(priority),
             SchedulingClass::Fair => Scheduling::Other,
         }
+    }
+
+    /// Returns the core whose threads serve a task of `core`. In a pool without affinity one number
+    /// stands for all cores.
+    pub(super) fn core_of(&self, core: usize) -> usize {
+        match self.settings.mode {
+            CorePoolMode::NoAffinity => self.settings.cores.first().copied().unwrap_or(core),
+            _ => core,
+        }
+    }
+
+    /// Returns the cores on which the threads of `core` run.
+    fn affinity_of(&self, core: usize) -> CpuSet {
+        let mut cores = CpuSet::one(core);
+        if self.settings.mode == CorePoolMode::NoAffinity {
+            self.settings.cores.iter().for_each(|&core| cores.insert(core));
+        }
+        cores
     }
 
     /// Gives a thread the core and the scheduling of its duty. The lock of the state orders all
@@ -53,7 +76,10 @@ impl SharedPool {
                 let level = state.order.level_of(number);
                 (binding.core, self.scheduling(level.unwrap_or(binding.priority)), Some(binding.task))
             }
-            Duty::Sleep => (state.roster.home(number), self.scheduling(RESTING_PRIORITY), None),
+            Duty::Sleep => {
+                let priority = if self.is_led() { READER_PRIORITY } else { RESTING_PRIORITY };
+                (state.roster.home(number), self.scheduling(priority), None)
+            }
             // The thread keeps its core for the job that it may be running.
             Duty::GiveUp => return true,
         };
@@ -61,8 +87,9 @@ impl SharedPool {
         let Some(tid) = seat.tid else { return true };
         let mut refusal = None;
         let before = seat.core;
-        if before != Some(core) && !state.lost_cores.contains(&core) {
-            match thread::set_affinity(Some(tid), &CpuSet::one(core)) {
+        let is_lost = self.settings.mode != CorePoolMode::NoAffinity && state.lost_cores.contains(&core);
+        if before != Some(core) && !is_lost {
+            match thread::set_affinity(Some(tid), &self.affinity_of(core)) {
                 Ok(()) => {
                     seat.core = Some(core);
                     state.refusals.permit(Request::Core(core));
@@ -122,7 +149,7 @@ impl SharedPool {
             && let Some(before) = before
         {
             // A core that is refused again is set when the thread next sleeps.
-            let is_back = thread::set_affinity(Some(tid), &CpuSet::one(before)).is_ok();
+            let is_back = thread::set_affinity(Some(tid), &self.affinity_of(before)).is_ok();
             seat.core = is_back.then_some(before);
         }
         self.withdraw(state, task, request, reason);
@@ -273,16 +300,7 @@ impl SharedPool {
                 // might have to wait for the core.
                 self.place_woken(&mut state, number).then_some(number)
             }
-            BindDecision::Start(number) => {
-                let started =
-                    EventFd::new().and_then(|wake| self.start_thread(&mut state, &lane, handler, number, wake));
-                // A lack of descriptors or threads ends no promise, because any client can cause it
-                // by connections.
-                if started.is_err() {
-                    state.roster.start_failed(number);
-                }
-                started.is_ok().then_some(number)
-            }
+            BindDecision::Start(number) => self.try_start(&mut state, &lane, handler, number).then_some(number),
             BindDecision::Exhausted => None,
             BindDecision::Occupied | BindDecision::NoTask => return TaskThread::None,
         };
@@ -303,6 +321,60 @@ impl SharedPool {
         }
     }
 
+    /// Starts a thread that the roster has counted. Returns false if this fails, or failed a short
+    /// time before. A lack of descriptors or threads ends no promise, because any client can cause
+    /// it by connections.
+    fn try_start<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        lane: &Arc<Lane<S>>,
+        handler: &Arc<H>,
+        number: ThreadNumber,
+    ) -> bool {
+        let pauses = state.start_failed_at.is_some_and(|failed_at| failed_at.elapsed() < START_PAUSE);
+        let is_started =
+            !pauses && EventFd::new().and_then(|wake| self.start_thread(state, lane, handler, number, wake)).is_ok();
+        if !pauses {
+            state.start_failed_at = (!is_started).then(Monotonic::now);
+        }
+        if !is_started {
+            state.roster.start_failed(number);
+        }
+        is_started
+    }
+
+    /// Gives the calling thread the duty to run the request of a task that it has read.
+    ///
+    /// # Errors
+    /// If a thread without a task must run the request: true if no thread is free for the task,
+    /// false if the task is not in the set.
+    pub(super) fn lead<S: Architecture<S>, H: RequestHandler>(
+        self: &Arc<Self>,
+        lane: &Arc<Lane<S>>,
+        handler: &Arc<H>,
+        number: ThreadNumber,
+        task: u64,
+        connection: &Arc<Connection>,
+    ) -> Result<(), bool> {
+        let mut state = self.state.lock();
+        let mut decision = state.roster.lead(number, task);
+        if decision == LeadDecision::Alone {
+            let home = state.roster.home(number);
+            let follower = state.roster.add_follower(home);
+            if follower.is_some_and(|follower| self.try_start(&mut state, lane, handler, follower)) {
+                decision = state.roster.lead(number, task);
+            }
+        }
+        let is_led = decision == LeadDecision::Run && self.place_woken(&mut state, number);
+        if is_led && let Some(seat) = state.seats.get_mut(number) {
+            seat.connection = Arc::downgrade(connection);
+        }
+        let is_in_set = state.roster.contains(task);
+        drop(state);
+        self.report_refusal(handler.context(), &lane.config.name);
+        if is_led { Ok(()) } else { Err(is_in_set) }
+    }
+
     /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back
     /// and returns false.
     fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
@@ -316,7 +388,7 @@ impl SharedPool {
 
     #[cold]
     pub(super) fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
-        self.state.lock().roster.count_not_bound();
+        self.state.lock().roster.count_not_bound(self.settings.refuse_without_thread);
         let peer = connection.stream.peer().clone();
         context.events().report(&Event::TaskNotBound { peer, task });
     }
@@ -342,8 +414,19 @@ impl SharedPool {
             BindDecision::Exhausted => {}
             BindDecision::Occupied | BindDecision::NoTask => return None,
         }
-        state.roster.count_not_bound();
+        state.roster.count_not_bound(false);
         None
+    }
+
+    /// Puts the calling thread above all tasks, on the manager's core.
+    pub(super) fn enter_manager(&self) {
+        let core = self.settings.cores.first().copied().unwrap_or_default();
+        let scheduling = self.scheduling(READER_PRIORITY);
+        let placed = thread::set_affinity(None, &CpuSet::one(core)).map_err(|error| format!("core {core}: {error}"));
+        let raised = thread_context::set_scheduling(scheduling).map_err(|error| format!("{scheduling:?}: {error}"));
+        if let Err(refusal) = placed.and(raised) {
+            self.state.lock().refusal.get_or_insert(refusal);
+        }
     }
 
     pub(super) fn enter(&self, number: ThreadNumber) {
@@ -357,12 +440,27 @@ impl SharedPool {
     }
 
     pub(super) fn finish(&self, number: ThreadNumber) {
+        self.free(number);
+        self.rest(number);
+    }
+
+    /// Makes a thread free for other work. It keeps its core and its priority, except in
+    /// leader/followers: there it counts as a reader from now on, so it gets the priority of one.
+    pub(super) fn free(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
         if let Some(seat) = state.seats.get_mut(number) {
             seat.connection = Weak::new();
         }
-        self.place(&mut state, number);
+        if self.is_led() {
+            self.place(&mut state, number);
+        }
+    }
+
+    /// Gives a thread that was freed the core and the priority of a sleeping thread, unless it has
+    /// new work.
+    pub(super) fn rest(&self, number: ThreadNumber) {
+        self.place(&mut self.state.lock(), number);
     }
 
     /// Returns the task that the calling thread serves, and records its priority in the thread's
@@ -410,30 +508,24 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
     thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
     pool.enter(number);
     pool.report_refusal(handler.context(), &lane.config.name);
+    if pool.is_led() {
+        return run_follower(pool, lane, handler, number, mailbox);
+    }
     let mut worker = Worker::new();
     while !lane.is_stopping() {
         let assignment = mailbox.assignment.lock().take();
-        let Some(Assignment { waiting, message, key, wait }) = assignment else {
+        let Some(Assignment { waiting, message, work, wait }) = assignment else {
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
             mailbox.wake.drain();
             continue;
         };
-        let Some(key) = key else {
-            if let Some(wait) = wait {
-                pool.wait_for_turn(lane, mailbox, wait);
+        let key = match work {
+            AssignedWork::Connection(key) => key,
+            AssignedWork::Message(hold) => {
+                let (server, own) = ((lane, handler), (number, mailbox));
+                run_held(pool, server, own, &mut worker, (waiting, message), (wait, hold));
+                continue;
             }
-            match pool.take_duty(lane, handler.context(), number) {
-                Some(task) => {
-                    let handle = waiting.handle;
-                    if !pool.run_waiting(lane, handler, &mut worker, Some(&task), (waiting, message)) {
-                        lane.retire_connection(handler.context(), handle);
-                    }
-                }
-                // The task has ended.
-                None => lane.push(LaneTask::Dispatch(waiting, message)),
-            }
-            pool.finish(number);
-            continue;
         };
         let connection = Arc::clone(&*waiting);
         let bound = BoundConnection { lane: Arc::clone(lane), handler: Arc::clone(handler), connection, key };
