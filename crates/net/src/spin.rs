@@ -60,12 +60,10 @@ const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
 /// with each failed attempt, up to `MAX_RETRY_INTERVAL`.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
-/// Maximum time for which a polling thread keeps its core without yielding it.
+/// Time after which a thread that finds message after message by polling yields its core.
 const YIELD_INTERVAL: Duration = Duration::from_micros(100);
-/// A thread whose yield takes longer was not alone: another thread has run on the core.
-const MAX_YIELD_ALONE: Duration = Duration::from_micros(3);
-/// Number of waits without polling after another thread wanted the core.
-const WAITS_AFTER_CONTENTION: u32 = 1024;
+/// Duration of a yield above which another thread has probably run.
+const MAX_IDLE_YIELD: Duration = Duration::from_micros(3);
 const POLLS_PER_CLOCK_READ: u32 = 64;
 /// Number of polling rounds without the processor's pause instruction, which would delay an answer
 /// that arrives soon.
@@ -86,8 +84,9 @@ pub(crate) struct AdaptiveSpin {
     /// Number of waits until the next attempt to poll.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
-    /// Time in nanoseconds of the monotonic clock at which a polling thread last yielded its core.
-    yielded_at: AtomicU64,
+    /// Time in nanoseconds of the monotonic clock at which the reading thread last yielded its core,
+    /// or began to find messages by polling. Zero if its last wait slept.
+    awake_since: AtomicU64,
 }
 
 impl fmt::Debug for AdaptiveSpin {
@@ -109,7 +108,7 @@ impl AdaptiveSpin {
             success: AtomicU32::new(0),
             waits_left: AtomicU32::new(0),
             retry_interval: AtomicU32::new(MIN_RETRY_INTERVAL),
-            yielded_at: AtomicU64::new(0),
+            awake_since: AtomicU64::new(0),
         }
     }
 
@@ -173,31 +172,43 @@ impl AdaptiveSpin {
     /// its core until the kernel's next tick. So it yields the core now and then.
     #[inline]
     pub(crate) fn begin_polling(&self) -> Option<(SpinPermit, Monotonic)> {
-        let permit = SpinPermit::acquire()?;
         let now = Monotonic::now();
         // Relaxed: the time publishes no other data.
-        if now.since(Monotonic::from_nanos(self.yielded_at.load(Ordering::Relaxed))) < YIELD_INTERVAL {
-            return Some((permit, now));
-        }
-        self.yield_core(permit, now)
+        let now = match self.awake_since.load(Ordering::Relaxed) {
+            0 => {
+                self.awake_since.store(now.as_nanos(), Ordering::Relaxed);
+                now
+            }
+            since if now.since(Monotonic::from_nanos(since)) < YIELD_INTERVAL => now,
+            _ => self.yield_core(now)?,
+        };
+        Some((SpinPermit::acquire()?, now))
     }
 
+    /// Yields the core, and returns the present time. Returns `None` if another thread has run and
+    /// the policy is adaptive: polling would delay that thread again.
     #[cold]
-    fn yield_core(&self, permit: SpinPermit, begun: Monotonic) -> Option<(SpinPermit, Monotonic)> {
-        std::thread::yield_now();
-        let now = Monotonic::now();
-        self.yielded_at.store(now.as_nanos(), Ordering::Relaxed);
-        if now.since(begun) <= MAX_YIELD_ALONE {
-            return Some((permit, now));
+    fn yield_core(&self, begun: Monotonic) -> Option<Monotonic> {
+        if thread::native_priority() > 0 {
+            // A yield would reorder threads of equal priority, and end the period of a reservation.
+            return Some(begun);
         }
-        // Also where polling finds every message, it now delays another thread.
-        self.success.store(0, Ordering::Relaxed);
-        self.waits_left.store(WAITS_AFTER_CONTENTION, Ordering::Relaxed);
-        None
+        let now = after_yield(begun);
+        self.awake_since.store(now.as_nanos(), Ordering::Relaxed);
+        let is_adaptive = self.policy.load(Ordering::Relaxed) & 1 == 0;
+        if is_adaptive && now.since(begun) > MAX_IDLE_YIELD {
+            self.success.store(0, Ordering::Relaxed);
+            self.record(false);
+            return None;
+        }
+        Some(now)
     }
 
     /// Records whether polling helped in a wait.
     pub(crate) fn record(&self, helped: bool) {
+        if !helped {
+            self.awake_since.store(0, Ordering::Relaxed);
+        }
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
         self.success.store(success, Ordering::Relaxed);
@@ -240,6 +251,18 @@ impl AdaptiveSpin {
         self.record(is_found);
         is_found
     }
+}
+
+/// Yields the core to other threads, and returns the time afterwards.
+#[cfg(not(test))]
+fn after_yield(_begun: Monotonic) -> Monotonic {
+    thread::yield_core();
+    Monotonic::now()
+}
+
+#[cfg(test)]
+fn after_yield(begun: Monotonic) -> Monotonic {
+    begun + tests::YIELD.get()
 }
 
 /// A wait during which the calling thread may poll until [`is_over`](Self::is_over) returns true.
@@ -311,6 +334,40 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_nanos(1);
+
+    std::thread_local! {
+        /// Duration of each yield of a test's thread.
+        pub(super) static YIELD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    /// Begins a wait, as late as if the last yield were long past.
+    fn polls_after_interval(spin: &AdaptiveSpin) -> bool {
+        spin.awake_since.store(1, Ordering::Relaxed);
+        spin.spin_until(|| true)
+    }
+
+    #[test]
+    fn stream_is_not_polled_while_other_threads_want_the_core() {
+        let _alone = ALONE.lock();
+        if thread::online_cores() == 1 {
+            return;
+        }
+        let spin = AdaptiveSpin::new(SpinPolicy::Adaptive { max_spin: SHORT });
+        assert!((0..100).all(|_| polls_after_interval(&spin)));
+        YIELD.set(MAX_IDLE_YIELD + SHORT);
+        // The waits between two attempts become more: 64, 128, 256, ...
+        let waits_until_attempt = || {
+            let wait = || spin.next_wait() == NextWait::Sleep;
+            assert!(!polls_after_interval(&spin));
+            std::iter::repeat_with(wait).take_while(|sleeps| *sleeps).count()
+        };
+        assert_eq!([(); 3].map(|()| waits_until_attempt()), [64, 128, 256]);
+        YIELD.set(MAX_IDLE_YIELD);
+        assert!(polls_after_interval(&spin));
+        spin.set_policy(SpinPolicy::Always { max_spin: SHORT });
+        YIELD.set(2 * MAX_IDLE_YIELD);
+        assert!((0..100).all(|_| polls_after_interval(&spin)));
+    }
 
     fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
         let polls = |_: &i32| {

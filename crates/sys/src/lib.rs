@@ -37,7 +37,7 @@ pub use memory_folder::{alloc, buffer, erased, memory, ring};
 pub use observe::older_kernel;
 #[cfg(any(test, feature = "bench"))]
 pub use observe::ptrace_counter;
-pub use observe::{clock, counters, guarantees, probe, usage};
+pub use observe::{clock, counters, guarantees, kernel_release, probe, usage};
 #[cfg(any(test, feature = "bench"))]
 pub use sync::semaphore;
 use sync::shim;

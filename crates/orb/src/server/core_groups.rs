@@ -1,6 +1,6 @@
 //! Core groups: the threads of a leader/followers lane wait in several epoll instances, one for
 //! each group of cores, so that a request is served on the core where it arrived
-//! (docs/decisions/0026-requests-are-served-where-they-arrive.md).
+//! (docs/decisions/0027-requests-are-served-where-they-arrive.md).
 //!
 //! In one epoll instance the kernel wakes the thread that began to wait last, wherever it ran. With
 //! clients on several cores, each call then wakes a thread of another core.
@@ -16,10 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
+use corelane_sys::kernel_release;
 use corelane_sys::thread::{self, CpuSet};
 
 use super::architecture::Architecture;
-use super::connection::Connection;
+use super::connection::{Connection, ConnectionGroup, GroupNumber};
 use super::lane::{LISTENER, Lane, WAKE, handle_of, interest, token_of};
 use super::worker::Worker;
 
@@ -27,13 +28,11 @@ use super::worker::Worker;
 const LANE: u64 = u64::MAX - 1;
 /// Maximum number of groups. The kernel holds an entry for a connection in each of them.
 const MAX_GROUPS: usize = 8;
-/// A thread compares its core with the peer's in one of this number of messages.
-const MESSAGES_PER_CHECK: u32 = 64;
-/// A thread moves after this number of checks that found it outside the cores of its group.
-const CHECKS_BEFORE_MOVE: u32 = 2;
-
-/// Number of a group, from 1. Zero stands for no group.
-pub(super) type GroupNumber = u8;
+/// A thread compares its core with the peer's at one of this number of events of its group. The
+/// number is prime, so that a thread that serves several connections in turn examines each of them.
+const EVENTS_PER_CHECK: u32 = 61;
+/// Number of checks with the same result before a thread moves or a connection changes its group.
+const CHECKS_BEFORE_CHANGE: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct CoreGroups {
@@ -51,19 +50,29 @@ struct Group {
 #[derive(Debug, Default)]
 pub(super) struct ThreadGroup {
     number: GroupNumber,
-    /// The connection of the thread's last event from the lane's own epoll instance. It joins the
-    /// groups when the thread has handled the event.
+    /// A connection that the groups are to watch when the thread has handled its event.
     joining: Option<(u32, u32)>,
-    messages: u32,
+    events: u32,
     misplaced_checks: u32,
+    misdirected_checks: u32,
+    /// The cores that the thread might use when it entered the lane. `None` if it must not move.
+    permitted: Option<CpuSet>,
 }
 
 impl CoreGroups {
     /// Creates the groups of a lane with this number of threads. Returns `None` if the threads may
-    /// use one core only.
-    pub(super) fn new(threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let usable: Vec<usize> = thread::affinity(None)?.iter().collect();
-        Self::of_cores(&usable, threads, lane, wake)
+    /// use one core only, or if the kernel does not wake threads of the groups exactly.
+    pub(super) fn new(threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> Option<Self> {
+        // Before Linux 6.18, two arrivals at the same time may wake the same thread, and leave one
+        // of the requests to this thread's group.
+        let usable: Vec<usize> = match kernel_release::is_at_least(6, 18) {
+            // Unit tests need groups on every machine.
+            _ if cfg!(test) => vec![0, 1],
+            true => thread::affinity(None).ok()?.iter().collect(),
+            false => return None,
+        };
+        // Without groups the lane works, too.
+        Self::of_cores(&usable, threads, lane, wake).ok()?
     }
 
     fn of_cores(usable: &[usize], threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> io::Result<Option<Self>> {
@@ -88,14 +97,28 @@ impl CoreGroups {
     pub(super) fn enter(&self) -> ThreadGroup {
         // Relaxed: only the number matters.
         let index = self.started_threads.fetch_add(1, Ordering::Relaxed) % self.groups.len();
-        self.groups[index].attract_thread();
-        ThreadGroup { number: number_of(index), ..ThreadGroup::default() }
+        let permitted = thread::affinity(None).ok();
+        let mut entered = ThreadGroup { number: number_of(index), permitted, ..ThreadGroup::default() };
+        self.attract(&mut entered);
+        entered
+    }
+
+    /// Moves the calling thread to a core of its group. The kernel may move the thread on later.
+    /// A thread whose cores others have changed does not move again.
+    fn attract(&self, thread: &mut ThreadGroup) {
+        thread.permitted = thread.permitted.filter(|permitted| thread::affinity(None).ok() == Some(*permitted));
+        let Some(permitted) = thread.permitted else { return };
+        let cores: CpuSet = self.group(thread).cores.iter().filter(|core| permitted.contains(*core)).collect();
+        // A failure leaves the thread where it is.
+        if !cores.is_empty() && thread::set_affinity(None, &cores).is_ok() {
+            let _ = thread::set_affinity(None, &permitted);
+        }
     }
 
     fn group(&self, thread: &ThreadGroup) -> &Group {
         // A thread that has not entered the lane, for example one in a nested wait, may wait in any
         // group: each of them has all events.
-        &self.groups[usize::from(thread.number.saturating_sub(1)).min(self.groups.len() - 1)]
+        &self.groups[usize::from(thread.number.saturating_sub(1))]
     }
 
     pub(super) fn readiness(&self, thread: &ThreadGroup) -> BorrowedFd<'_> {
@@ -111,7 +134,7 @@ impl CoreGroups {
         let input = Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE;
         let start = usize::from(first.saturating_sub(1));
         let in_order = self.groups.iter().cycle().skip(start).take(self.groups.len());
-        let watched: io::Result<()> = in_order.map(|group| group.epoll.add(readiness, token, input)).collect();
+        let watched = { in_order }.try_for_each(|group| group.epoll.add(readiness, token, input));
         if watched.is_err() {
             self.unwatch(readiness);
         }
@@ -126,18 +149,6 @@ impl CoreGroups {
     }
 }
 
-impl Group {
-    /// Moves the calling thread to a core of the group. The kernel may move the thread on later.
-    fn attract_thread(&self) {
-        let Ok(before) = thread::affinity(None) else { return };
-        let cores: CpuSet = self.cores.iter().filter(|core| before.contains(*core)).collect();
-        // A failure leaves the thread where it is.
-        if cores.iter().next().is_some() && thread::set_affinity(None, &cores).is_ok() {
-            let _ = thread::set_affinity(None, &before);
-        }
-    }
-}
-
 fn number_of(index: usize) -> GroupNumber {
     GroupNumber::try_from(index + 1).unwrap_or(1)
 }
@@ -147,63 +158,74 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn next_event_in_group(
         &self,
         groups: &CoreGroups,
-        thread: &mut ThreadGroup,
+        worker: &mut Worker,
         timeout: Option<Duration>,
     ) -> io::Result<Option<EpollEvent>> {
         let mut events = [EpollEvent::EMPTY; 1];
+        let thread = &mut worker.group;
         thread.joining = None;
         if groups.group(thread).epoll.wait(&mut events, timeout)? == 0 {
             return Ok(None);
         }
-        if events[0].token() != LANE {
-            if events[0].token() & LISTENER == 0 {
-                self.check_core(groups, thread, handle_of(events[0].token()));
+        if events[0].token() == LANE {
+            // Another thread may have taken the event.
+            if self.epoll.wait(&mut events, Some(Duration::ZERO))? == 0 {
+                return Ok(None);
             }
-            return Ok(Some(events[0]));
-        }
-        // Another thread may have taken the event.
-        if self.epoll.wait(&mut events, Some(Duration::ZERO))? == 0 {
-            return Ok(None);
-        }
-        if events[0].token() & LISTENER == 0 && events[0].is_readable() {
-            thread.joining = Some(handle_of(events[0].token()));
+            if events[0].token() & LISTENER == 0 && events[0].is_readable() {
+                self.begin_joining(groups, thread, handle_of(events[0].token()));
+            }
+        } else if events[0].token() & LISTENER == 0 && !worker.burst_role.is_runner() {
+            thread.events = thread.events.wrapping_add(1);
+            if thread.events.is_multiple_of(EVENTS_PER_CHECK) {
+                self.compare_cores(groups, thread, handle_of(events[0].token()));
+            }
         }
         Ok(Some(events[0]))
     }
 
-    /// Lets the groups watch the connection whose event the thread has handled, if it came from the
-    /// lane's own epoll instance.
+    /// Notes the group of the peer's core, while the last packet of the connection is the peer's:
+    /// later it may be an acknowledgement of the reply, which this core has processed.
+    fn begin_joining(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
+        if let Some(connection) = self.connections.get(handle.0, handle.1) {
+            let peers = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core));
+            connection.group.note_peer(peers.unwrap_or(thread.number.max(1)));
+            thread.joining = Some(handle);
+        }
+    }
+
+    /// Lets the groups watch the connection whose event the thread has handled, if it is to join.
     #[inline]
     pub(super) fn join_groups(&self, worker: &mut Worker) {
         if let Some(handle) = worker.group.joining.take()
             && let Some(groups) = self.core_groups()
             && let Some(connection) = self.connections.get(handle.0, handle.1)
         {
-            self.watch_in_groups(groups, &worker.group, &connection);
+            self.watch_in_groups(groups, &connection);
         }
     }
 
-    /// Lets the groups watch the input of the connection in place of the lane's own epoll instance.
-    /// The first group is that of the peer's core or, if this is not known, that of the calling
-    /// thread. Returns false if the connection is congested or has no descriptor.
-    pub(super) fn watch_in_groups(&self, groups: &CoreGroups, thread: &ThreadGroup, connection: &Connection) -> bool {
+    /// Lets the groups watch the input of the connection in place of the lane's own epoll instance,
+    /// beginning with the group of the peer's core. Returns false if the connection is congested or
+    /// has no descriptor, or if the kernel refuses.
+    pub(super) fn watch_in_groups(&self, groups: &CoreGroups, connection: &Connection) -> bool {
         let Some(readiness) = connection.stream.readiness_descriptor() else { return false };
-        let peers = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core));
-        let first = peers.unwrap_or(thread.number.max(1));
         let token = token_of(connection.handle);
         let watch = || {
             if connection.is_congested() {
                 return Ok(false);
             }
-            groups.unwatch(readiness);
+            if connection.group.set_watched(false) {
+                groups.unwatch(readiness);
+            }
             self.epoll.modify(readiness, token, Interest::HANG_UP | Interest::EDGE)?;
             // The groups report input that has arrived before.
-            let watched = groups.watch(first, readiness, token);
-            if watched.is_err() {
+            let is_watched = groups.watch(connection.group.peer(), readiness, token).is_ok();
+            if !is_watched {
                 self.epoll.modify(readiness, token, interest(false))?;
             }
-            connection.first_group.store(if watched.is_ok() { first } else { 0 }, Ordering::Relaxed);
-            Ok(watched.is_ok())
+            connection.group.set_watched(is_watched);
+            Ok(is_watched)
         };
         // The lock keeps the flag for congestion from changing.
         connection.with_output_locked(watch).unwrap_or_else(|_: io::Error| {
@@ -212,59 +234,61 @@ impl<S: Architecture<S>> Lane<S> {
         })
     }
 
-    /// Ends the watching by the groups. The caller decides what the lane's own epoll instance
-    /// watches. Returns true if the groups watched the connection.
-    pub(super) fn unwatch_in_groups(&self, connection: &Connection) -> bool {
+    /// Ends the watching by the groups. The caller holds the output lock, and decides what the
+    /// lane's own epoll instance watches. Returns true if the groups watched the connection.
+    pub(super) fn unwatch_in_groups(&self, group: &ConnectionGroup, readiness: BorrowedFd<'_>) -> bool {
         let Some(groups) = self.core_groups() else { return false };
-        if connection.first_group.swap(0, Ordering::Relaxed) == 0 {
-            return false;
-        }
-        if let Some(readiness) = connection.stream.readiness_descriptor() {
+        let was_watched = group.set_watched(false);
+        if was_watched {
             groups.unwatch(readiness);
         }
-        true
+        was_watched
     }
 
-    /// Compares the core of the thread with the peer's core in some messages, when the last packet
-    /// is the peer's. Makes the peer's group the first for the connection, and moves a thread that
-    /// serves this group from elsewhere.
-    #[inline]
-    fn check_core(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
-        thread.messages = thread.messages.wrapping_add(1);
-        if thread.messages.is_multiple_of(MESSAGES_PER_CHECK) {
-            self.compare_cores(groups, thread, handle);
-        }
-    }
-
+    /// Compares the core of the thread with the peer's core. If the peer is in another group,
+    /// this group becomes the first for the connection. A thread moves that serves its own group
+    /// from elsewhere.
     #[cold]
     fn compare_cores(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else { return };
-        let Some(core) = connection.stream.incoming_core() else { return };
-        let Some(number) = groups.number_of_core(core) else { return };
-        let first = connection.first_group.load(Ordering::Relaxed);
-        if first != 0 && first != number {
-            self.watch_in_groups(groups, thread, &connection);
+        let Some(peer) = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core)) else { return };
+        if is_repeated(&mut thread.misdirected_checks, peer != connection.group.peer()) {
+            connection.group.note_peer(peer);
+            thread.joining = Some(handle);
         }
-        let is_misplaced = number == thread.number
-            && thread::current_core().is_some_and(|own| groups.number_of_core(own) != Some(number));
-        thread.misplaced_checks = if is_misplaced { thread.misplaced_checks + 1 } else { 0 };
-        if thread.misplaced_checks >= CHECKS_BEFORE_MOVE {
-            thread.misplaced_checks = 0;
-            groups.group(thread).attract_thread();
+        let is_elsewhere = || thread::current_core().is_some_and(|own| groups.number_of_core(own) != Some(peer));
+        if is_repeated(&mut thread.misplaced_checks, peer == thread.number && is_elsewhere()) {
+            groups.attract(thread);
         }
     }
+}
+
+/// Counts successive checks with the result true. Returns true, and begins again, if there are
+/// enough.
+fn is_repeated(checks: &mut u32, result: bool) -> bool {
+    *checks = if result { *checks + 1 } else { 0 };
+    let is_enough = *checks >= CHECKS_BEFORE_CHANGE;
+    if is_enough {
+        *checks = 0;
+    }
+    is_enough
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicI32;
     use std::time::Instant;
 
+    use corelane_net::{Endpoint, Tcp, Transport, Wait};
     use corelane_sys::eventfd::EventFd;
 
     use super::*;
+    use crate::Orb;
+    use crate::server::config::{Dispatch, PoolConfig};
+    use crate::server::strategy;
 
     const INPUT: u64 = 7;
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -314,7 +338,8 @@ mod tests {
                 let mut threads: Vec<_> = threads.into_iter().map(Some).collect();
                 let woken = threads[usize::from(first) - 1].take().unwrap();
                 assert_eq!(woken.join().unwrap(), Some(INPUT));
-                // The other threads have seen nothing. Each wake-up ends the wait of one of them.
+                let others = threads.iter().flatten();
+                assert!(others.clone().all(|thread| !thread.is_finished()), "the arrival woke another thread");
                 for _ in 1..threads.len() {
                     all.iter()
                         .zip(&threads)
@@ -375,6 +400,58 @@ mod tests {
         for number in 1..=4 {
             assert_eq!(token_in(&groups, number, &AtomicI32::new(0)), Some(LANE), "group {number}");
         }
+    }
+
+    /// Returns the next event that is no wake-up for a task.
+    fn input_event(lane: &strategy::Lane, worker: &mut Worker, timeout: Duration) -> Option<EpollEvent> {
+        std::iter::repeat_with(|| lane.next_event(worker, Some(timeout)).unwrap())
+            .find(|event| event.is_none_or(|event| event.token() != WAKE))
+            .flatten()
+    }
+
+    /// The connection joins after its first message, leaves while it is congested or polled, and
+    /// joins again after the next message.
+    #[test]
+    fn connection_in_steady_use_is_watched_by_the_groups() {
+        const CANCEL_REQUEST: &[u8] = b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x00\x00\x00\x00";
+        let orb = Orb::new().unwrap();
+        let handler = orb.core().adapter();
+        let config = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
+        let lane = strategy::Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
+        let groups = lane.core_groups().unwrap();
+        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        let peer = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+        lane.adopt(handler, std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap());
+        let connection = lane.connections.iter().next().map(|connection| Arc::clone(&connection)).unwrap();
+        let mut worker = Worker::new();
+        while lane.has_ready() {
+            lane.step(handler, &mut worker, Some(Duration::ZERO)).unwrap();
+        }
+        for number in [1, 2, 1] {
+            assert!(!connection.group.is_watched());
+            for _ in 0..2 {
+                peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+                worker.group.number = number;
+                let event = input_event(&lane, &mut worker, PATIENCE).unwrap();
+                assert_eq!(event.token(), token_of(connection.handle));
+                lane.handle_event(handler, &mut worker, event);
+                assert!(connection.group.is_watched());
+            }
+            connection.watch_writability(true);
+            assert!(!connection.group.is_watched());
+            connection.watch_writability(false);
+        }
+        assert!(lane.watch_in_groups(groups, &connection) && connection.group.is_watched());
+        lane.watch_input(&connection, false);
+        assert!(!connection.group.is_watched());
+        peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+        for number in [1, 2] {
+            worker.group.number = number;
+            assert!(input_event(&lane, &mut worker, Duration::ZERO).is_none(), "the connection is polled");
+        }
+        lane.watch_input(&connection, true);
+        worker.group.number = 2;
+        assert!(input_event(&lane, &mut worker, PATIENCE).is_some());
     }
 
     #[test]

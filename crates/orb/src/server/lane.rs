@@ -25,7 +25,7 @@ use super::admission;
 use super::architecture::{Architecture, MessagePlacement};
 use super::begun_replies::BegunReplies;
 use super::config::PoolConfig;
-use super::connection::{Connection, LateRequest, ReadCause, ReadState, WaitingRequest};
+use super::connection::{Connection, ConnectionGroup, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
 use super::core_groups::CoreGroups;
 use super::draining::DrainingConnections;
@@ -126,7 +126,7 @@ impl<S: Architecture<S>> Lane<S> {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
         let core_groups = match strategy.threads_in_core_groups() {
-            threads if cfg!(feature = "spin") && threads > 1 => CoreGroups::new(threads, &epoll, wake.as_fd())?,
+            threads if cfg!(feature = "spin") && threads > 1 => CoreGroups::new(threads, &epoll, wake.as_fd()),
             _ => None,
         };
         if core_groups.is_none() {
@@ -340,7 +340,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[inline]
     pub(super) fn next_event(&self, worker: &mut Worker, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
         if let Some(groups) = self.core_groups() {
-            return self.next_event_in_group(groups, &mut worker.group, timeout);
+            return self.next_event_in_group(groups, worker, timeout);
         }
         let mut events = [EpollEvent::EMPTY; 1];
         Ok((self.epoll.wait(&mut events, timeout)? > 0).then(|| events[0]))
@@ -826,11 +826,15 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     }
 
     #[cold]
-    fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
+    fn watch_writability(
+        &self,
+        readiness: BorrowedFd<'_>,
+        handle: (u32, u32),
+        group: &ConnectionGroup,
+        congested: bool,
+    ) {
         let (token, interest) = (token_of(handle), interest(congested));
-        if let Some(groups) = self.core_groups() {
-            groups.unwatch(readiness);
-        }
+        self.unwatch_in_groups(group, readiness);
         // A connection with a thread of its own is not in epoll.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);

@@ -1,5 +1,5 @@
-//! Polling: a thread that runs the lane's loop polls for input before it sleeps in the lane's epoll
-//! instance.
+//! Polling: a thread that runs the lane's loop polls for input before it sleeps in an epoll instance
+//! of the lane.
 //!
 //! In a lane with several threads, epoll does not report the input of a connection while a thread
 //! polls it, because the report would wake another thread.
@@ -119,8 +119,7 @@ impl<S: Architecture<S>> Lane<S> {
                 Ok(None) if !spin.is_over() && self.guard_connection(connection).is_some() => {}
                 Ok(None) => {
                     spin.finish(false);
-                    if self.core_groups().is_some_and(|groups| self.watch_in_groups(groups, &worker.group, connection))
-                    {
+                    if self.core_groups().is_some_and(|groups| self.watch_in_groups(groups, connection)) {
                         return Ok(Polled::Nothing);
                     }
                     break Ok(Polled::Nothing);
@@ -134,13 +133,14 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// Starts or stops epoll's reports of the connection's input. After the start, epoll also
     /// reports input that has arrived before.
-    fn watch_input(&self, connection: &Connection, watches: bool) {
+    pub(super) fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness_descriptor() else { return };
-        if self.unwatch_in_groups(connection) && !watches {
-            return;
-        }
         // The lock keeps the flag for congestion from changing.
         let watched = connection.with_output_locked(|| {
+            if self.unwatch_in_groups(&connection.group, readiness) && !watches {
+                // The lane's own epoll instance did not watch the input.
+                return Ok(());
+            }
             let interest = match (watches, connection.is_congested()) {
                 (false, false) => Interest::EDGE,
                 (_, congested) => interest(congested),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fmt, fs, io};
 
+use super::kernel_release;
 use crate::thread::{self, CpuSet, Reservation, Scheduling, ThreadBuilder};
 use crate::{memory, poll, syscall};
 
@@ -282,7 +283,7 @@ fn deadline_class() -> (GuaranteeStatus, String) {
 }
 
 fn priority_inheritance() -> (GuaranteeStatus, String) {
-    let release = kernel_release();
+    let release = kernel_release::text();
     let holds = since(release.as_deref(), (5, 14));
     (holds, format!("Linux {}", release.as_deref().unwrap_or("of unknown release")))
 }
@@ -316,7 +317,7 @@ fn rt_throttling() -> (GuaranteeStatus, String) {
 }
 
 fn fair_server() -> (GuaranteeStatus, String) {
-    let release = kernel_release();
+    let release = kernel_release::text();
     let (holds, found) = if since(release.as_deref(), (6, 12)) == GuaranteeStatus::NotMet {
         (GuaranteeStatus::Met, "this kernel has no fair server".to_owned())
     } else {
@@ -336,7 +337,7 @@ fn fair_server() -> (GuaranteeStatus, String) {
 }
 
 fn rt_group_scheduling() -> (GuaranteeStatus, String) {
-    let configured = kernel_release().and_then(|release| kernel_option(&release, "CONFIG_RT_GROUP_SCHED"));
+    let configured = kernel_release::text().and_then(|release| kernel_option(&release, "CONFIG_RT_GROUP_SCHED"));
     let (holds, found) = match configured {
         Some(false) => (GuaranteeStatus::Met, "the kernel has no group scheduling of real-time threads".to_owned()),
         Some(true) => (GuaranteeStatus::NotMet, "each control group needs a budget for real-time threads".to_owned()),
@@ -470,16 +471,8 @@ fn number(path: &str) -> Option<i64> {
     text(path)?.parse().ok()
 }
 
-fn kernel_release() -> Option<String> {
-    text("/proc/sys/kernel/osrelease")
-}
-
 fn since(release: Option<&str>, (major, minor): (u32, u32)) -> GuaranteeStatus {
-    let parsed = release.and_then(|release| {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    });
-    match parsed {
+    match release.and_then(kernel_release::numbers) {
         Some(parsed) if parsed >= (major, minor) => GuaranteeStatus::Met,
         Some(_) => GuaranteeStatus::NotMet,
         None => GuaranteeStatus::Unknown,

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod counters;
 pub mod guarantees;
+pub mod kernel_release;
 #[cfg(all(not(loom), feature = "testing"))]
 pub mod older_kernel;
 pub mod probe;

@@ -4,6 +4,7 @@
 mod drain;
 pub(crate) mod eviction_rank;
 pub(crate) mod graceful_close;
+mod group;
 mod listing;
 mod output;
 mod reader;
@@ -12,7 +13,7 @@ pub(crate) mod stall;
 mod state;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ use crate::ceiling::Ceiling;
 use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
 use eviction_rank::EvictionRank;
+pub(crate) use group::ConnectionGroup;
+pub(in crate::server) use group::GroupNumber;
 use listing::Listing;
 pub(in crate::server) use listing::ReadCause;
 use output::OutputLock;
@@ -73,9 +76,7 @@ pub(crate) struct Connection {
     /// True while epoll reports room to write on the connection. Always false without the feature
     /// `replies-first`.
     waits_for_room: AtomicBool,
-    /// Number of the core group that an arrival wakes first, zero if no core groups watch the
-    /// connection. Threads change it under the output lock.
-    pub(in crate::server) first_group: AtomicU8,
+    pub(in crate::server) group: ConnectionGroup,
     bound_band: AtomicU32,
     /// CORBA priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
@@ -133,7 +134,7 @@ impl Connection {
             stall_detector: PiMutex::new("incomplete messages", LockScope::Connection, StallDetector::default()),
             memory_use: MemoryUse::new(memory_budget),
             waits_for_room: AtomicBool::new(false),
-            first_group: AtomicU8::new(0),
+            group: ConnectionGroup::default(),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),
             request_bounds,
@@ -317,8 +318,7 @@ impl Connection {
         if let Some(readiness) = self.stream.readiness_descriptor()
             && let Some(lane) = self.lane.upgrade()
         {
-            self.first_group.store(0, Ordering::Relaxed);
-            lane.watch_writability(readiness, self.handle, congested);
+            lane.watch_writability(readiness, self.handle, &self.group, congested);
             if cfg!(feature = "replies-first") && self.waits_for_room.swap(congested, Ordering::AcqRel) != congested {
                 lane.count_begun(congested);
             }
