@@ -27,7 +27,7 @@ use super::begun_replies::BegunReplies;
 use super::config::PoolConfig;
 use super::connection::{Connection, ConnectionGroup, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
-use super::core_groups::CoreGroups;
+use super::core_groups::{CoreGroups, WAKE};
 use super::draining::DrainingConnections;
 use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
@@ -49,7 +49,6 @@ use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::LaneIdentity;
 
-pub(super) const WAKE: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = 1 << 63;
 pub(super) const MAX_ACCEPTS: usize = 64;
 const MAX_BACKLOG: usize = 4096;

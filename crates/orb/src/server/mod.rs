@@ -12,6 +12,7 @@ pub(crate) mod connection_lane;
 mod core_groups;
 mod draining;
 pub(crate) mod final_messages;
+mod group_waits;
 pub(crate) mod handler;
 pub(crate) mod idle_eviction;
 pub(crate) mod lane;
