@@ -18,7 +18,8 @@ use corelane_tests::real_time::wait_until;
 use corelane_wire::Version;
 use corelane_wire::giop::{Header, MessageKind};
 
-use super::large::{Store, StoreRef};
+corelane::include_idl!("large");
+use large::{Store, StoreRef};
 
 const MIB: usize = 1 << 20;
 
