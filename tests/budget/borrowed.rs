@@ -13,9 +13,6 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::EVERY_DISPATCH;
 use corelane_tests::stream_wrapper::wrap_streams;
 
-#[path = "borrowed/lent.rs"]
-mod lent;
-
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 

@@ -303,7 +303,7 @@ impl fmt::Debug for SealedOctets {
 
 /// A sealed file that a peer has passed. Clones share it.
 ///
-/// Up to [`MAX_IDLE`] mappings of the file are kept for further messages: a thread may still have the
+/// Up to `MAX_IDLE` mappings of the file are kept for further messages: a thread may still have the
 /// previous message when another thread gets the next one.
 #[derive(Clone)]
 pub struct LentFile(Arc<LentInner>);
