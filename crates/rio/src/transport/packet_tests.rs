@@ -345,7 +345,7 @@ fn rings_of_a_killed_process_vanish() {
 }
 
 #[test]
-#[ignore = "a part of rings_of_a_killed_process_vanish"]
+#[ignore = "the test rings_of_a_killed_process_vanish starts it as a process"]
 fn a_process_with_rings() {
     if std::env::var("CORELANE_RINGS").is_err() {
         return;

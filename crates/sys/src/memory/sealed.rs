@@ -299,7 +299,7 @@ pub struct SealedOctets(MappedFile);
 impl AsRef<[u8]> for SealedOctets {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the mapping has the file's length and lives as long as `self`. The file is sealed,
-        // so nobody changes its bytes.
+        // so no process changes its bytes.
         unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.file.length) }
     }
 }
