@@ -182,7 +182,7 @@ fn sequences_of_numbers_are_lent() {
         assert_eq!(scene.store.add(part).unwrap(), sum(part));
         assert_eq!(scene.lender.last_place().1, is_lent);
     }
-    assert_eq!(scene.store.add(&numbers.to_vec()).unwrap(), sum(&numbers));
+    assert_eq!(scene.store.add(&numbers).unwrap(), sum(&numbers));
     assert!(!scene.lender.last_place().1);
 }
 

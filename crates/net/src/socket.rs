@@ -322,7 +322,7 @@ impl SocketStream {
 impl Stream for SocketStream {
     #[inline]
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        if self.spin.is_allowed() {
+        if cfg!(feature = "spin") && self.spin.is_allowed() {
             match wait {
                 Wait::Block => return self.recv_spinning(buffer, None),
                 Wait::Until(deadline) => return self.recv_spinning(buffer, Some(deadline)),
@@ -361,12 +361,12 @@ impl Stream for SocketStream {
     }
 
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
-        self.spin.begin(|| self.is_peer_elsewhere())
+        if cfg!(feature = "spin") { self.spin.begin(|| self.is_peer_elsewhere()) } else { None }
     }
 
     fn incoming_core(&self) -> Option<usize> {
         // Unix sockets do not report the core.
-        socket::incoming_core(self.fd.as_fd()).ok().flatten()
+        if cfg!(feature = "spin") { socket::incoming_core(self.fd.as_fd()).ok().flatten() } else { None }
     }
 
     fn set_busy_poll(&self, time: Duration) -> io::Result<()> {

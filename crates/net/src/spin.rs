@@ -256,7 +256,7 @@ impl AdaptiveSpin {
 /// Yields the core to other threads, and returns the time afterwards.
 #[cfg(not(test))]
 fn after_yield(_begun: Monotonic) -> Monotonic {
-    thread::yield_core();
+    std::thread::yield_now();
     Monotonic::now()
 }
 

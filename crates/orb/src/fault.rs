@@ -37,7 +37,7 @@ impl fmt::Display for PeerFault {
         match self {
             PeerFault::Protocol(fault) => fault.fmt(f),
             PeerFault::UnexpectedMessage(kind) => write!(f, "an unexpected {kind:?} message"),
-            PeerFault::LentMemory => f.write_str("a message that ends in memory which the peer did not lend properly"),
+            PeerFault::LentMemory => f.write_str("a message with memory that was not lent properly"),
             PeerFault::MalformedMessage(error) => write!(f, "a message header in which {}", error.text()),
         }
     }

@@ -15,6 +15,9 @@ use corelane_wire::giop::{self, Header};
 use crate::fault::PeerFault;
 use crate::receive::ReceiveBuffer;
 
+/// Without the feature, transports lend nothing, and small programs need none of this code.
+const IS_ENABLED: bool = cfg!(feature = "shared-memory");
+
 /// A message whose last octets are lent.
 pub(crate) struct ShortMessage<'m> {
     header: [u8; Header::LEN],
@@ -27,6 +30,9 @@ impl<'m> ShortMessage<'m> {
     /// lends. The returned message, or another one on `stream`, must be the next one that is sent.
     #[inline]
     pub(crate) fn new(stream: &dyn Stream, slices: &[&'m [u8]]) -> Option<Self> {
+        if !IS_ENABLED {
+            return None;
+        }
         let [head, octets] = slices else { return None };
         if octets.len() < BORROW_THRESHOLD || head.len() > LentFile::MAX_HEAD {
             return None;
@@ -50,7 +56,7 @@ pub(crate) enum TakeError {
 /// Returns true if the message at the front of `unread` ends in lent memory.
 #[inline]
 pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
-    giop::is_lent(unread) && stream.lending().is_some()
+    IS_ENABLED && giop::is_lent(unread) && stream.lending().is_some()
 }
 
 /// Returns the whole message and its header, if `message` is what remains of it without the lent

@@ -8,7 +8,8 @@
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
 //! - `valuetype`: value types and abstract interfaces.
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
-//! - `shared-memory`: the shared-memory transport among an ORB's default transports.
+//! - `shared-memory`: the shared-memory transport among an ORB's default transports, and payloads
+//!   that are lent over it.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
 //! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
 //!   it).
@@ -16,7 +17,8 @@
 //! - `reply-memory-waits` (experimental): requests for operations with large replies wait while
 //!   unread replies hold more than half of the memory that a lane permits them.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
-//! - `spin`: the threads of a lane may poll before they sleep.
+//! - `spin`: threads may poll sockets before they sleep, and leader/followers pools have core groups
+//!   and burst mode.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.
 #![forbid(unsafe_code)]
 

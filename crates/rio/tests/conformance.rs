@@ -89,7 +89,7 @@ impl Transport for OverLink {
         self.rio.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,

@@ -393,7 +393,7 @@ mod tests {
             let (status, text) = made(line);
             assert!(status == WRONG_USAGE && text.starts_with("error: ") && text.contains(reason), "{line}: {text}");
         }
-        let (status, text) = made("--address é\u{100}:1 --key k");
+        let (status, text) = made("--address h\0:1 --key k");
         assert!(status == NOT_DONE && text.starts_with("error: the parts make no reference"), "{text}");
     }
 }

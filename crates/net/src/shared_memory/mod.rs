@@ -155,9 +155,11 @@ impl SharedMemory {
         side: NewSide<'_>,
     ) -> Box<dyn Stream> {
         let ends = PeerState::new(rings);
+        // Without the feature, the ORB does not know lent messages.
+        let max_lent_memory = if cfg!(feature = "lent-memory") { self.max_lent_memory } else { 0 };
         let lending = match side {
-            NewSide::Client(path) => Lending::of_client(&ends, &peer, path, self.max_lent_memory),
-            NewSide::Server(channels) => Lending::of_server(&ends, &peer, channels, self.max_lent_memory),
+            NewSide::Client(path) => Lending::of_client(&ends, &peer, path, max_lent_memory),
+            NewSide::Server(channels) => Lending::of_server(&ends, &peer, channels, max_lent_memory),
         };
         Box::new(RingStream::new(fd, peer, ends, self.spin, &self.monitor, lending))
     }

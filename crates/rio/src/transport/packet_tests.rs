@@ -221,7 +221,7 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 let before = transport.streams()[0].packets.unwrap();
                 assert!(before.processed > 50, "round {round}: {before:?}");
                 let reports = crate::status::read_reports().unwrap().reports;
-                let shown = |name| crate::status::value_of(&reports[0].streams[0], name).map(str::to_owned);
+                let shown = |name| crate::status::value_of(&reports[0].stream_fields[0], name).map(str::to_owned);
                 assert_eq!(
                     (shown("class").as_deref(), shown("budget_packets").as_deref()),
                     (Some("guaranteed packets"), Some("50"))
@@ -348,7 +348,7 @@ fn rings_of_a_killed_process_vanish() {
 }
 
 #[test]
-#[ignore = "a part of rings_of_a_killed_process_vanish"]
+#[ignore = "the test rings_of_a_killed_process_vanish starts it as a process"]
 fn a_process_with_rings() {
     if std::env::var("CORELANE_RINGS").is_err() {
         return;

@@ -82,8 +82,8 @@ impl TunDevice {
     /// Lets the device receive an IP packet. The kernel processes it before the call returns.
     ///
     /// # Errors
-    /// `InvalidInput` if `packet` is no IP packet; `NetworkDown` if the device is down or somebody
-    /// has removed it; any other error that the kernel returns.
+    /// `InvalidInput` if `packet` is no IP packet; `NetworkDown` if the device is down or was
+    /// removed; any other error that the kernel returns.
     pub fn receive(&self, packet: &[u8], checksum: PacketChecksum) -> io::Result<()> {
         let header = match checksum {
             PacketChecksum::Unverified => PacketHeader::default(),

@@ -35,12 +35,20 @@ struct BufferStorage {
     owner: StorageOwner,
 }
 
+/// An owner of lent memory, which gives it back when it is dropped.
+#[cfg(not(loom))]
+trait LentOwner {}
+
+#[cfg(not(loom))]
+impl LentOwner for LentMessage {}
+
 enum StorageOwner {
     Heap,
     Reserved(MappedRegion),
     /// Memory that this process cannot change. The buffer ends with it, and has no spare capacity.
+    /// The owner has no type here, so that programs that lend nothing contain none of its code.
     #[cfg(not(loom))]
-    Lent(#[expect(dead_code, reason = "its drop gives the memory back")] LentMessage),
+    Lent(#[expect(dead_code, reason = "its drop gives the memory back")] Box<dyn LentOwner>),
 }
 
 // SAFETY: the value owns its bytes, and a shared reference gives shared access only.
@@ -94,7 +102,7 @@ impl Deref for BufferStorage {
 impl DerefMut for BufferStorage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        assert!(!self.is_lent(), "lent memory cannot be written");
+        assert!(!self.is_lent());
         // SAFETY: the memory is not lent, so every index may be the start.
         unsafe { self.rest_mut(0) }
     }
@@ -128,7 +136,11 @@ impl Buffer {
     #[cfg(not(loom))]
     pub(crate) fn over_lent(message: LentMessage) -> Self {
         let (octets, length) = message.bytes();
-        Self { memory: BufferStorage { octets, length, owner: StorageOwner::Lent(message) }, start: 0, end: length }
+        Self {
+            memory: BufferStorage { octets, length, owner: StorageOwner::Lent(Box::new(message)) },
+            start: 0,
+            end: length,
+        }
     }
 
     /// Creates an empty buffer with room for at least `octets` bytes.
@@ -278,20 +290,22 @@ impl Buffer {
     /// Discards all bytes, and keeps the memory unless it is lent.
     #[inline]
     pub fn clear(&mut self) {
-        match &mut self.memory.owner {
-            StorageOwner::Heap => {}
-            StorageOwner::Reserved(reservation) => {
-                std::hint::cold_path();
-                reservation.record_touched(self.end);
-            }
-            #[cfg(not(loom))]
-            StorageOwner::Lent(_) => {
-                std::hint::cold_path();
-                self.memory = BufferStorage::heap(Box::default());
-            }
+        if !matches!(self.memory.owner, StorageOwner::Heap) {
+            self.release();
         }
         self.start = 0;
         self.end = 0;
+    }
+
+    /// Notes how much of reserved memory was touched. Gives lent memory back.
+    #[cold]
+    #[inline(never)]
+    fn release(&mut self) {
+        if self.memory.is_lent() {
+            self.memory = BufferStorage::heap(Box::default());
+        } else {
+            self.record_touched();
+        }
     }
 
     /// Discards all bytes, and frees the memory if it is more than `octets` bytes.

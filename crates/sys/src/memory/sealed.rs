@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::Buffer;
 use crate::lock::{LockScope, PiMutex};
@@ -34,6 +34,9 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// The sealed files that this process has mapped, by the address of their first byte.
 static MAPPED: PiMutex<BTreeMap<usize, Arc<SealedFile>>> =
     PiMutex::new("mapped sealed files", LockScope::Orb, BTreeMap::new());
+
+/// Number of entries of [`MAPPED`], so that programs without sealed files take no lock.
+static MAPPED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A file without a name whose bytes and size can never change.
 #[derive(Debug)]
@@ -67,6 +70,10 @@ impl SealedFile {
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
     pub fn of(octets: &[u8]) -> Option<Arc<Self>> {
+        // Relaxed: a thread that has octets of a mapped file has seen its entry.
+        if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let mapped = MAPPED.lock();
         mapped.get(&octets.as_ptr().addr()).filter(|file| octets.len() <= file.length).cloned()
     }
@@ -195,6 +202,7 @@ impl MappedFile {
     /// The caller has mapped the whole file in `range`, read-only, from offset `head` on.
     fn register(range: AddressRange, head: usize, file: Arc<SealedFile>) -> Self {
         let mapped = MappedFile { range, head, file };
+        MAPPED_COUNT.fetch_add(1, Ordering::Relaxed);
         MAPPED.lock().insert(mapped.start().as_ptr().addr(), Arc::clone(&mapped.file));
         mapped
     }
@@ -208,6 +216,7 @@ impl MappedFile {
 impl Drop for MappedFile {
     fn drop(&mut self) {
         let file = MAPPED.lock().remove(&self.start().as_ptr().addr());
+        MAPPED_COUNT.fetch_sub(1, Ordering::Relaxed);
         drop(file);
     }
 }
@@ -290,7 +299,7 @@ pub struct SealedOctets(MappedFile);
 impl AsRef<[u8]> for SealedOctets {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the mapping has the file's length and lives as long as `self`. The file is sealed,
-        // so nobody changes its bytes.
+        // so no process changes its bytes.
         unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.file.length) }
     }
 }

@@ -27,6 +27,12 @@ impl LeaderFollowers {
     pub(super) fn new(threads: usize, best_effort: bool) -> Self {
         LeaderFollowers { threads, burst_mode: (threads > 1 && best_effort).then(BurstMode::new) }
     }
+
+    /// Small programs have no burst mode.
+    #[inline]
+    fn burst_mode(&self) -> Option<&BurstMode> {
+        if cfg!(feature = "spin") { self.burst_mode.as_ref() } else { None }
+    }
 }
 
 impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
@@ -45,14 +51,14 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         more: bool,
     ) -> MessagePlacement {
         if worker.burst_role.is_runner()
-            && let Some(burst_mode) = &self.burst_mode
+            && let Some(burst_mode) = self.burst_mode()
         {
             burst_mode.count_message(&worker.burst_role, connection);
         }
         if !more {
             return MessagePlacement::Here { reads_on: false };
         }
-        let keeps_connection = self.burst_mode.as_ref().is_some_and(|burst_mode| {
+        let keeps_connection = self.burst_mode().is_some_and(|burst_mode| {
             burst_mode.keeps_connection(&mut worker.burst_role, connection, lane.has_ready())
         });
         if keeps_connection {
@@ -65,7 +71,7 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
 
     #[inline]
     fn after_task<H: RequestHandler>(&self, lane: &Lane<S>, handler: &Arc<H>, worker: &mut Worker) -> io::Result<()> {
-        let Some(burst_mode) = &self.burst_mode else { return Ok(()) };
+        let Some(burst_mode) = self.burst_mode() else { return Ok(()) };
         if burst_mode.is_active() {
             return burst_mode.join(lane, handler, worker);
         }
@@ -92,7 +98,7 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {
-        if let Some(burst_mode) = &self.burst_mode {
+        if let Some(burst_mode) = self.burst_mode() {
             burst_mode.end();
         }
         Vec::new()

@@ -305,7 +305,7 @@ impl CorePoolThreads {
 
     /// Records that no thread can run on a core at present. The kernel has moved the threads of the
     /// core to other cores.
-    pub(crate) fn lose_core(&self, core: usize) {
+    pub(crate) fn mark_core_lost(&self, core: usize) {
         if let Some(shares) = self.0.shares.get() {
             shares.set_lost(core, true);
         }
@@ -320,7 +320,7 @@ impl CorePoolThreads {
     }
 
     /// Records that threads can run on a core again, and puts the core's threads back on it.
-    pub(crate) fn return_core(&self, core: usize) {
+    pub(crate) fn mark_core_returned(&self, core: usize) {
         let mut state = self.0.state.lock();
         state.lost_cores.remove(&core);
         for number in 0..state.seats.len() {

@@ -287,7 +287,7 @@ impl TaskReader {
         };
         match content {
             Ok(Content::Job(task)) => {
-                turn.keep();
+                turn.keep_locked();
                 let message = message.unwrap_or_else(|| worker.detach());
                 let waiting = connection.add_waiting_request(Duration::ZERO);
                 self.admitted(pool, lane, handler, task, (waiting, message), more)
@@ -615,7 +615,7 @@ mod tests {
             (&self.0).write_vectored(slices)
         }
 
-        fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
             Some(self.0.as_fd())
         }
 
