@@ -667,7 +667,7 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         fields[38].parse::<i32>().unwrap()
     };
-    let permitted = corelane::rt::guarantees()
+    let permitted = corelane::rt::check_guarantees()
         .iter()
         .any(|known| known.name == "deadline-class" && known.status == GuaranteeStatus::Met);
     // The scheduling policy is SCHED_DEADLINE (6) if the kernel permits it, and otherwise

@@ -284,7 +284,7 @@ impl OrbBuilder {
     }
 
     /// Requires a real-time guarantee: [`build`](Self::build) fails if the machine does not give it
-    /// (see [`rt::guarantees`](crate::rt::check_guarantees)). May be called several times. By
+    /// (see [`rt::check_guarantees`](crate::rt::check_guarantees)). May be called several times. By
     /// default no guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);

@@ -74,7 +74,7 @@ pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 /// Checks which real-time guarantees this machine gives to this process, and returns a report on
 /// each guarantee. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes
 /// the building of an ORB fail if the machine does not give a guarantee.
-pub fn guarantees() -> Vec<GuaranteeReport> {
+pub fn check_guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
