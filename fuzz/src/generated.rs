@@ -62,7 +62,7 @@ impl Settings {
             code_sets: CodeSets {
                 char: if bit(3) { CharSet::Latin1 } else { CharSet::Utf8 },
                 wchar: if bit(4) { WideCodeSet::None } else { WideCodeSet::Utf16 },
-                wide_order: if bit(5) { WideByteOrder::Sender } else { WideByteOrder::Standard },
+                wide_order: if bit(5) { WideByteOrder::MessageOrder } else { WideByteOrder::SpecifiedOrder },
             },
         }
     }

@@ -29,7 +29,7 @@ pub fn orb_options(input: &[u8]) {
     let target = if settings & 0x40 == 0 { ImportTarget::Commands } else { ImportTarget::Programs };
     let mut imported = Imported::new(target);
     let taken = if settings & 0x80 == 0 {
-        imported.take_text(0, &text, orb)
+        imported.read_text(0, &text, orb)
     } else {
         let words: Vec<(usize, String)> =
             text.lines().enumerate().map(|(at, word)| (at + 1, word.to_owned())).collect();
@@ -47,7 +47,7 @@ pub fn orb_options(input: &[u8]) {
     match target {
         ImportTarget::Commands => assert!(toml::de::DeTable::parse(&tables).is_ok(), "{tables}"),
         ImportTarget::Programs => {
-            let read = Configuration::new().take_text("imported", &tables);
+            let read = Configuration::new().read_text("imported", &tables);
             let builder = read.and_then(|configuration| configuration.builder().map(drop));
             assert!(builder.is_ok(), "{builder:?}\n{tables}");
         }

@@ -10,8 +10,13 @@ use v::{B, C, D, E, N, S, T};
 
 corelane::include_idl!("valuetypes");
 
-static LIMITS: Limits =
-    Limits { max_nesting: 24, max_values: 48, max_repository_ids: 4, max_repository_id_length: 24, ..Limits::DEFAULT };
+static LIMITS: Limits = Limits {
+    max_nesting: 24,
+    max_valuetype_instances: 48,
+    max_repository_ids: 4,
+    max_repository_id_length: 24,
+    ..Limits::DEFAULT
+};
 
 /// Decodes a structure with values of every kind, or four values of one type. Bits of the first
 /// octet select between the two, the byte order and the registered types.
@@ -58,8 +63,10 @@ fn check<T>(
 ) {
     let reading = |octets: &[u8]| {
         let space = ValueReadState::new();
-        let mut d =
-            Decoder::new(octets, endian).with_limits(&LIMITS).with_value_read_state(&space).with_environment(factories);
+        let mut d = Decoder::new(octets, endian)
+            .with_limits(&LIMITS)
+            .with_value_read_state(&space)
+            .with_decoding_context(factories);
         read(&mut d).ok()
     };
     let writing = |value: &T| {

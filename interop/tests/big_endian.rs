@@ -228,7 +228,7 @@ impl RawClient {
         for (place, expected) in [("result", a), ("inout", a), ("out", b)] {
             assert_eq!(&T::decode(&mut body).unwrap(), expected, "{operation}, {place} in {:?}", self.version);
         }
-        assert_eq!(body.remaining(), 0, "{operation}");
+        assert_eq!(body.remaining_len(), 0, "{operation}");
     }
 
     fn every_echo(&mut self) {
@@ -317,7 +317,7 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
 /// `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
-    assert_eq!(arguments.remaining(), 0);
+    assert_eq!(arguments.remaining_len(), 0);
     a.encode(reply)?;
     a.encode(reply)?;
     b.encode(reply)
@@ -359,7 +359,7 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
                 let request = Request::parse(&message, &header, &LIMITS).unwrap();
                 let context = request.contexts.find(context_id::CODE_SETS);
                 if let Some(data) = context {
-                    announced = CodeSetContext::parse(data).unwrap().code_sets(WideByteOrder::Standard);
+                    announced = CodeSetContext::parse(data).unwrap().code_sets(WideByteOrder::SpecifiedOrder);
                 }
                 let code_sets =
                     if header.version == Version::GIOP_1_0 { standing } else { announced.unwrap_or(standing) };

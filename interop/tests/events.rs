@@ -115,7 +115,10 @@ fn pushes_consumes_and_pulls(client: fn() -> Command) {
     assert_eq!(pulling.rest(), expected);
     let statistics = ours.channel.statistics();
     assert_eq!((statistics.published, statistics.consumers.len()), (5, 0));
-    assert_eq!((statistics.departed.delivered, statistics.departed.dropped.total()), (10, 0));
+    assert_eq!(
+        (statistics.disconnected_consumers.delivered, statistics.disconnected_consumers.dropped.total()),
+        (10, 0)
+    );
 }
 
 #[test]

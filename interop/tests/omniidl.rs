@@ -34,13 +34,13 @@ fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
 
 fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     let options = CompileOptions { include: include.to_vec(), ..CompileOptions::default() };
-    let compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
+    let compilation = Compilation::from_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
     if !compilation.is_accepted() {
         return Err(compilation.diagnostics.render(&compilation.sources, false));
     }
     let (model, symbols) = (&compilation.model, &compilation.symbols);
     let mut meaning = Meaning::new();
-    for id in model.ids() {
+    for id in model.definition_ids() {
         let definition = model.get(id);
         let built_in = definition.span == Span::default() || {
             let file = compilation.sources.file(compilation.sources.file_of(definition.span));
@@ -67,7 +67,7 @@ fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
         ConstantValue::Float(number) => format!("{number:?}"),
-        ConstantValue::LongDouble(number) => format!("{:?}", number.to_double()),
+        ConstantValue::LongDouble(number) => format!("{:?}", number.to_f64()),
         ConstantValue::Fixed(digits, scale) => {
             let (sign, digits) = (if *digits < 0 { "-" } else { "" }, digits.unsigned_abs().to_string());
             let scale = *scale as usize;

@@ -34,7 +34,7 @@ fn compiled(file: &Path) -> Result<String, String> {
     let own = security.iter().any(|name| stem(file).starts_with(name)).then_some(own);
     let include = own.into_iter().chain(FOLDERS.map(PathBuf::from)).collect();
     let options = CompileOptions { include, ..CompileOptions::default() };
-    let mut compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
+    let mut compilation = Compilation::from_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
     let rust = if compilation.is_accepted() { compilation.to_rust() } else { String::new() };
     if compilation.is_accepted() { Ok(rust) } else { Err(compilation.diagnostics.render(&compilation.sources, false)) }
 }
@@ -91,7 +91,7 @@ fn own() -> Vec<(String, String)> {
     files.sort();
     let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
     let made = files.iter().map(|file| {
-        let mut compilation = Compilation::of_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
+        let mut compilation = Compilation::from_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
         assert!(compilation.is_accepted(), "{}", file.display());
         (format!("own_{}", stem(file)), compilation.to_rust())
     });

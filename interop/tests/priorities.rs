@@ -118,7 +118,7 @@ fn jacorb_is_served_at_the_declared_or_the_default_priority() {
 
 fn lanes_in_class(orb: &Orb, class: IoClass) -> ThreadpoolId {
     let lane = |priority| LaneConfig::default().priority(priority).static_threads(THREADS);
-    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io(class)]);
+    let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH).io_class(class)]);
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
@@ -152,7 +152,7 @@ fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
         assert!(std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
         let config = RioConfig::for_interface("lo").attach_mode(AttachMode::Generic);
         let rio = Arc::new(RioTransport::new(config.max_connections(1_000)));
-        assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.limit());
+        assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.level_limit_reason());
         let transport: Arc<dyn Transport> = rio.clone();
         let builder = Orb::builder().transports(Transports::new(vec![transport]));
         let model = Some(PriorityModel::ServerDeclared);
@@ -162,5 +162,5 @@ fn omniorb_is_served_by_a_lane_whose_frames_are_sorted() {
     };
     let counts = std::thread::spawn(run).join().unwrap();
     // Each of the checks takes at least one frame.
-    assert!(counts.queued >= 100 && counts.missed == 0, "{counts:?}");
+    assert!(counts.queued_frames >= 100 && counts.undeliverable_frames == 0, "{counts:?}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane::poa::Poa;
 use corelane::rt::{
-    DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtCurrent, RtPolicies,
+    DirectMapping, LaneConfig, LanesConfig, NativePriorityRange, PriorityModel, RtConfig, RtCurrent, RtPolicies,
     ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{Orb, SystemException, SystemExceptionKind as Kind};
@@ -86,7 +86,7 @@ impl TaoServer {
 }
 
 fn real_time() -> RtConfig {
-    RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)))
+    RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)))
 }
 
 fn client() -> Orb {

@@ -72,7 +72,7 @@ impl StampOperations for MyStamp {
         e.write_i32(self.0.number);
         e.write_str(&self.0.text)?;
         e.write_i16(self.0.data.len() as i16);
-        e.write_raw(&self.0.data);
+        e.write_bytes(&self.0.data);
         mapping::write_value(e, self.0.origin.as_ref())
     }
 }
@@ -80,7 +80,7 @@ impl StampOperations for MyStamp {
 fn stamp(d: &mut Decoder<'_>) -> Result<ValueImplementation<Stamp>, CdrError> {
     let (number, text) = (d.read_i32()?, d.read_string()?);
     let count = d.read_i16()?;
-    let data = Octets::from(d.read_raw(count as usize)?.to_vec());
+    let data = Octets::from(d.read_bytes(count as usize)?.to_vec());
     let origin = mapping::read_value(d)?;
     Ok(StampOperations::implementation(MyStamp(Stamp { number, text, data, origin })))
 }

@@ -81,8 +81,8 @@ impl Stream for Noted {
         Ok(count)
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.readiness_descriptor()
     }
 
     fn reports_every_arrival(&self) -> bool {

@@ -174,7 +174,7 @@ fn bound_connection_of_a_task_costs_two_system_calls() {
     for mode in [CorePoolMode::Bound, CorePoolMode::NoAffinity] {
         let (_orb, pool, ior) = serve_task(mode);
         every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
-        assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0), "{mode:?}");
+        assert_eq!((pool.counts().connections_bound, pool.counts().requests_not_bound), (7, 0), "{mode:?}");
     }
 }
 
@@ -187,8 +187,8 @@ fn request_that_a_manager_reads_costs_one_hand_over() {
             assert_eq!(probe.cube_octet(3).unwrap(), 27);
         }
         let counts = pool.counts();
-        assert_eq!((counts.handed_over, counts.led), (hand_overs, CALLS - hand_overs), "{mode:?}");
-        assert_eq!((counts.bound, counts.not_bound), (0, 0), "{mode:?}");
+        assert_eq!((counts.requests_handed_over, counts.led), (hand_overs, CALLS - hand_overs), "{mode:?}");
+        assert_eq!((counts.connections_bound, counts.requests_not_bound), (0, 0), "{mode:?}");
     }
 }
 

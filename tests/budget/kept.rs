@@ -114,7 +114,7 @@ fn numbered(length: usize, number: usize) -> Vec<u8> {
 
 fn with_fragments(size: Option<usize>) -> OrbBuilder {
     match size {
-        Some(size) => Orb::builder().fragment_size(size),
+        Some(size) => Orb::builder().max_fragment_size(size),
         None => Orb::builder(),
     }
 }
@@ -216,7 +216,7 @@ fn kept_octets_in_unread_replies_leave_the_memory_to_other_clients() {
         let unread: Vec<TcpStream> = (1..=CLIENTS)
             .map(|number| {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-                let message = request(&key, 1, "echo", |e| e.write_octets_copied(&argument).unwrap());
+                let message = request(&key, 1, "echo", |e| e.write_octet_sequence_copied(&argument).unwrap());
                 stream.write_all(&message).unwrap();
                 let end = clock::now() + Duration::from_secs(60);
                 while server.hoard.echoes.load(Ordering::SeqCst) < number || server.orb.kept_memory() > 0 {

@@ -67,7 +67,7 @@ impl Transport for Counting {
         self.0.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -76,7 +76,7 @@ impl Transport for Counting {
         if let Endpoint::Tcp { port, .. } = endpoint {
             *self.0.1.lock().entry(*port).or_default() += 1;
         }
-        self.0.0.connect_with(endpoint, properties, deadline)
+        self.0.0.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -169,8 +169,8 @@ fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(PATIENT);
     let served = Orb::builder()
-        .publish(format!("tcp:{}", dead.address))
-        .publish(format!("tcp:{}", live.address))
+        .published_address(format!("tcp:{}", dead.address))
+        .published_address(format!("tcp:{}", live.address))
         .listen("tcp:127.0.0.1:0")
         .build()
         .unwrap();

@@ -267,7 +267,7 @@ fn refused_and_forwarded_requests_are_seen() {
     let object = other.root_poa().activate(&Probe::servant(TestProbe::default())).unwrap();
     other.root_poa().manager().activate().unwrap();
     let abroad = pair.server_orb.string_to_object(&object.to_string()).unwrap().unwrap();
-    pair.server_orb.bind_key("Abroad", &abroad).unwrap();
+    pair.server_orb.bind_corbaloc_key("Abroad", &abroad).unwrap();
     let recorder = Recorder::new("client");
     let client = Orb::builder().interceptor(recorder.clone()).build().unwrap();
     let moved = ProbeRef::unchecked_narrow(&client.string_to_object(&at("Abroad")).unwrap().unwrap());

@@ -191,7 +191,7 @@ fn deadline_in_mid_message_does_not_affect_other_calls() {
     let before = post(&played.object);
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(500))), ..CallPolicies::NONE };
     let hasty = played.object.with_policies(policies);
-    let send = || hasty.send_deferred("mirror", |encoder| encoder.write_octets_copied(&vec![7; LARGE]));
+    let send = || hasty.send_deferred("mirror", |encoder| encoder.write_octet_sequence_copied(&vec![7; LARGE]));
     // A call whose deadline passes before its first byte is sent does not count.
     let mut failed = std::iter::repeat_with(|| send().map(drop).unwrap_err());
     let late = failed.find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe).unwrap();

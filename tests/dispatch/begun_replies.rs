@@ -93,7 +93,7 @@ impl Skeleton for Test {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         match operation {
-            b"large" => call.reply().write_octets_owned(self.0.large.clone())?,
+            b"large" => call.reply().write_octet_sequence_owned(self.0.large.clone())?,
             b"gate" => {
                 self.0.is_at_gate.store(true, Ordering::SeqCst);
                 until("gate", || self.0.is_gate_open.load(Ordering::SeqCst));

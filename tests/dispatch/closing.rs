@@ -80,7 +80,7 @@ fn client_reaches_a_restarted_server() {
         let first = serve_at("127.0.0.2", dispatch);
         let corelane::Endpoint::Tcp { port, .. } = first.orb.endpoints()[0].clone() else { panic!() };
         let (orb, probe) = client(&first.ior);
-        first.orb.bind_key("Probe", first.probe.as_object()).unwrap();
+        first.orb.bind_corbaloc_key("Probe", first.probe.as_object()).unwrap();
         let by_key = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.2:{port}/Probe")).unwrap().unwrap();
         let by_key = ProbeRef::from_object(by_key);
         assert_eq!(by_key.cube_octet(2).unwrap(), 8);
@@ -88,7 +88,7 @@ fn client_reaches_a_restarted_server() {
         drop(first);
         let address = format!("tcp:127.0.0.2:{port}");
         let second = serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(address));
-        second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
+        second.orb.bind_corbaloc_key("Probe", second.probe.as_object()).unwrap();
         assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
         let gone = probe.cube_octet(2).unwrap_err();
         assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
@@ -268,7 +268,7 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
         let (_orb, probe) = client(&server.ior);
         probe.cube_octet(1).unwrap();
         let corelane::Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!() };
-        server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
+        server.orb.bind_corbaloc_key("Mirror", server.probe.as_object()).unwrap();
         let asking = std::thread::spawn(move || {
             let orb = Orb::new().unwrap();
             let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();

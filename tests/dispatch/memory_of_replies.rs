@@ -38,7 +38,7 @@ impl Skeleton for Test {
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         if operation == b"large" {
             self.0.fetch_add(1, Ordering::SeqCst);
-            call.reply().write_octets_owned(Octets::from(vec![7; LARGE]))?;
+            call.reply().write_octet_sequence_owned(Octets::from(vec![7; LARGE]))?;
         }
         Ok(())
     }

@@ -193,8 +193,8 @@ impl Stream for Logged {
         self.inner.send_vectored(slices, wait)
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.readiness_descriptor()
     }
 
     fn reports_every_arrival(&self) -> bool {

@@ -52,7 +52,7 @@ fn clients_get_close_connection_although_main_drops_the_orb() {
     let slow = root.create_poa("slow", None, policies).unwrap();
     slow.set_servant_manager(ServantManager::Activator(Arc::new(Reluctant))).unwrap();
     slow.activate_object_with_id(&"it".into(), &ender()).unwrap();
-    orb.bind_key("Ender", &root.activate(&ender()).unwrap()).unwrap();
+    orb.bind_corbaloc_key("Ender", &root.activate(&ender()).unwrap()).unwrap();
     root.manager().activate().unwrap();
     let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP") };
     let mut idle = TcpStream::connect(("127.0.0.1", port)).unwrap();

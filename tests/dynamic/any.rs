@@ -77,8 +77,8 @@ fn values_of_every_type_survive_any_and_any_in_any() {
 #[test]
 fn structure_with_every_type_survives_a_call_and_any() {
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {
-        let (_server, local) = serve_echo(Orb::builder().giop_version(version).fragment_size(256));
-        let client = Orb::builder().fragment_size(256).build().unwrap();
+        let (_server, local) = serve_echo(Orb::builder().giop_version(version).max_fragment_size(256));
+        let client = Orb::builder().max_fragment_size(256).build().unwrap();
         let echo: EchoRef = client.string_to_reference(&local.as_object().to_string()).unwrap();
         let value = everything(&echo);
         assert_eq!(echo.all(&value).unwrap(), value);

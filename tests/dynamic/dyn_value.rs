@@ -2,7 +2,7 @@
 
 use corelane::dynamic::{DynAny, DynAnyError};
 use corelane::mapping::{Decoder, Encoder, write_value};
-use corelane::{Any, Kind, TypeCode, Typed, ValueGraph, ValueRef};
+use corelane::{Any, TypeCode, TypeCodeKind, Typed, ValueGraph, ValueRef};
 use corelane_wire::CodeSets;
 use corelane_wire::cdr::{Cdr, Endian, ValueReadState};
 
@@ -64,7 +64,15 @@ fn members_have_names_and_types() {
         }
     }
     let seen: Vec<_> = seen.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
-    assert_eq!(seen, [("id", Kind::Long), ("left", Kind::Value), ("right", Kind::Value), ("secret", Kind::String)]);
+    assert_eq!(
+        seen,
+        [
+            ("id", TypeCodeKind::Long),
+            ("left", TypeCodeKind::Value),
+            ("right", TypeCodeKind::Value),
+            ("secret", TypeCodeKind::String)
+        ]
+    );
     assert_eq!(value.current_member_name(), Err(DynAnyError::InvalidValue));
     value.rewind();
     value.insert(&6i32).unwrap();

@@ -169,14 +169,14 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write_value(e, Some(&ring))
     });
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_environment(&factories);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_decoding_context(&factories);
     let first = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_environment(&factories);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_decoding_context(&factories);
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let second = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
-    assert_eq!((first == second, d.remaining()), (true, 0));
+    assert_eq!((first == second, d.remaining_len()), (true, 0));
     let mut e = Encoder::new();
     second.encode(&mut e).unwrap();
     let octets = e.to_vec();

@@ -23,7 +23,9 @@ fn slow_peer_gets_its_replies_before_the_end() {
         let mut stream = connect(&server);
         let data = vec![7; SIZE];
         stream
-            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| {
+                encoder.write_octet_sequence(&data).unwrap()
+            }))
             .unwrap();
         let (kind, size) = read_header(&mut stream);
         assert_eq!(kind, REPLY, "{dispatch:?}");
@@ -49,7 +51,8 @@ fn a_peer_that_reads_again_gets_every_reply() {
             scope.spawn(|| {
                 let data = vec![7; SIZE];
                 for id in 1..=CALLS {
-                    let ask = request(&key, id, "mirror", |encoder| encoder.write_octets_copied(&data).unwrap());
+                    let ask =
+                        request(&key, id, "mirror", |encoder| encoder.write_octet_sequence_copied(&data).unwrap());
                     sending.write_all(&ask).unwrap();
                 }
             });
@@ -160,7 +163,9 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         let mut stream = connect(&server);
         let data = vec![7; 24 << 20];
         stream
-            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| {
+                encoder.write_octet_sequence(&data).unwrap()
+            }))
             .unwrap();
         assert!(read_header(&mut stream).1 > 24 << 20);
         server.orb.shutdown(false).unwrap();

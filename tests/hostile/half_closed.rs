@@ -74,7 +74,9 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
         let mut stream = connect(&server);
         let data = vec![7; 24 << 20];
         stream
-            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| {
+                encoder.write_octet_sequence(&data).unwrap()
+            }))
             .unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         until(&format!("{dispatch:?}: the write does not time out"), || {

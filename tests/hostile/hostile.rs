@@ -179,7 +179,7 @@ fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
 }
 
 fn mirror_request(server: &Server, length: usize) -> Vec<u8> {
-    server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
+    server.orb.bind_corbaloc_key("Mirror", server.probe.as_object()).unwrap();
     let mut message = b"GIOP\x01\x02\x01\x00\0\0\0\0".to_vec();
     message.extend_from_slice(&1u32.to_le_bytes());
     message.extend_from_slice(&[3, 0, 0, 0, 0, 0, 0, 0]);

@@ -105,7 +105,7 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
-    encoder.write_octets(&data).unwrap();
+    encoder.write_octet_sequence(&data).unwrap();
     giop::finish_message(&mut encoder).unwrap();
     let request = encoder.slices().collect::<Vec<_>>().concat();
     while stream.write_all(&request).is_ok() {}

@@ -18,8 +18,8 @@ use corelane_wire::giop::context_id::{
 };
 use corelane_wire::ior::{ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
 use corelane_wire::rt::{
-    PriorityModelValue, encode_bands, encode_deadline_context, encode_priority_context, encode_range_context,
-    policy_type,
+    PriorityModelValue, encode_deadline_context, encode_priority_bands, encode_priority_context,
+    encode_priority_range_context, policy_type,
 };
 use corelane_wire::{Ior, Limits, Version};
 
@@ -44,7 +44,7 @@ fn telling(config: RtConfig) -> (Orb, Told) {
 }
 
 fn lanes<const N: usize>(orb: &Orb, lanes: [(i16, Option<i16>); N]) -> ThreadpoolId {
-    let lanes = lanes.map(|(priority, ceiling)| LaneConfig::default().priority(priority).ceiling(ceiling));
+    let lanes = lanes.map(|(priority, ceiling)| LaneConfig::default().priority(priority).max_request_priority(ceiling));
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
 }
 
@@ -133,7 +133,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
 
 #[test]
 fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
-    let (orb, told) = telling(RtConfig::default().expired_requests(ExpiredRequestAction::Reject));
+    let (orb, told) = telling(RtConfig::default().expired_request_action(ExpiredRequestAction::Reject));
     let reporter = Reporter::new(&orb);
     let object = object(&orb, "late", &model(CLIENT, 7, Some(lanes(&orb, [(7, Some(9))]))), &reporter);
     let mut client = RawClient::for_object(&object);
@@ -173,7 +173,7 @@ fn priority_without_a_lane_or_band_is_refused_with_an_event() {
 }
 
 fn bind(client: &mut RawClient, (low, high): (i16, i16)) -> Option<(Kind, u32)> {
-    client.send_with_context(BIND, Some((RT_CORBA_PRIORITY_RANGE, &encode_range_context(low, high))), None);
+    client.send_with_context(BIND, Some((RT_CORBA_PRIORITY_RANGE, &encode_priority_range_context(low, high))), None);
     client.receive_void_reply()
 }
 
@@ -185,11 +185,11 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     let mut client = RawClient::for_object(&object);
     let ends = [(-1, 5), (9, 5), (i16::MIN, i16::MAX), (i16::MAX, 0), (-5, -1), (0, -1)];
     for (low, high) in ends {
-        let data = encode_range_context(low, high);
+        let data = encode_priority_range_context(low, high);
         let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, &data)]);
         assert_eq!(answer, (Kind::BadParam, 0), "{low} to {high}");
     }
-    let outside = encode_range_context(11, 19);
+    let outside = encode_priority_range_context(11, 19);
     let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, &outside)]);
     assert_eq!(answer, (Kind::InvPolicy, OMG | 1));
     for data in [&[][..], &[1], &[1, 0, 5, 0], &[1, 0, 5, 0, 9]] {
@@ -200,7 +200,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     client.send(BIND, None, None);
     assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
     // A refused context has no effect on later requests.
-    let (between, all) = (encode_priority_context(15), encode_range_context(0, i16::MAX));
+    let (between, all) = (encode_priority_context(15), encode_priority_range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
     assert_eq!(refused(&mut client, &told, "who", &both[..1]), (Kind::Transient, OMG | 2));
@@ -262,12 +262,12 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let reporter = Reporter::new(&orb);
     let config = ThreadpoolConfig::default()
         .default_priority(10)
-        .ceiling(Some(100))
+        .max_request_priority(Some(100))
         .buffering(Some(BufferBounds { max_requests: 5, max_bytes: 0 }));
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let propagated = object(&orb, "propagated", &model(CLIENT, 10, Some(pool)), &reporter);
     let declared = object(&orb, "declared", &model(SERVER, 20, Some(pool)), &reporter);
-    orb.bind_key("Propagated", &propagated).unwrap();
+    orb.bind_corbaloc_key("Propagated", &propagated).unwrap();
     let named =
         orb.string_to_object(&format!("corbaloc::127.0.0.1:{}/Propagated", decode_reference(&propagated).lanes[0].0));
     let named = named.unwrap().unwrap();
@@ -347,7 +347,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     assert_eq!(who.priority, 10);
     let many: Vec<(i16, i16)> = (0..20_000).map(|_| (0, i16::MAX)).collect();
     for bands in [&[(9, 5)][..], &[(-1, 5)], &[], &[(0, 20), (20, 30)], &many] {
-        let bands = (policy_type::PRIORITY_BANDED_CONNECTION, encode_bands(bands).unwrap());
+        let bands = (policy_type::PRIORITY_BANDED_CONNECTION, encode_priority_bands(bands).unwrap());
         let policies = [model(0, 10), vec![bands]].concat();
         assert_eq!(answered(&saying(&object, list(&good), &policies)).unwrap().priority, 20);
     }
@@ -392,7 +392,7 @@ fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
         assert_eq!(make(&lane.clone().priority(priority)).unwrap_err().kind(), Kind::BadParam, "{priority}");
     }
     for ceiling in [-1, i16::MIN, 4] {
-        let lane = lane.clone().ceiling(Some(ceiling));
+        let lane = lane.clone().max_request_priority(Some(ceiling));
         assert_eq!(make(&lane).unwrap_err().kind(), Kind::BadParam, "{ceiling}");
     }
     for cores in [vec![1024], vec![0, usize::MAX]] {

@@ -3,7 +3,9 @@
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane::{Any, Cdr, Completion, Endpoint, Event, Kind, Orb, SystemException, SystemExceptionKind, TypeCode};
+use corelane::{
+    Any, Cdr, Completion, Endpoint, Event, Orb, SystemException, SystemExceptionKind, TypeCode, TypeCodeKind,
+};
 use corelane_tests::any::Failed;
 use corelane_tests::{Probe, ProbeRef, Refused};
 use corelane_wire::ior::Ior;
@@ -115,9 +117,9 @@ fn types() -> Vec<TypeCode> {
         TypeCode::exception(id, name, members()).unwrap(),
         TypeCode::enumeration(id, name, ["a", "b"]).unwrap(),
         TypeCode::alias(id, name, TypeCode::sequence(long(), 3).unwrap()).unwrap(),
-        TypeCode::interface(Kind::ObjRef, id, name).unwrap(),
-        TypeCode::interface(Kind::AbstractInterface, id, name).unwrap(),
-        TypeCode::interface(Kind::LocalInterface, id, name).unwrap(),
+        TypeCode::interface(TypeCodeKind::ObjRef, id, name).unwrap(),
+        TypeCode::interface(TypeCodeKind::AbstractInterface, id, name).unwrap(),
+        TypeCode::interface(TypeCodeKind::LocalInterface, id, name).unwrap(),
         TypeCode::value_box(id, name, TypeCode::array(long(), 3).unwrap()).unwrap(),
         TypeCode::fixed(5, 2).unwrap(),
         TypeCode::wstring(3),

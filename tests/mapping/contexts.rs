@@ -14,7 +14,7 @@ struct Teller {
 }
 
 fn words() -> Words {
-    Context::of_call().iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
+    Context::of_current_call().iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
 }
 
 impl Told for Teller {
@@ -40,7 +40,7 @@ impl Told for Teller {
     }
 
     fn tell(&self, text: &str) -> Result<(), SystemException> {
-        *self.last.lock() = format!("{text} {:?}", Context::of_call());
+        *self.last.lock() = format!("{text} {:?}", Context::of_current_call());
         Ok(())
     }
 
@@ -88,7 +88,7 @@ fn properties_of_the_context_clause_arrive() {
         assert_eq!(told.nothing_told().unwrap(), Words::new());
         assert_eq!(told.with_context(&Context::new()).told_to(0).unwrap(), Words::new());
     });
-    assert!(Context::of_call().is_empty());
+    assert!(Context::of_current_call().is_empty());
 }
 
 #[test]

@@ -522,5 +522,5 @@ fn local_objects_are_called_directly() {
     };
     assert!(stopped.r#where.is_some());
     let mut e = Encoder::new();
-    assert_eq!(corelane::Cdr::encode(&given, &mut e), Err(CdrError::LocalObject));
+    assert_eq!(corelane::Cdr::encode(&given, &mut e), Err(CdrError::LocalObjectNotSendable));
 }

@@ -45,7 +45,7 @@ fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
         orb.shutdown(true).unwrap();
     });
     let manager = |event: &Event| match event {
-        Event::ManagerNeverActivated { manager } => Some(manager.clone()),
+        Event::PoaManagerNeverActivated { manager } => Some(manager.clone()),
         _ => None,
     };
     told.lock().iter().filter_map(manager).collect()
@@ -110,8 +110,10 @@ fn long_held_requests_are_reported_and_run_after_activation() {
         let object = if in_process { near } else { far };
         std::thread::scope(|scope| {
             let called = scope.spawn(|| call_who(&object.with_timeout(Duration::from_secs(120))));
-            let event = until_told(&told, |event| matches!(event, Event::RequestsHeld { .. }));
-            let Event::RequestsHeld { manager, requests, oldest: held, was_active } = &event else { unreachable!() };
+            let event = until_told(&told, |event| matches!(event, Event::PoaManagerHoldsRequests { .. }));
+            let Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active } = &event else {
+                unreachable!()
+            };
             assert_eq!((manager.as_str(), *requests, *was_active), ("RootPOAManager", 1, false));
             assert!(*held >= Duration::from_secs(1));
             assert!(event.to_string().contains("never been activated"), "{event}");

@@ -38,7 +38,7 @@ fn unreachable_callback_is_refused_when_it_would_leave_the_process() {
     let callback = object(&orb);
     let far = orb.string_to_object(&object(&server).to_string()).unwrap().unwrap();
     let refused = call_with(&far, &callback).unwrap_err();
-    assert_eq!((refused.kind(), refused.minor()), (Kind::BadParam, CdrError::UnreachableReference.minor()));
+    assert_eq!((refused.kind(), refused.minor()), (Kind::BadParam, CdrError::ReferenceWithoutAddress.minor()));
     assert!(refused.to_string().contains("OrbBuilder::listen"), "{refused}");
     call_with(&far, &far).unwrap();
     call_with(&callback, &callback).unwrap();

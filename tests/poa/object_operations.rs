@@ -59,7 +59,7 @@ fn every_object_answers_the_object_operations() {
         let remote: ObjectRef = client.string_to_reference(&local.to_string()).unwrap();
         asked(&remote);
         // A corbaloc URL gives a reference without a type id.
-        orb.bind_key("plain", &local).unwrap();
+        orb.bind_corbaloc_key("plain", &local).unwrap();
         let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
         let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/plain")).unwrap().unwrap();
         asked(&plain);

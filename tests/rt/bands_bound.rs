@@ -28,7 +28,7 @@ fn read_request(stream: &mut TcpStream) -> Option<(u32, Seen)> {
     let range = request.contexts.find(context_id::RT_CORBA_PRIORITY_RANGE);
     let operation = String::from_utf8(request.operation.to_vec()).unwrap();
     let priority = priority.map(|data| rt::parse_priority_context(data).unwrap());
-    Some((request.request_id, (operation, priority, range.map(|data| rt::parse_range_context(data).unwrap()))))
+    Some((request.request_id, (operation, priority, range.map(|data| rt::parse_priority_range_context(data).unwrap()))))
 }
 
 fn raise(stream: &mut TcpStream, id: u32, kind: Kind, minor: u32) {

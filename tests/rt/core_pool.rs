@@ -27,7 +27,7 @@ fn bound_threads(pool: &str) -> Vec<(Vec<usize>, Scheduling)> {
 #[test]
 fn requests_of_a_task_run_on_its_core_at_its_priority() {
     let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("own").cores([0, 1]));
-    assert_eq!(scene.pool.advisory_reason(), None);
+    assert_eq!(scene.pool.missing_guarantee_reason(), None);
     scene.set(&[task(1, 1, 40), task(2, 0, 30)]);
     for (id, core, native) in [("task-1", 1, 40), ("task-2", 0, 30)] {
         let client = Orb::new().unwrap();
@@ -44,12 +44,15 @@ fn requests_of_a_task_run_on_its_core_at_its_priority() {
     let plain = step(&scene.object(&client, "plain"), &STEP, 0).unwrap();
     assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
     // A thread returns to its core and its resting priority when its connection has ended.
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     let threads = bound_threads("own");
     assert_eq!(threads.len(), 8);
     assert!(threads.iter().all(|(cores, native)| cores.len() == 1 && *native == Scheduling::Fifo(1)), "{threads:?}");
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.borrowed, counts.not_bound, counts.foreign), (2, 0, 0, 0));
+    assert_eq!(
+        (counts.connections_bound, counts.threads_borrowed, counts.requests_not_bound, counts.requests_without_task),
+        (2, 0, 0, 0)
+    );
 }
 
 #[test]
@@ -74,7 +77,7 @@ fn locate_request_binds_a_connection() {
     let object = scene.object(&client, "task-1");
     object.validate_connection().unwrap();
     assert!(!object.non_existent().unwrap());
-    assert_eq!(scene.pool.counts().bound_now, 1);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 1);
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn bound_connection_follows_its_task_to_another_core() {
     let moved = step(&object, &STEP, 1).unwrap();
     assert_eq!((moved.core, moved.native, &moved.thread), (1, 20, &first.thread));
     assert!(moved.priority < first.priority, "{moved:?} {first:?}");
-    assert_eq!((scene.pool.counts().moved, scene.pool.counts().bound), (1, 1));
+    assert_eq!((scene.pool.counts().threads_moved, scene.pool.counts().connections_bound), (1, 1));
 }
 
 #[test]
@@ -99,13 +102,13 @@ fn thread_sleeps_again_when_its_task_ends() {
     scene.set(&[task(1, 0, 40)]);
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
     scene.set(&[]);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     let plain = step(&object, &STEP, 1).unwrap();
     assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
     scene.set(&[task(1, 0, 30)]);
     assert_eq!(step(&object, &STEP, 2).unwrap().native, 30);
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
-    assert_eq!((scene.pool.counts().unbound_by_task_end, scene.pool.counts().bound), (1, 2));
+    assert_eq!((scene.pool.counts().connections_unbound_by_task_end, scene.pool.counts().connections_bound), (1, 2));
     assert_eq!(scene.orb.event_counts().connections_opened, 1);
 }
 
@@ -136,7 +139,7 @@ fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
         assert_eq!(step(&object, &STEP, 1).unwrap(), by, "{carrier}");
         assert!((0..20).any(|_| is_asleep()), "{carrier}: the thread wakes up without a reason");
         scene.set(&[]);
-        wait_until(|| scene.pool.counts().bound_now == 0);
+        wait_until(|| scene.pool.counts().currently_bound_connections == 0);
         assert_eq!(step(&object, &STEP, 2).unwrap().native, 0, "{carrier}");
         assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2], "{carrier}");
     }
@@ -146,7 +149,7 @@ fn bound_thread_of_a_silent_client_sleeps_until_its_task_ends() {
 fn connections_of_other_transports_are_bound_and_given_back() {
     for carrier in ["unix", "shm"] {
         let counts = serve_over(carrier, CorePoolConfig::default().name(carrier));
-        assert_eq!(counts.bound, 3, "{carrier}");
+        assert_eq!(counts.connections_bound, 3, "{carrier}");
     }
 }
 
@@ -163,7 +166,7 @@ fn serve_over(carrier: &str, config: CorePoolConfig) -> CorePoolCounts {
             assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 40, "{carrier}");
         }
         scene.set(&[]);
-        wait_until(|| scene.pool.counts().bound_now == 0);
+        wait_until(|| scene.pool.counts().currently_bound_connections == 0);
         for number in 50..100 {
             assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 0, "{carrier}");
         }
@@ -185,7 +188,10 @@ fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     }
     assert!(!served[3].is_bound() && served[3].native == 0, "{served:?}");
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
+    assert_eq!(
+        (counts.connections_bound, counts.threads_borrowed, counts.threads_started, counts.requests_not_bound),
+        (3, 1, 1, 1)
+    );
     drop(clients.into_iter().next());
     drop(scene);
 }
@@ -209,9 +215,9 @@ fn request_without_a_free_thread_is_reported_and_bound_later() {
     assert!(!step(&object, &STEP, 1).unwrap().is_bound());
     assert_eq!(events.lock().len(), 1);
     drop(first);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     assert!(step(&object, &STEP, 2).unwrap().is_bound());
-    assert_eq!((events.lock().len(), scene.pool.counts().not_bound), (1, 1));
+    assert_eq!((events.lock().len(), scene.pool.counts().requests_not_bound), (1, 1));
 }
 
 #[test]
@@ -229,7 +235,7 @@ fn requests_of_another_task_and_without_a_task_on_a_bound_connection_run_on_othe
     }
     assert_eq!(*scene.state.steps.0.lock(), (0..60).collect::<Vec<_>>());
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.handed_over, counts.foreign), (1, 20, 20));
+    assert_eq!((counts.connections_bound, counts.requests_handed_over, counts.requests_without_task), (1, 20, 20));
 }
 
 /// A servant that calls `targets` on the connection on which the client waits for the reply.
@@ -269,7 +275,7 @@ const ROUNDS: u32 = 20;
 #[test]
 fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     let counts = call_back_during_nested_calls(CorePoolConfig::default().name("nested"));
-    assert_eq!((counts.handed_over, counts.not_bound), (ROUNDS.into(), 0), "{counts:?}");
+    assert_eq!((counts.requests_handed_over, counts.requests_not_bound), (ROUNDS.into(), 0), "{counts:?}");
 }
 
 /// Makes calls to a task during which the client calls the server on the same connection.
@@ -304,7 +310,7 @@ fn call_back_during_nested_calls(config: CorePoolConfig) -> CorePoolCounts {
 #[test]
 fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     let counts = change_tasks_under_calls(CorePoolConfig::default().name("moves"), MOVES);
-    assert!(counts.moved >= MOVES / 5 && counts.unbound_by_task_end >= MOVES / 5, "{counts:?}");
+    assert!(counts.threads_moved >= MOVES / 5 && counts.connections_unbound_by_task_end >= MOVES / 5, "{counts:?}");
 }
 
 /// Changes the tasks of a pool while a client calls, and checks the order of all its requests.
@@ -343,7 +349,7 @@ fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCou
     });
     assert_eq!(*scene.state.steps.0.lock(), (0..sent).collect::<Vec<_>>());
     let counts = scene.pool.counts();
-    assert_eq!((scene.orb.event_counts().connections_opened, counts.not_bound), (1, 0));
+    assert_eq!((scene.orb.event_counts().connections_opened, counts.requests_not_bound), (1, 0));
     counts
 }
 
@@ -357,13 +363,13 @@ fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
         let call = scope.spawn(|| step(&object, &HOLD, 7).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         scene.set(&[]);
-        assert_eq!(scene.pool.counts().bound_now, 1);
+        assert_eq!(scene.pool.counts().currently_bound_connections, 1);
         let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
         scene.state.open.store(true, Ordering::SeqCst);
         assert_eq!(call.join().unwrap().native, 40);
         end.join().unwrap();
     });
-    assert_eq!(scene.pool.counts().bound_now, 0);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 0);
 }
 
 #[test]
@@ -374,9 +380,9 @@ fn client_that_breaks_the_protocol_frees_its_thread() {
     let mut raw = RawClient::for_object(&scene.object(&client, "task-1"));
     raw.send("step", None, Some(1));
     raw.receive_reply_id();
-    assert_eq!(scene.pool.counts().bound_now, 1);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 1);
     drop(raw);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
 }
 
 #[test]
@@ -384,7 +390,7 @@ fn pool_without_priorities_serves_its_tasks_and_says_that_promises_are_advisory(
     let events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
     let observe = move |event: &Event| {
-        if matches!(event, Event::TasksAdvisory { .. }) {
+        if matches!(event, Event::TaskTimingNotGuaranteed { .. }) {
             seen.lock().push(event.to_string());
         }
     };
@@ -396,28 +402,28 @@ fn pool_without_priorities_serves_its_tasks_and_says_that_promises_are_advisory(
     let client = Orb::new().unwrap();
     let by = step(&scene.object(&client, "task-1"), &STEP, 0).unwrap();
     assert_eq!((by.core, by.native, by.is_bound()), (1, 0, true));
-    assert!(scene.pool.advisory_reason().is_some());
+    assert!(scene.pool.missing_guarantee_reason().is_some());
     assert_eq!(events.lock().len(), 1);
 }
 
 #[test]
 fn core_that_the_machine_lacks_makes_promises_advisory() {
     let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("absent").cores([0]));
-    assert_eq!(scene.pool.advisory_reason(), None);
+    assert_eq!(scene.pool.missing_guarantee_reason(), None);
     scene.set(&[task(1, 1_000, 40)]);
     let client = Orb::new().unwrap();
     let by = step(&scene.object(&client, "task-1"), &STEP, 0).unwrap();
     assert_eq!((by.native, by.is_bound()), (40, true));
-    let reason = scene.pool.advisory_reason().unwrap();
+    let reason = scene.pool.missing_guarantee_reason().unwrap();
     assert!(reason.starts_with("core 1000: "), "{reason}");
 }
 
 #[test]
 fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
-    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoints(2));
+    let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("ends").cores([0, 1]).task_endpoint_count(2));
     scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
-    let endpoints = [(); 2].map(|()| scene.pool.take_endpoint().unwrap());
-    assert!(scene.pool.take_endpoint().is_none());
+    let endpoints = [(); 2].map(|()| scene.pool.take_task_endpoint().unwrap());
+    assert!(scene.pool.take_task_endpoint().is_none());
     let client = Orb::new().unwrap();
     let objects = [("task-1", &endpoints[0]), ("task-2", &endpoints[1])].map(|(id, endpoint)| {
         let object = scene.poa.create_reference_at(&ObjectId::from(id.as_bytes()), "", endpoint).unwrap();
@@ -428,21 +434,21 @@ fn reference_at_an_endpoint_of_a_task_has_a_connection_of_its_own() {
         assert_eq!(by.each_ref().map(|by| (by.core, by.native, by.handed_over)), [(0, 40, false), (1, 30, false)]);
     }
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.handed_over), (2, 0), "{counts:?}");
+    assert_eq!((counts.connections_bound, counts.requests_handed_over), (2, 0), "{counts:?}");
     // The next endpoint has the address of the dropped endpoint. A POA refuses an endpoint of
     // another pool.
     let [first, second] = endpoints;
     let addresses = first.addresses().to_vec();
     drop(first);
-    let again = scene.pool.take_endpoint().unwrap();
+    let again = scene.pool.take_task_endpoint().unwrap();
     assert_eq!(again.addresses(), addresses);
     assert_ne!(again.addresses(), second.addresses());
     let other = CorePoolConfig::default().name("other").cores([0]);
     let other = scene.orb.real_time().create_core_pool(&other, Arc::new(ByName)).unwrap();
-    let foreign = other.take_endpoint().unwrap();
+    let foreign = other.take_task_endpoint().unwrap();
     assert!(scene.poa.create_reference_at(&ObjectId::from(&b"task-1"[..]), "", &foreign).is_err());
     scene.orb.real_time().destroy_threadpool(other.id()).unwrap();
-    assert!(other.take_endpoint().is_none());
+    assert!(other.take_task_endpoint().is_none());
 }
 
 #[test]
@@ -494,7 +500,7 @@ mod modes {
     fn requests_run_on_the_core_and_at_the_priority_of_their_task_in_each_mode() {
         for mode in READING {
             let scene = Scene::new(fifo_orb(), named(mode, "each").cores([0, 1]));
-            assert_eq!(scene.pool.advisory_reason(), None);
+            assert_eq!(scene.pool.missing_guarantee_reason(), None);
             scene.set(&[task(1, 1, 40), task(2, 0, 30)]);
             for (id, core, native) in [("task-1", 1, 40), ("task-2", 0, 30)] {
                 let client = Orb::new().unwrap();
@@ -510,8 +516,8 @@ mod modes {
             assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
             let counts = scene.pool.counts();
             let by_mode = if mode == CorePoolMode::Manager { (100, 0) } else { (0, 100) };
-            assert_eq!((counts.handed_over, counts.led), by_mode);
-            assert_eq!((counts.bound, counts.not_bound, counts.foreign), (0, 0, 0));
+            assert_eq!((counts.requests_handed_over, counts.led), by_mode);
+            assert_eq!((counts.connections_bound, counts.requests_not_bound, counts.requests_without_task), (0, 0, 0));
             let (managers, resting) = match mode {
                 CorePoolMode::Manager => (vec![(vec![0], Scheduling::Fifo(99)); 2], Scheduling::Fifo(1)),
                 _ => (vec![], Scheduling::Fifo(99)),
@@ -526,7 +532,7 @@ mod modes {
     #[test]
     fn threads_without_affinity_have_the_priority_of_their_task_on_all_cores() {
         let scene = Scene::new(fifo_orb(), named(CorePoolMode::NoAffinity, "free").cores([0, 1]));
-        let reason = scene.pool.advisory_reason().unwrap();
+        let reason = scene.pool.missing_guarantee_reason().unwrap();
         assert_eq!(reason, "its threads run on each core of the pool");
         scene.set(&[task(1, 1, 40), task(2, 0, 30)]);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
@@ -541,12 +547,15 @@ mod modes {
             assert_eq!(placed, [(vec![0, 1], Scheduling::Fifo(native))]);
         }
         let counts = scene.pool.counts();
-        assert_eq!((counts.bound, counts.borrowed, counts.moved, counts.handed_over), (2, 0, 0, 0));
+        assert_eq!(
+            (counts.connections_bound, counts.threads_borrowed, counts.threads_moved, counts.requests_handed_over),
+            (2, 0, 0, 0)
+        );
         // A task has no core, so another core moves no thread.
         scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
-        assert_eq!(scene.pool.counts().moved, 0);
-        scene.pool.lose_core(0);
-        scene.pool.return_core(0);
+        assert_eq!(scene.pool.counts().threads_moved, 0);
+        scene.pool.mark_core_lost(0);
+        scene.pool.mark_core_returned(0);
         assert!(bound_threads("free3").iter().all(|(cores, _)| cores[..] == [0, 1]));
     }
 
@@ -588,11 +597,11 @@ mod modes {
                     assert_eq!(served.len(), 3, "{mode:?}");
                 });
                 let counts = scene.pool.counts();
-                assert!(counts.borrowed >= 1, "{mode:?} {counts:?}");
+                assert!(counts.threads_borrowed >= 1, "{mode:?} {counts:?}");
                 let spawned = if mode == CorePoolMode::Manager { 1 } else { 2 };
-                assert_eq!(counts.spawned, spawned, "{mode:?}");
+                assert_eq!(counts.threads_started, spawned, "{mode:?}");
                 // The client of a refused call repeats it before it fails.
-                let unserved = (counts.not_bound, counts.without_thread > 0);
+                let unserved = (counts.requests_not_bound, counts.without_thread > 0);
                 assert_eq!(unserved, if refuses { (0, true) } else { (1, false) }, "{mode:?} {counts:?}");
                 // The threads are free again.
                 let object = scene.object(&clients[3], "task-1");
@@ -612,8 +621,8 @@ mod modes {
     fn callbacks_run_during_nested_calls_in_each_mode() {
         for mode in READING {
             let counts = call_back_during_nested_calls(named(mode, "nested"));
-            let served = counts.handed_over + counts.led;
-            assert_eq!((served, counts.not_bound), (2 * u64::from(ROUNDS), 0), "{mode:?} {counts:?}");
+            let served = counts.requests_handed_over + counts.led;
+            assert_eq!((served, counts.requests_not_bound), (2 * u64::from(ROUNDS), 0), "{mode:?} {counts:?}");
         }
     }
 
@@ -622,7 +631,7 @@ mod modes {
         for mode in READING {
             for carrier in ["unix", "shm"] {
                 let counts = serve_over(carrier, named(mode, carrier));
-                assert_eq!(counts.handed_over + counts.led, 150, "{mode:?} {carrier} {counts:?}");
+                assert_eq!(counts.requests_handed_over + counts.led, 150, "{mode:?} {carrier} {counts:?}");
             }
         }
     }
@@ -641,7 +650,11 @@ mod modes {
                 two.validate_connection().unwrap();
             }
             let counts = scene.pool.counts();
-            assert_eq!((counts.handed_over + counts.led, counts.foreign), (41, 20), "{mode:?} {counts:?}");
+            assert_eq!(
+                (counts.requests_handed_over + counts.led, counts.requests_without_task),
+                (41, 20),
+                "{mode:?} {counts:?}"
+            );
             assert_eq!(scene.orb.event_counts().connections_opened, 1);
         }
     }
@@ -674,7 +687,7 @@ mod modes {
             assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
             std::thread::scope(|scope| {
                 let early = scope.spawn(|| step(&one, &STEP, 1).unwrap());
-                wait_until(|| scene.pool.counts().delayed_by_rate == 1);
+                wait_until(|| scene.pool.counts().requests_delayed_by_rate == 1);
                 // Another request on each connection is above the rate.
                 for object in [&one, &two] {
                     assert_eq!(step(object, &STEP, 2).unwrap_err().kind(), Kind::Transient, "{mode:?}");
@@ -684,7 +697,7 @@ mod modes {
             });
             assert_eq!(step(&two, &STEP, 3).unwrap().native, 40);
             assert_eq!(*scene.state.steps.0.lock(), [0, 1, 3], "{mode:?}");
-            assert!(scene.pool.counts().refused >= 2);
+            assert!(scene.pool.counts().calls_refused_by_rate >= 2);
         }
     }
 
@@ -771,7 +784,7 @@ mod modes {
         }
         let failures = events.lock().clone();
         assert!(failures.len() == 1 && failures[0].contains("panics: the task binder panicked"), "{failures:?}");
-        assert_eq!(scene.pool.counts().handed_over, 19);
+        assert_eq!(scene.pool.counts().requests_handed_over, 19);
         assert_eq!(step(&object, &STEP, 20).unwrap().native, 30);
     }
 

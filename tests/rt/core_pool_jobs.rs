@@ -47,7 +47,7 @@ fn job_over_its_budget_is_demoted_until_its_end() {
         assert_eq!(step(&one, &STEP, number).unwrap().native, 40);
         let counts = scene.pool.counts();
         assert_eq!(
-            (counts.over_budget, counts.demoted, counts.stopped),
+            (counts.jobs_over_budget, counts.jobs_demoted, counts.jobs_stopped),
             (u64::from(number) + 1, u64::from(number) + 1, 0)
         );
     }
@@ -60,7 +60,10 @@ fn job_over_its_budget_is_demoted_until_its_end() {
     // The thread counts and reports the job after the reply.
     wait_until(|| events.lock().len() == 3);
     let counts = scene.pool.counts();
-    assert_eq!((counts.over_budget, counts.demoted, counts.handed_over, counts.moved), (3, 3, 1, 0));
+    assert_eq!(
+        (counts.jobs_over_budget, counts.jobs_demoted, counts.requests_handed_over, counts.threads_moved),
+        (3, 3, 1, 0)
+    );
     assert_eq!(*events.lock(), [1, 1, 2].map(|task| (task, JobOverrunAction::Demote)));
 }
 
@@ -93,12 +96,15 @@ fn job_over_its_budget_is_stopped_or_only_reported() {
         (Kind::Timeout, minor::OVERRUN, Completion::Yes)
     );
     assert_eq!(step(&object, &STEP, 1).unwrap().native, 40);
-    assert_eq!((scene.pool.counts().over_budget, scene.pool.counts().stopped), (1, 1));
+    assert_eq!((scene.pool.counts().jobs_over_budget, scene.pool.counts().jobs_stopped), (1, 1));
     scene.set(&[task(1, 0, 40).rules(budget(LARGE_BUDGET, JobOverrunAction::Report))]);
     assert_eq!(step(&object, &OVER, 2).unwrap().native, 40);
     wait_until(|| events.lock().len() == 2);
     let counts = scene.pool.counts();
-    assert_eq!((counts.over_budget, counts.stopped, counts.bound, counts.moved), (2, 1, 1, 0));
+    assert_eq!(
+        (counts.jobs_over_budget, counts.jobs_stopped, counts.connections_bound, counts.threads_moved),
+        (2, 1, 1, 0)
+    );
     assert_eq!(*events.lock(), [(1, JobOverrunAction::Stop), (1, JobOverrunAction::Report)]);
 }
 
@@ -153,7 +159,7 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
         Ok(())
     };
     object.send_oneway(&NOTE, &note).unwrap();
-    wait_until(|| scene.pool.counts().dropped == 1);
+    wait_until(|| scene.pool.counts().oneways_dropped_by_rate == 1);
     // A request without a task does not wait behind the delayed request of its connection.
     raw.set_target(&scene.object(&client, "plain"));
     assert_eq!(raw.send("step", None, Some(6)), raw.receive_reply_id());
@@ -161,7 +167,11 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     assert_eq!(raw.receive_reply_id(), sent[1]);
     assert_eq!(*scene.state.steps.0.lock(), [0, 6, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.delayed_by_rate, counts.refused, counts.dropped), (1, 3, 1), "{counts:?}");
+    assert_eq!(
+        (counts.requests_delayed_by_rate, counts.calls_refused_by_rate, counts.oneways_dropped_by_rate),
+        (1, 3, 1),
+        "{counts:?}"
+    );
     let refused = |is_oneway| (1, is_oneway, Scheduling::Other);
     assert_eq!(*refusals.lock(), [refused(false), refused(false), refused(false), refused(true)]);
 }
@@ -182,12 +192,12 @@ fn rate_bounds_a_handed_over_task_and_paces_a_client_that_waits_for_replies() {
     assert_eq!(step(&two, &STEP, 5).unwrap().native, 30);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| step(&two, &STEP, 6).unwrap());
-        wait_until(|| scene.pool.counts().handed_over == 2);
+        wait_until(|| scene.pool.counts().requests_handed_over == 2);
         scene.set(&[task(1, 0, 40), task(2, 0, 20)]);
         assert_eq!(waiting.join().unwrap().native, 20);
     });
     assert_eq!(*scene.state.steps.0.lock(), (0..7).collect::<Vec<_>>());
-    assert_eq!((scene.pool.counts().refused, scene.pool.counts().dropped), (0, 0));
+    assert_eq!((scene.pool.counts().calls_refused_by_rate, scene.pool.counts().oneways_dropped_by_rate), (0, 0));
 }
 
 fn two_hourly() -> TaskRules {
@@ -206,9 +216,9 @@ fn change_of_a_rate_moves_the_wait_of_a_request_and_the_end_of_its_task_ends_it(
             step(&object, &STEP, 1).unwrap();
         }
         let delayed = |object, number| {
-            let before = scene.pool.counts().delayed_by_rate;
+            let before = scene.pool.counts().requests_delayed_by_rate;
             let call = move || step(object, &STEP, number).unwrap();
-            (call, move |scene: &Scene| wait_until(|| scene.pool.counts().delayed_by_rate > before))
+            (call, move |scene: &Scene| wait_until(|| scene.pool.counts().requests_delayed_by_rate > before))
         };
         std::thread::scope(|scope| {
             let (call, waits) = delayed(&object, 2);
@@ -251,7 +261,11 @@ fn request_of_a_task_without_a_free_thread_keeps_the_rate() {
     }
     assert_eq!(*scene.state.steps.0.lock(), [0, 1]);
     let counts = scene.pool.counts();
-    assert_eq!((counts.not_bound, counts.delayed_by_rate, counts.refused), (1, 0, 2), "{counts:?}");
+    assert_eq!(
+        (counts.requests_not_bound, counts.requests_delayed_by_rate, counts.calls_refused_by_rate),
+        (1, 0, 2),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -269,7 +283,7 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(hourly())]);
     assert_eq!(one.send("step", None, Some(1)), one.receive_reply_id());
     let waiting = one.send("step", None, Some(2));
-    wait_until(|| scene.pool.counts().delayed_by_rate == 1);
+    wait_until(|| scene.pool.counts().requests_delayed_by_rate == 1);
     for client in [&mut two, &mut foreign, &mut one] {
         for _ in 0..20 {
             let sent = client.send("step", None, Some(3));
@@ -279,12 +293,12 @@ fn threads_without_a_task_refuse_requests_above_a_rate() {
     wait_until(|| refusals.lock().len() >= 60);
     assert_eq!(*refusals.lock(), [(2, false, Scheduling::Other); 60]);
     // The second connection of task 2 no longer has a thread.
-    wait_until(|| scene.pool.counts().bound_now == 2);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 2);
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
     assert_eq!(one.receive_reply_id(), waiting);
     assert_eq!(two.send("step", None, Some(4)), two.receive_reply_id());
     assert_eq!(*scene.state.steps.0.lock(), [0, 0, 0, 1, 2, 4]);
-    assert_eq!(scene.pool.counts().bound_now, 3);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 3);
 }
 
 #[test]
@@ -299,15 +313,19 @@ fn locate_request_is_no_job() {
         two.validate_connection().unwrap();
     }
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.handed_over, counts.foreign, counts.over_budget), (1, 0, 0, 0), "{counts:?}");
+    assert_eq!(
+        (counts.connections_bound, counts.requests_handed_over, counts.requests_without_task, counts.jobs_over_budget),
+        (1, 0, 0, 0),
+        "{counts:?}"
+    );
     assert!(scene.pool.measurements().iter().all(|measured| measured.jobs == 0));
     step(&one, &STEP, 0).unwrap();
     step(&two, &STEP, 1).unwrap();
     wait_until(|| scene.pool.measurements().iter().all(|measured| measured.jobs == 1));
     // A job is counted as over its budget after its measurement.
-    wait_until(|| scene.pool.counts().over_budget == 2);
+    wait_until(|| scene.pool.counts().jobs_over_budget == 2);
     let counts = scene.pool.counts();
-    assert_eq!((counts.handed_over, counts.foreign), (1, 0), "{counts:?}");
+    assert_eq!((counts.requests_handed_over, counts.requests_without_task), (1, 0), "{counts:?}");
 }
 
 #[test]
@@ -321,14 +339,14 @@ fn request_that_waits_for_its_reader_is_a_job_when_it_runs() {
     let large = raw.send("fill", None, Some(1));
     wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
     let waiting = raw.send("step", None, Some(2));
-    wait_until(|| scene.pool.counts().delayed_by_rate == 1);
+    wait_until(|| scene.pool.counts().requests_delayed_by_rate == 1);
     let jobs = || scene.pool.measurements().iter().find(|measured| measured.task == 2).unwrap().jobs;
     // The client does not read the large result, so the next request cannot run when its delay
     // ends.
     scene.state.open.store(true, Ordering::SeqCst);
     wait_until(|| jobs() == 1);
     scene.set(&[task(1, 0, 40), task(2, 0, 30)]);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     assert_eq!(jobs(), 1);
     assert_eq!([raw.receive_reply_id(), raw.receive_reply_id()], [large, waiting]);
     wait_until(|| jobs() == 2);
@@ -369,7 +387,7 @@ fn measurements_of_a_demoted_task_continue() {
     wait_until(|| jobs() == [(1, 3), (2, 0)]);
     scene.pool.set_tasks_and_demoted(&[task(2, 0, 30)], &[1]).unwrap();
     // Requests of a demoted task are no jobs.
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     assert!(!step(&object, &STEP, 3).unwrap().is_bound());
     assert_eq!(jobs(), [(1, 3), (2, 0)]);
     scene.set(&[task(1, 0, 40)]);
@@ -431,14 +449,14 @@ fn deadline_of_a_request_may_shorten_the_deadline_of_its_task() {
         let mut see = |object: &ObjectRef| seen.push(step(object, &STEP, 1).unwrap().native);
         // The task permits no shorter deadline.
         see(&urgent);
-        set(late.shortest_deadline(minutes(1)));
+        set(late.min_requested_deadline(minutes(1)));
         see(&two);
         see(&urgent);
         // The request asks for less than the task permits.
-        set(late.shortest_deadline(minutes(80)));
+        set(late.min_requested_deadline(minutes(80)));
         see(&urgent);
         // A request lengthens no deadline.
-        set(TaskRules::default().deadline(minutes(30)).shortest_deadline(minutes(1)));
+        set(TaskRules::default().deadline(minutes(30)).min_requested_deadline(minutes(1)));
         see(&two.with_timeout(Timeout::Precise(minutes(240))));
         scene.state.open.store(true, Ordering::SeqCst);
         let held = held.join().unwrap().native;

@@ -32,7 +32,7 @@ fn observed_orb(configure: impl FnOnce(OrbBuilder) -> OrbBuilder) -> (Orb, Event
     let events: Events = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let seen = Arc::clone(&events);
     let observe = move |event: &Event| {
-        if matches!(event, Event::TaskRefused { .. } | Event::TasksAdvisory { .. }) {
+        if matches!(event, Event::TaskRefused { .. } | Event::TaskTimingNotGuaranteed { .. }) {
             seen.lock().push(event.to_string());
         }
     };
@@ -99,7 +99,7 @@ impl Skeleton for Refuser {
         reply.write_u32(by.core.unwrap_or(usize::MAX) as u32);
         reply.write_u8(native);
         reply.write_i16(-1);
-        reply.write_bool(by.handed_over);
+        reply.write_bool(by.was_handed_over);
         reply.write_latin1_str(&by.thread)?;
         Ok(())
     }
@@ -137,19 +137,19 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         scene.state.open.store(true, Ordering::SeqCst);
         let held = holding.join().unwrap();
         assert_eq!((held.core, held.native, &held.thread), (0, 40, &by.thread));
-        wait_until(|| scene.pool.counts().bound_now == 1);
+        wait_until(|| scene.pool.counts().currently_bound_connections == 1);
         let plain = step(&object, &STEP, 2).unwrap();
         assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
         let expected = format!("the core pool {pool} has withdrawn the promise of task 1: the kernel refused {reason}");
         wait_until(|| events.lock().iter().any(|event| event.starts_with(&expected)));
-        assert_eq!((events.lock().len(), scene.pool.advisory_reason()), (1, None));
+        assert_eq!((events.lock().len(), scene.pool.missing_guarantee_reason()), (1, None));
         // The other task has kept its promise, and a new promise of the first one holds.
         let kept = step(&of_other, &STEP, 1).unwrap();
         assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
         scene.set(&[task(1, 1, 35), task(2, 1, 30)]);
         let again = step(&object, &STEP, 3).unwrap();
         assert_eq!((again.core, again.native, again.is_bound()), (1, 35, true));
-        assert_eq!((scene.pool.counts().refused_by_kernel, scene.pool.counts().bound), (1, 3));
+        assert_eq!((scene.pool.counts().tasks_refused_by_kernel, scene.pool.counts().connections_bound), (1, 3));
     }
 }
 
@@ -174,7 +174,7 @@ fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     let (scene, events, first) = refused_binding("raise", 0);
     // A thread of the pool sleeps again.
     drop(first);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-2");
     let plain = step(&object, &STEP, 1).unwrap();
@@ -184,7 +184,15 @@ fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
     assert_eq!(placement("raise/b0"), (vec![0], Scheduling::Fifo(1)));
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.bound_now, counts.not_bound, counts.refused_by_kernel), (1, 0, 0, 1));
+    assert_eq!(
+        (
+            counts.connections_bound,
+            counts.currently_bound_connections,
+            counts.requests_not_bound,
+            counts.tasks_refused_by_kernel
+        ),
+        (1, 0, 0, 1)
+    );
 }
 
 #[test]
@@ -198,7 +206,7 @@ fn refusal_to_the_thread_of_a_parked_request_is_reported_at_once() {
     scene.poa.manager().hold_requests(false).unwrap();
     raw.set_target(&scene.object(&client, "task-2"));
     let parked = raw.send("step", None, Some(1));
-    wait_until(|| scene.pool.counts().handed_over == 1 && sleeping_threads("parked/b") == 3);
+    wait_until(|| scene.pool.counts().requests_handed_over == 1 && sleeping_threads("parked/b") == 3);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             refuse(RefusedRequest::Scheduling).unwrap();
@@ -209,7 +217,7 @@ fn refusal_to_the_thread_of_a_parked_request_is_reported_at_once() {
     wait_until(|| events.lock().len() == 1);
     assert!(events.lock()[0].contains("task 2: the kernel refused Fifo(30): "), "{events:?}");
     // The thread of the other task runs on, and no thread of the pool ran the request.
-    assert_eq!((scene.pool.counts().bound_now, scene.state.bound.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!((scene.pool.counts().currently_bound_connections, scene.state.bound.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[test]
@@ -220,10 +228,10 @@ fn lack_of_descriptors_or_threads_withdraws_no_promise() {
         let plain = step(&scene.object(&client, "task-2"), &STEP, 1).unwrap();
         assert!(!plain.is_bound() && plain.native == 0, "{plain:?}");
         assert_eq!((scene.pool.take_refused_tasks(), events.lock().len()), (vec![], 0));
-        assert_eq!((scene.pool.counts().not_bound, scene.pool.counts().refused_by_kernel), (1, 0));
+        assert_eq!((scene.pool.counts().requests_not_bound, scene.pool.counts().tasks_refused_by_kernel), (1, 0));
         // The task gets the thread that the other client no longer needs.
         drop(first);
-        wait_until(|| scene.pool.counts().bound_now == 0);
+        wait_until(|| scene.pool.counts().currently_bound_connections == 0);
         let bound = step(&scene.object(&client, "task-2"), &STEP, 2).unwrap();
         assert!(bound.is_bound() && bound.native == 30, "{bound:?}");
     }
@@ -238,7 +246,7 @@ fn later_refusal_to_a_sleeping_thread_leaves_promises_true() {
     let client = Orb::new().unwrap();
     assert!(step(&scene.object(&client, "task-3"), &REFUSE, 0).unwrap().is_bound());
     drop(client);
-    wait_until(|| scene.pool.counts().bound_now == 0);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     // The thread that cannot be lowered sleeps at the priority of the task.
     assert!(
         list_threads()
@@ -246,7 +254,7 @@ fn later_refusal_to_a_sleeping_thread_leaves_promises_true() {
             .iter()
             .any(|thread| { thread.name.starts_with("asleep/b") && thread.scheduling == Scheduling::Fifo(40) })
     );
-    assert_eq!((scene.pool.advisory_reason(), scene.pool.take_refused_tasks()), (None, vec![]));
+    assert_eq!((scene.pool.missing_guarantee_reason(), scene.pool.take_refused_tasks()), (None, vec![]));
 }
 
 #[test]
@@ -263,7 +271,7 @@ fn task_whose_priority_is_not_restored_after_a_demoted_job_is_withdrawn() {
     wait_until(|| events.lock().len() == 1);
     assert!(events.lock()[0].contains("task 3: the kernel refused Fifo(40): "), "{events:?}");
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    wait_until(|| scene.pool.counts().bound_now == 1);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 1);
     assert!(!step(&object, &STEP, 1).unwrap().is_bound());
     assert!(step(&scene.object(&other, "task-2"), &STEP, 1).unwrap().is_bound());
 }
@@ -315,7 +323,7 @@ fn rate_of_a_withdrawn_task_ends() {
     set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
     // The threads of the lane read the connection of task 1, and ask its rate.
-    wait_until(|| scene.pool.counts().bound_now == 1);
+    wait_until(|| scene.pool.counts().currently_bound_connections == 1);
     let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
     wait_until(|| next.is_finished());
     assert!(!next.join().unwrap().is_bound());
@@ -374,7 +382,7 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
     // The books keep the demoted task until its client withdraws it.
     tasks.withdraw(slow.task, &slow.token).unwrap();
-    assert_eq!(service.core_pool().and_then(|pool| pool.advisory_reason()), None);
+    assert_eq!(service.core_pool().and_then(|pool| pool.missing_guarantee_reason()), None);
 }
 
 #[test]
@@ -427,6 +435,6 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());
     let by = served(&slow.target);
     assert_eq!((by.native, by.is_bound()), (97, true));
-    assert_eq!((service.core_pool().unwrap().counts().refused_by_kernel, events.lock().len()), (0, 0));
+    assert_eq!((service.core_pool().unwrap().counts().tasks_refused_by_kernel, events.lock().len()), (0, 0));
     tasks.outcome(slow.task, &slow.token).unwrap();
 }

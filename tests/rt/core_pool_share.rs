@@ -132,7 +132,7 @@ impl Drop for BusyCore {
 #[test]
 fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     let (scene, worker, _client) = scene("busy", share());
-    assert_eq!(scene.pool.advisory_reason(), None);
+    assert_eq!(scene.pool.missing_guarantee_reason(), None);
     call(&worker, &WORK, 1);
     // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
     // this time may come together, while the call runs, so the measurement is repeated.
@@ -146,7 +146,7 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
         if above >= Duration::from_millis(10) && was_busy {
             let uses = scene.pool.best_effort_uses();
             assert_eq!((uses.len(), uses[0].core), (1, 0));
-            assert!(uses[0].used >= above && uses[0].exhausted >= 3, "{uses:?}");
+            assert!(uses[0].used_time >= above && uses[0].exhausted_periods >= 3, "{uses:?}");
             return;
         }
     }
@@ -163,7 +163,7 @@ fn threads_are_lowered_after_their_budget_and_raised_in_the_next_period() {
         assert!(*time >= BUDGET - Duration::from_micros(300), "{above:?}");
     }
     wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
-    assert!(scene.pool.best_effort_uses()[0].exhausted >= 4);
+    assert!(scene.pool.best_effort_uses()[0].exhausted_periods >= 4);
 }
 
 #[test]
@@ -200,10 +200,10 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
 fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     let (scene, worker, _client) = scene("lost", share());
     call(&worker, &WORK, 1);
-    scene.pool.lose_core(0);
+    scene.pool.mark_core_lost(0);
     assert_eq!(call(&worker, &WORK, 1_000)[0], Duration::ZERO);
     assert!(!scene.pool.best_effort_uses()[0].runs_above_tasks);
-    scene.pool.return_core(0);
+    scene.pool.mark_core_returned(0);
     wait_until(|| scene.pool.best_effort_uses()[0].runs_above_tasks);
     wait_until(|| call(&worker, &WORK, 1_000)[0] > Duration::ZERO);
     let threads = list_threads().unwrap();
@@ -306,7 +306,7 @@ fn thread_of_a_task_does_not_inherit_the_core_of_the_thread_that_starts_it() {
     let (first, second) = (Orb::new().unwrap(), Orb::new().unwrap());
     assert!(step(&scene.object(&first, "task-1"), &STEP, 0).unwrap().is_bound());
     let by = step(&scene.object(&second, "task-1"), &STEP, 1).unwrap();
-    assert_eq!(scene.pool.counts().spawned, 1);
+    assert_eq!(scene.pool.counts().threads_started, 1);
     let threads = list_threads().unwrap();
     let thread = threads.iter().find(|thread| thread.name == by.thread).expect("the thread");
     assert_eq!(thread.cores, corelane_sys::thread::affinity(None).unwrap());

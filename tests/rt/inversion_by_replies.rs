@@ -50,7 +50,7 @@ impl Skeleton for Large {
     }
 
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-        call.reply().write_raw(&vec![0; 32 << 20]);
+        call.reply().write_bytes(&vec![0; 32 << 20]);
         Ok(())
     }
 }
@@ -141,8 +141,8 @@ impl Stream for Staged {
         self.1.send(octets, || self.0.send_vectored(slices, wait))
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.0.readiness()
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.readiness_descriptor()
     }
 
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {

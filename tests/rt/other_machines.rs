@@ -32,7 +32,7 @@ fn server(tcp: Arc<dyn Transport>, pool: PoolConfig) -> (Orb, Told) {
 }
 
 fn lanes(orb: &Orb, ceiling: Option<i16>) -> ThreadpoolId {
-    let lanes = [10, 20, 30].map(|priority| LaneConfig::default().priority(priority).ceiling(ceiling));
+    let lanes = [10, 20, 30].map(|priority| LaneConfig::default().priority(priority).max_request_priority(ceiling));
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
 }
 
@@ -94,7 +94,7 @@ fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
 
 #[test]
 fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine() {
-    let open = PoolConfig::default().ceiling(Some(i16::MAX));
+    let open = PoolConfig::default().max_request_priority(Some(i16::MAX));
     let (orb, told) = server(tcp_with_remote_peers(), open);
     let pool = lanes(&orb, Some(i16::MAX));
     let object = object(&orb, "open", CLIENT, 10, Some(pool));
@@ -140,7 +140,10 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     // The listeners' real addresses are on loopback.
     let (orb, told) = server(tcp_with_remote_addresses().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
-        LaneConfig::default().priority(priority).ceiling(ceiling).listen(format!("tcp:{host}:{}", 4000 + priority))
+        LaneConfig::default()
+            .priority(priority)
+            .max_request_priority(ceiling)
+            .listen(format!("tcp:{host}:{}", 4000 + priority))
     };
     let lanes = vec![lane(10, None, "192.0.2.1"), lane(20, Some(25), "0.0.0.0"), lane(30, None, "127.0.0.1")];
     let config = LanesConfig::default().name("flight").lanes(lanes);
@@ -161,8 +164,9 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, listeners) = tcp_with_remote_addresses();
     let (orb, _) = server(tcp, PoolConfig::default());
     let at = |priority: i16| Endpoint::tcp("192.0.2.1", 4000 + u16::try_from(priority).unwrap());
-    let lane =
-        |priority, ceiling| LaneConfig::default().priority(priority).ceiling(ceiling).listen(at(priority).to_string());
+    let lane = |priority, ceiling| {
+        LaneConfig::default().priority(priority).max_request_priority(ceiling).listen(at(priority).to_string())
+    };
     let lanes = vec![lane(10, None), lane(20, Some(25)), lane(30, None)];
     let config = LanesConfig::default().name("flight").lanes(lanes);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();

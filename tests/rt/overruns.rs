@@ -84,7 +84,7 @@ fn world(overrun: OverrunAction) -> (Orb, Orb, Told, WorkerRef) {
 fn dispatched(overrun: OverrunAction, dispatch: Dispatch) -> (Orb, Orb, Told, WorkerRef) {
     let told: Told = Arc::new(Mutex::new("told", LockScope::Orb, Vec::new()));
     let note = Arc::clone(&told);
-    let config = RtConfig::default().scheduling(SchedulingClass::Fair).overruns(overrun);
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair).overrun_action(overrun);
     let server = Orb::builder()
         .real_time(config)
         .on_event(move |event| {
@@ -159,8 +159,11 @@ fn overrun_that_ends_in_a_panic_is_reported() {
 /// 50, and an operation that overruns is lowered to native priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
-    let server =
-        Orb::builder().real_time(RtConfig::default().overruns(overrun)).listen("tcp:127.0.0.1:0").build().unwrap();
+    let server = Orb::builder()
+        .real_time(RtConfig::default().overrun_action(overrun))
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
     server.root_poa().manager().activate().unwrap();
     let lanes = vec![LaneConfig::default().priority(16384)];
     let nested_wait = Some(NestedWait::Serve { max_depth: 3 });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, LinearMapping, NativeRange, Priority, PriorityMapping, PriorityModel, Protocol,
+    LaneConfig, LanesConfig, LinearMapping, NativePriorityRange, Priority, PriorityMapping, PriorityModel, Protocol,
     RtClientPolicies, RtConfig, RtPolicies, SchedulingClass, TcpProperties, ThreadpoolConfig, ThreadpoolId,
     UnixProperties,
 };
@@ -101,7 +101,7 @@ fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
         SchedulingClass::Fair => 0,
-        _ => u8::try_from(LinearMapping(NativeRange::FIXED_PRIORITIES).to_native(priority).unwrap()).unwrap(),
+        _ => u8::try_from(LinearMapping(NativePriorityRange::FIXED_PRIORITIES).to_native(priority).unwrap()).unwrap(),
     }
 }
 

@@ -22,7 +22,8 @@ fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let spy = |inner: Arc<dyn Transport>| {
         let seen = Arc::clone(&seen);
         wrap_streams(inner, move |stream, _| {
-            seen.lock().push(stream.readiness().expect("a descriptor").try_clone_to_owned().expect("a copy of it"));
+            seen.lock()
+                .push(stream.readiness_descriptor().expect("a descriptor").try_clone_to_owned().expect("a copy of it"));
             stream
         })
     };

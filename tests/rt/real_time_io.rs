@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::rt::{LaneConfig, LanesConfig, RtClientPolicies};
 use corelane::{Canceller, IoClass, ObjectRef, Orb, SystemExceptionKind};
-use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::examination::examine;
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
@@ -31,7 +31,7 @@ fn call_with(object: &ObjectRef, octets: usize) {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let octets = vec![7; octets];
     let write = |encoder: &mut Encoder<'_>| {
-        encoder.write_raw(&octets);
+        encoder.write_bytes(&octets);
         Ok(())
     };
     object.invoke(&OPERATION, &write).unwrap();
@@ -41,7 +41,7 @@ fn call_with(object: &ObjectRef, octets: usize) {
 fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     let period = Duration::from_millis(5);
     let transport = Arc::new(RioTransport::new(RioConfig::default()));
-    assert_eq!(transport.level(), FeatureLevel::SocketOptions, "{}", transport.limit());
+    assert_eq!(transport.level(), FeatureLevel::SocketOptions, "{}", transport.level_limit_reason());
     let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
     let pool = lanes(&server, IoClass::Guaranteed { bytes: 4_000, period });
     let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
@@ -63,12 +63,12 @@ fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
 #[test]
 fn a_lane_whose_stream_does_not_fit_is_refused_with_the_bound() {
     let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    let admission = StreamAdmission::new(Resources::new(10_000_000, cost));
+    let admission = StreamAdmission::new(StreamResources::new(10_000_000, cost));
     let transport = Arc::new(RioTransport::new(RioConfig::default().admission(admission)));
     let server = with(&transport).listen("tcp:127.0.0.1:0").build().unwrap();
     let create = |bytes| {
         let io = IoClass::Guaranteed { bytes, period: Duration::from_millis(10) };
-        let lanes = [LaneConfig::default().priority(LOW), LaneConfig::default().priority(HIGH).io(io)];
+        let lanes = [LaneConfig::default().priority(LOW), LaneConfig::default().priority(HIGH).io_class(io)];
         server.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes))
     };
     let refusal = create(20_000).unwrap_err().to_string();
@@ -87,7 +87,7 @@ fn a_client_with_a_budget_gets_its_replies() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Guaranteed { bytes: 1_000, period: Duration::from_millis(1) });
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let first = call_who(&own).unwrap();
     assert_ne!(first.connection, call_who(&plain).unwrap().connection);
     for _ in 0..100 {
@@ -106,12 +106,13 @@ fn a_call_whose_reply_waits_for_the_budget_is_cancelled() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Guaranteed { bytes: 16, period: Duration::from_secs(3_600) });
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let canceller = Canceller::new().unwrap();
     let (to_test, ended) = channel();
     let called = own.with_canceller(&canceller);
     let caller = std::thread::spawn(move || to_test.send(call_who(&called).map(drop).unwrap_err()).unwrap());
-    let is_waiting = || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting == 1);
+    let is_waiting =
+        || transport.streams().first().is_some_and(|stream| stream.budget.unwrap().waiting_connections == 1);
     wait_until(is_waiting);
     canceller.cancel();
     let exception = ended.recv_timeout(Duration::from_secs(60)).expect("the call ends");
@@ -128,7 +129,7 @@ fn a_call_beyond_the_maximum_of_connections_names_the_maximum() {
     let client = with(&transport).build().unwrap();
     let plain = client.string_to_object(&object.to_string()).unwrap().unwrap();
     let io = Some(IoClass::Priority);
-    let own = plain.with_rt_policies(&RtClientPolicies { io, ..RtClientPolicies::default() }).unwrap();
+    let own = plain.with_rt_policies(&RtClientPolicies { io_class: io, ..RtClientPolicies::default() }).unwrap();
     let exception = call_who(&own).map(drop).unwrap_err();
     assert!(exception.to_string().contains("has its maximum of 0 connections"), "{exception}");
     call_who(&plain).unwrap();
@@ -143,28 +144,28 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     in_two_namespaces(
         move |to_client| {
             let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
-            let transport = Arc::new(RioTransport::new(config.best_effort_thread(true)));
-            assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.limit());
+            let transport = Arc::new(RioTransport::new(config.has_best_effort_thread(true)));
+            assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.level_limit_reason());
             assert!(has_xdp());
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
             let pool = lanes(&server, IoClass::Priority);
             let (low, high) = (object(&server, pool, LOW), object(&server, pool, HIGH));
-            let frames = || transport.streams()[0].frames.unwrap();
+            let frames = || transport.streams()[0].frame_counts.unwrap();
             let calls = |object: &ObjectRef, lane| {
                 to_client.send(Some(object.to_string())).unwrap();
                 assert_eq!(called.recv().unwrap(), lane);
             };
             calls(&low, 0);
             let before = frames();
-            assert_eq!((before.queued, before.missed), (0, 0));
+            assert_eq!((before.queued_frames, before.undeliverable_frames), (0, 0));
             let best_effort = transport.best_effort_frames().unwrap();
-            assert!(best_effort.queued >= CALLS && best_effort.missed == 0, "{best_effort:?}");
+            assert!(best_effort.queued_frames >= CALLS && best_effort.undeliverable_frames == 0, "{best_effort:?}");
             calls(&high, 1);
             let after = frames();
-            assert!(after.queued >= CALLS, "{after:?}");
-            assert_eq!(after.missed, 0);
+            assert!(after.queued_frames >= CALLS, "{after:?}");
+            assert_eq!(after.undeliverable_frames, 0);
             calls(&low, 0);
-            assert_eq!(frames().queued, after.queued);
+            assert_eq!(frames().queued_frames, after.queued_frames);
             drop(server);
             assert_eq!(transport.level(), FeatureLevel::PlainTcp);
             wait_until(|| !has_xdp());
@@ -200,9 +201,9 @@ fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
             to_client.send(Some(high.to_string())).unwrap();
             called.recv_timeout(Duration::from_secs(60)).unwrap();
             let stream = &transport.streams()[0];
-            let (frames, counts) = (stream.frames.unwrap(), stream.packets.unwrap());
+            let (frames, counts) = (stream.frame_counts.unwrap(), stream.packets.unwrap());
             assert!(counts.processed >= CALLS && counts.max_period_packets <= PACKETS.into(), "{counts:?}");
-            assert_eq!((frames.missed, counts.lost, counts.ring_full), (0, 0, 0), "{frames:?}");
+            assert_eq!((frames.undeliverable_frames, counts.lost, counts.ring_full), (0, 0, 0), "{frames:?}");
             to_client.send(None).unwrap();
         },
         move |reference| {
@@ -244,9 +245,9 @@ fn the_level_follows_the_link_and_connections_stay() {
             assert!(!has_xdp());
             ip("link set rio0 up");
             assert_eq!(next(), FeatureLevel::StreamSteering);
-            let before = transport.streams()[0].frames.unwrap().queued;
+            let before = transport.streams()[0].frame_counts.unwrap().queued_frames;
             call();
-            assert!(transport.streams()[0].frames.unwrap().queued > before);
+            assert!(transport.streams()[0].frame_counts.unwrap().queued_frames > before);
             assert_eq!(transport.streams()[0].connections, 1);
             to_client.send(None).unwrap();
         },
@@ -284,7 +285,7 @@ fn the_program_of_a_killed_process_vanishes() {
             assert!(has_xdp());
             let other = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic));
             assert_eq!(other.level(), FeatureLevel::SocketOptions);
-            assert!(other.limit().contains("another owner"), "{}", other.limit());
+            assert!(other.level_limit_reason().contains("another owner"), "{}", other.level_limit_reason());
             // `kill` sends SIGKILL.
             holder.kill().unwrap();
             holder.wait().unwrap();
@@ -361,7 +362,7 @@ fn the_examination_says_which_privilege_keeps_the_level_low() {
 fn a_process_that_says_what_keeps_its_level_low() {
     let Ok(name) = std::env::var("CORELANE_EXAMINE") else { return };
     let examination = examine(&name);
-    println!("\nlevel: {}, limit: {}.\n{examination:?}", examination.level, examination.limit);
+    println!("\nlevel: {}, limit: {}.\n{examination:?}", examination.level, examination.level_limit_reason);
 }
 
 /// Returns the number of packets that `rio0` has sent in the transmit class.
@@ -386,10 +387,10 @@ fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
         move |to_client| {
             interface::set_offload("rio0", Offload::MergedSegments, true).unwrap();
             let folder = std::env::temp_dir().join(format!("corelane-priorities-{}", std::process::id()));
-            let config = RioConfig::for_interface("rio0").level(FeatureLevel::KernelPriorities);
+            let config = RioConfig::for_interface("rio0").max_level(FeatureLevel::KernelPriorities);
             let transport = Arc::new(RioTransport::new(config.journal_folder(&folder)));
             let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
-            assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.limit());
+            assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.level_limit_reason());
             let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
             let before = packets_of_class("c0e0:16 ");
             to_client.send(Some(high.to_string())).unwrap();

@@ -52,7 +52,7 @@ fn kills() -> usize {
 fn call_with_octets(object: &ObjectRef) -> Result<(), SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     let write = |encoder: &mut Encoder<'_>| {
-        encoder.write_raw(&[7; 8_000]);
+        encoder.write_bytes(&[7; 8_000]);
         Ok(())
     };
     object.invoke(&OPERATION, &write).map(drop)
@@ -129,7 +129,7 @@ fn a_process_that_serves_a_lane() {
     if std::env::var("CORELANE_SERVE").is_err() {
         return;
     }
-    let transport = Arc::new(RioTransport::new(config().best_effort_thread(true)));
+    let transport = Arc::new(RioTransport::new(config().has_best_effort_thread(true)));
     let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
     let pool = lanes(&server, IoClass::Guaranteed { bytes: 200_000, period: Duration::from_millis(10) });
     let high = object(&server, pool, HIGH);
@@ -139,7 +139,7 @@ fn a_process_that_serves_a_lane() {
     // first one.
     let (prefix, number) = thread.split_once("map:").unwrap();
     println!("thread {thread}\nthread {prefix}map:{}", number.parse::<u32>().unwrap() - 1);
-    wait_until(|| transport.streams()[0].frames.unwrap().queued > 100);
+    wait_until(|| transport.streams()[0].frame_counts.unwrap().queued_frames > 100);
     println!("loaded");
     // The process ends after a minute if it is not killed.
     std::thread::sleep(Duration::from_secs(60));
@@ -194,15 +194,15 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             let high = object(&server, lanes(&server, IoClass::Priority), HIGH);
             to_client.send(Some(high.to_string())).unwrap();
             let requests = sent.recv_timeout(Duration::from_secs(300)).unwrap();
-            let frames = transport.streams()[0].frames.unwrap();
-            let best_effort = transport.best_effort_frames().unwrap().missed;
+            let frames = transport.streams()[0].frame_counts.unwrap();
+            let best_effort = transport.best_effort_frames().unwrap().undeliverable_frames;
             assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
             // The kernel may drop packets before the program sees them, on a loaded machine many.
             assert!(best_effort >= LEAST_REQUESTS / 2, "{best_effort} of {requests} requests were best effort");
             // A call and its connection take less than 40 frames.
             let of_calls = CALLS..CALLS * 2 * 40;
-            assert!(of_calls.contains(&frames.queued) && of_calls.end < best_effort, "{frames:?} of {requests}");
-            assert_eq!(frames.missed, 0);
+            assert!(of_calls.contains(&frames.queued_frames) && of_calls.end < best_effort, "{frames:?} of {requests}");
+            assert_eq!(frames.undeliverable_frames, 0);
             to_client.send(None).unwrap();
         },
         move |reference| {
@@ -281,20 +281,20 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
         |to_client| {
             let chosen = RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver);
             // A buffer that is too small shows that the test can fail.
-            let small = chosen.clone().buffers(131_072, 131_072);
+            let small = chosen.clone().buffer_sizes(131_072, 131_072);
             let [chosen, small] = [chosen, small].map(|config| {
                 let transport = RioTransport::new(config);
                 let class = IoClass::Guaranteed { bytes: BYTES, period: Duration::from_millis(10) };
                 let io = IoProperties { class, ..IoProperties::default() };
-                let listener = transport.listen_with_io(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
+                let listener = transport.listen_with_io_properties(&Endpoint::tcp("10.99.0.1", 0), &io).unwrap();
                 let Endpoint::Tcp { port, .. } = listener.local_endpoint() else { panic!("a port") };
                 let before = prunes();
                 to_client.send(Some(port.to_string())).unwrap();
-                wait_until(|| poll::wait_readable(listener.readiness(), Some(Monotonic::now())).unwrap());
+                wait_until(|| poll::wait_readable(listener.readiness_descriptor(), Some(Monotonic::now())).unwrap());
                 let server = listener.accept().unwrap();
-                let unread = || socket::unread_bytes(server.readiness().unwrap()).unwrap();
+                let unread = || socket::unread_bytes(server.readiness_descriptor().unwrap()).unwrap();
                 wait_until(|| unread() == SENT || prunes() > before);
-                assert!(transport.streams()[0].frames.unwrap().queued > 0);
+                assert!(transport.streams()[0].frame_counts.unwrap().queued_frames > 0);
                 prunes() - before
             });
             assert!(chosen == 0 && small > 0, "{chosen} and {small} prunes");

@@ -250,7 +250,7 @@ fn all_overload_options_together_answer_every_request_under_load() {
 }
 
 fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
-    let config = RtConfig::default().expired_requests(late);
+    let config = RtConfig::default().expired_request_action(late);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     let buffering = Some(BufferBounds { max_requests: 8, max_bytes: 0 });
@@ -303,7 +303,7 @@ fn expired_request_runs_if_the_orb_permits() {
 
 #[test]
 fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
-    let config = RtConfig::default().expired_requests(ExpiredRequestAction::LowerPriority(335));
+    let config = RtConfig::default().expired_request_action(ExpiredRequestAction::LowerPriority(335));
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     let lanes = vec![LaneConfig::default().priority(16384)];
@@ -318,8 +318,9 @@ fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
 
 #[test]
 fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
-    let config =
-        RtConfig::default().expired_requests(ExpiredRequestAction::LowerPriority(7)).scheduling(SchedulingClass::Fair);
+    let config = RtConfig::default()
+        .expired_request_action(ExpiredRequestAction::LowerPriority(7))
+        .scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    ConsecutiveMapping, GuaranteeStatus, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange,
+    ConsecutiveMapping, GuaranteeStatus, InvalidThreadpool, LaneConfig, LanesConfig, NativePriorityRange,
     NetworkPriorityMapping, Priority, PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig, ThreadpoolId,
 };
@@ -20,7 +20,7 @@ use corelane_tests::real_time::{
 };
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
-use corelane_wire::rt::{encode_priority_context, encode_range_context};
+use corelane_wire::rt::{encode_priority_context, encode_priority_range_context};
 
 const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
@@ -131,7 +131,7 @@ fn create_poa_refuses_invalid_policies() {
     let pool = lanes(&orb, &[10, 20]);
     let root = orb.root_poa();
     let refused = |policies: &RtPolicies| match root.create_rt_poa("x", None, PoaPolicies::default(), policies) {
-        Err(PoaError::InvalidPolicy(index)) => PoaPolicies::NAMES[usize::from(index)],
+        Err(PoaError::InvalidPolicy(index)) => PoaPolicies::POLICY_NAMES[usize::from(index)],
         other => panic!("{other:?}"),
     };
     let none = RtPolicies::default();
@@ -208,7 +208,7 @@ fn invalid_pool_configurations_are_refused() {
     assert_eq!(bad(with(vec![lane(-1)])), Kind::BadParam);
     assert_eq!(bad(with(vec![lane(1), lane(1)])), Kind::BadParam);
     assert_eq!(bad(with(vec![lane(1).static_threads(0)])), Kind::BadParam);
-    assert_eq!(bad(with(vec![lane(1).ceiling(Some(0))])), Kind::BadParam);
+    assert_eq!(bad(with(vec![lane(1).max_request_priority(Some(0))])), Kind::BadParam);
     assert_eq!(bad(with(vec![lane(1).listen("nowhere")])), Kind::BadParam);
     assert_eq!(bad(rt.create_threadpool(&ThreadpoolConfig::default().static_threads(0))), Kind::BadParam);
     let taken = orb.endpoints()[0].to_string();
@@ -218,7 +218,7 @@ fn invalid_pool_configurations_are_refused() {
 #[test]
 fn ceiling_of_an_endpoint_bounds_the_priorities_of_its_peers() {
     let orb = fair_orb();
-    let lane = |priority, ceiling| LaneConfig::default().priority(priority).ceiling(ceiling);
+    let lane = |priority, ceiling| LaneConfig::default().priority(priority).max_request_priority(ceiling);
     let config = LanesConfig::default().lanes([lane(10, Some(15)), lane(20, None)]);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
     let object = object(&orb, "ceiling", &model(CLIENT, 10, Some(pool)));
@@ -232,7 +232,7 @@ fn ceiling_of_an_endpoint_bounds_the_priorities_of_its_peers() {
 #[test]
 fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
-    let bounded = PoolConfig::default().ceiling(Some(15));
+    let bounded = PoolConfig::default().max_request_priority(Some(15));
     let orb = Orb::builder().real_time(rt).pool(bounded).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     let pool = lanes(&orb, &[10, 20]);
@@ -249,7 +249,7 @@ fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
 
 #[test]
 fn priority_without_a_native_priority_raises_data_conversion_2() {
-    let mapping = Arc::new(ConsecutiveMapping(NativeRange { min: 1, max: 20 }));
+    let mapping = Arc::new(ConsecutiveMapping(NativePriorityRange { least_urgent: 1, most_urgent: 20 }));
     let orb = Orb::builder().real_time(RtConfig::default().priority_mapping(mapping));
     let orb = orb.listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
@@ -540,7 +540,7 @@ fn band_is_bound_only_if_it_contains_a_lane() {
         let mut client = RawClient::for_object(object);
         client.send_with_context(
             "_bind_priority_band",
-            Some((context_id::RT_CORBA_PRIORITY_RANGE, &encode_range_context(low, high)[..])),
+            Some((context_id::RT_CORBA_PRIORITY_RANGE, &encode_priority_range_context(low, high)[..])),
             None,
         );
         client.receive_void_reply()
@@ -600,7 +600,7 @@ impl Skeleton for Endless {
     }
 
     fn dispatch(&self, _operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
-        call.reply().write_raw(&vec![0; 32 << 20]);
+        call.reply().write_bytes(&vec![0; 32 << 20]);
         Ok(())
     }
 }
@@ -667,7 +667,7 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         fields[38].parse::<i32>().unwrap()
     };
-    let permitted = corelane::rt::guarantees()
+    let permitted = corelane::rt::check_guarantees()
         .iter()
         .any(|known| known.name == "deadline-class" && known.status == GuaranteeStatus::Met);
     // The scheduling policy is SCHED_DEADLINE (6) if the kernel permits it, and otherwise

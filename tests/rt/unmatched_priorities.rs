@@ -10,7 +10,7 @@ use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 const NO_LANE: RawReply = RawReply::Raised(Kind::Transient, OMG | 2);
 
 fn pool(orb: &Orb, unmatched_priority: UnmatchedPriority, ceilings: [Option<i16>; 3]) -> ThreadpoolId {
-    let lane = |(priority, ceiling)| LaneConfig::default().priority(priority).ceiling(ceiling);
+    let lane = |(priority, ceiling)| LaneConfig::default().priority(priority).max_request_priority(ceiling);
     let lanes = [10, 20, 30].into_iter().zip(ceilings).map(lane);
     let config = LanesConfig::default().lanes(lanes).unmatched_priority(unmatched_priority);
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()

@@ -144,10 +144,10 @@ impl Skeleton for Stepper {
         reply.write_u32(by.core.unwrap_or(usize::MAX) as u32);
         reply.write_u8(native);
         reply.write_i16(current.unwrap_or(-1));
-        reply.write_bool(by.handed_over);
+        reply.write_bool(by.was_handed_over);
         reply.write_latin1_str(&by.thread)?;
         if operation == b"fill" {
-            reply.write_octets_copied(&vec![0; LARGE])?;
+            reply.write_octet_sequence_copied(&vec![0; LARGE])?;
         }
         Ok(())
     }

@@ -50,14 +50,14 @@ impl Transport for PipeTransport {
         matches!(endpoint, Endpoint::Other(other) if other.scheme() == SCHEME)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         self.attempts.fetch_add(1, Ordering::SeqCst);
-        Unix.connect_with(&self.socket(endpoint)?, properties, deadline)
+        Unix.connect_with_properties(&self.socket(endpoint)?, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -81,8 +81,8 @@ impl Listener for PipeListener {
         self.socket.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.socket.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

@@ -117,7 +117,7 @@ impl Reporter {
             tid: by.tid,
             native,
             connection: by.connection.unwrap_or(0),
-            handed_over: by.handed_over,
+            handed_over: by.was_handed_over,
             thread: by.thread,
         }
     }
@@ -281,7 +281,7 @@ pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
                     let value = PriorityModelValue::parse(value).expect("a model");
                     said.model = Some((value.model, value.server_priority));
                 }
-                policy_type::PRIORITY_BANDED_CONNECTION => said.bands = rt::parse_bands(value).expect("bands"),
+                policy_type::PRIORITY_BANDED_CONNECTION => said.bands = rt::parse_priority_bands(value).expect("bands"),
                 _ => {}
             }
         }

@@ -85,13 +85,13 @@ impl Transport for Named {
         self.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with(endpoint, properties, deadline)
+        self.0.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -128,8 +128,8 @@ impl Listener for NamedListener {
         self.inner.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {
@@ -146,8 +146,8 @@ impl Stream for Elsewhere {
         self.0.send_vectored(slices, wait)
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.0.readiness()
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.readiness_descriptor()
     }
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {

@@ -39,13 +39,13 @@ impl Transport for Through {
         self.inner.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        Ok((self.pass)(self.inner.connect_with(endpoint, properties, deadline)?, Some(endpoint)))
+        Ok((self.pass)(self.inner.connect_with_properties(endpoint, properties, deadline)?, Some(endpoint)))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -81,8 +81,8 @@ impl Listener for Accepting {
         self.inner.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

@@ -83,8 +83,8 @@ fn wait_until(what: &str, is_reached: impl Fn() -> bool) {
 
 fn settings() -> GatewayBuilder {
     let reconnect = ReconnectPolicy { first_delay: Duration::from_millis(20), max_delay: Duration::from_millis(200) };
-    let buffer = QueueLimits { max_sets: 1_000_000, max_bytes: 256 << 20 };
-    let builder = Gateway::builder().reconnect(reconnect).buffer(buffer);
+    let buffer = QueueLimits { max_delivery_sets: 1_000_000, max_bytes: 256 << 20 };
+    let builder = Gateway::builder().reconnect(reconnect).buffer_limits(buffer);
     builder.check_interval(Duration::from_millis(100)).call_timeout(Duration::from_millis(300))
 }
 
@@ -203,7 +203,7 @@ fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
     assert_eq!(got, expected, "site {}", site.number);
     for gateway in site.channel.gateways() {
         let counts = gateway.status().counts;
-        assert!(counts.is_balanced() && counts.dropped_full + counts.dropped_refused == 0, "{counts:?}");
+        assert!(counts.is_balanced() && counts.dropped_buffer_full + counts.dropped_by_destination == 0, "{counts:?}");
         println!("site {number}: {counts:?}");
     }
     // The sites stay until all have compared.

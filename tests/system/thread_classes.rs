@@ -68,7 +68,7 @@ fn lanes(orb: &Orb, name: &str) -> ObjectRef {
 }
 
 fn server() -> (Orb, String) {
-    let config = RtConfig::default().overruns(OverrunAction::LowerPriority(0));
+    let config = RtConfig::default().overrun_action(OverrunAction::LowerPriority(0));
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     urgently(move || {
         let object = lanes(&orb, "fl");

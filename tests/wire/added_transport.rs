@@ -123,7 +123,9 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
 #[test]
 fn references_contain_the_published_address_of_an_added_transport() {
     let folder = Folder::new("published");
-    let server = serve_with(with(&folder.pipe()).listen("tcp:127.0.0.1:0").publish("pipe:gate").publish("tcp:h:0"));
+    let server = serve_with(
+        with(&folder.pipe()).listen("tcp:127.0.0.1:0").published_address("pipe:gate").published_address("tcp:h:0"),
+    );
     let found: Vec<String> = addresses(&server.ior).into_iter().map(|(_, endpoint)| endpoint.to_string()).collect();
     let Endpoint::Tcp { port, .. } = &server.orb.endpoints()[0] else { panic!("no TCP endpoint") };
     assert_eq!(found, ["pipe:gate".to_owned(), format!("tcp:h:{port}")]);
@@ -138,7 +140,7 @@ fn address_with_an_unknown_scheme_is_refused() {
         let error = builder.listen(address).build().unwrap_err().to_string();
         assert!(error.contains(&format!("\"{address}\" is not an address: no transport has this scheme")), "{error}");
     }
-    let error = Orb::builder().publish("pipe:x").build().unwrap_err().to_string();
+    let error = Orb::builder().published_address("pipe:x").build().unwrap_err().to_string();
     assert!(error.contains("\"pipe:x\" is not an address: no transport has this scheme"), "{error}");
     let error = with(&folder.pipe()).listen("pipe:a/b").build().unwrap_err().to_string();
     assert!(error.contains("pipe:a/b does not name a pipe"), "{error}");

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use corelane::mapping::TypedValue;
-use corelane::{AnyValueRef, Cdr, Fixed, Kind, LongDouble, Octets, TypeCode, Typed, Value, ValueFactories};
+use corelane::{AnyValueRef, Cdr, Fixed, LongDouble, Octets, TypeCode, TypeCodeKind, Typed, Value, ValueFactories};
 use corelane_tests::any::dynamic::{Choice, Colour, Everything, Failed, Number, Other, Point, Tree};
 use corelane_wire::cdr::ValueReadState;
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
@@ -60,42 +60,44 @@ fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let [a, b, c, d, ..] = eight;
     let bound = type_code.length().unwrap_or(0);
     match type_code.kind() {
-        Kind::Boolean => Value::Boolean(number & 1 == 1),
-        Kind::Octet => Value::Octet(a),
-        Kind::Short => Value::Short(i16::from_ne_bytes([a, b])),
-        Kind::UShort => Value::UShort(u16::from_ne_bytes([a, b])),
-        Kind::Long => Value::Long(i32::from_ne_bytes([a, b, c, d])),
-        Kind::ULong => Value::ULong(u32::from_ne_bytes([a, b, c, d])),
-        Kind::LongLong => Value::LongLong(i64::from_ne_bytes(eight)),
-        Kind::ULongLong => Value::ULongLong(number),
-        Kind::Float => Value::Float(f32::from(i16::from_ne_bytes([a, b])) / 8.0),
-        Kind::Double => Value::Double(f64::from(i32::from_ne_bytes([a, b, c, d])) / 8.0),
-        Kind::LongDouble => Value::LongDouble(random.octets(16).try_into().unwrap()),
-        Kind::Char => Value::Char(NARROW[random.below(4)]),
-        Kind::WChar => Value::WChar(WIDE[random.below(4)]),
-        Kind::String => Value::String(random.text(bound, &NARROW)),
-        Kind::WString => Value::WString(random.text(bound, &WIDE)),
-        Kind::Fixed => {
+        TypeCodeKind::Boolean => Value::Boolean(number & 1 == 1),
+        TypeCodeKind::Octet => Value::Octet(a),
+        TypeCodeKind::Short => Value::Short(i16::from_ne_bytes([a, b])),
+        TypeCodeKind::UShort => Value::UShort(u16::from_ne_bytes([a, b])),
+        TypeCodeKind::Long => Value::Long(i32::from_ne_bytes([a, b, c, d])),
+        TypeCodeKind::ULong => Value::ULong(u32::from_ne_bytes([a, b, c, d])),
+        TypeCodeKind::LongLong => Value::LongLong(i64::from_ne_bytes(eight)),
+        TypeCodeKind::ULongLong => Value::ULongLong(number),
+        TypeCodeKind::Float => Value::Float(f32::from(i16::from_ne_bytes([a, b])) / 8.0),
+        TypeCodeKind::Double => Value::Double(f64::from(i32::from_ne_bytes([a, b, c, d])) / 8.0),
+        TypeCodeKind::LongDouble => Value::LongDouble(random.octets(16).try_into().unwrap()),
+        TypeCodeKind::Char => Value::Char(NARROW[random.below(4)]),
+        TypeCodeKind::WChar => Value::WChar(WIDE[random.below(4)]),
+        TypeCodeKind::String => Value::String(random.text(bound, &NARROW)),
+        TypeCodeKind::WString => Value::WString(random.text(bound, &WIDE)),
+        TypeCodeKind::Fixed => {
             let digits = type_code.digits_and_scale().map_or(1, |(digits, _)| u32::from(digits));
             let wide = i128::from(i64::from_ne_bytes(eight)) * i128::from(u32::MAX);
             Value::Fixed(wide % 10i128.pow(digits))
         }
-        Kind::Enum => Value::Enum(u32::try_from(random.below(type_code.member_count())).unwrap()),
-        Kind::TypeCode => Value::TypeCode(some_type(random)),
-        Kind::Any => {
+        TypeCodeKind::Enum => Value::Enum(u32::try_from(random.below(type_code.member_count())).unwrap()),
+        TypeCodeKind::TypeCode => Value::TypeCode(some_type(random)),
+        TypeCodeKind::Any => {
             let inner = if depth > 2 { TypeCode::DOUBLE } else { some_type(random) };
             let value = value(&inner, random, depth + 2);
             Value::Any(Box::new(AnyValue::from_value(&inner, &value).unwrap()))
         }
         // References other than nil cannot be decoded without an ORB.
-        Kind::ObjRef => Value::Object(Ior::NIL),
-        Kind::Struct | Kind::Except => {
+        TypeCodeKind::ObjRef => Value::Object(Ior::NIL),
+        TypeCodeKind::Struct | TypeCodeKind::Except => {
             let types = (0..type_code.member_count()).map(|index| type_code.member_type(index).unwrap());
             Value::Struct(types.map(|member| value(&member, random, depth + 1)).collect())
         }
-        Kind::Union => union(&type_code, random, depth),
-        Kind::Sequence | Kind::Array => elements(&type_code, random, depth),
-        Kind::Value | Kind::ValueBox | Kind::AbstractInterface => instance(&type_code, random, depth),
+        TypeCodeKind::Union => union(&type_code, random, depth),
+        TypeCodeKind::Sequence | TypeCodeKind::Array => elements(&type_code, random, depth),
+        TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::AbstractInterface => {
+            instance(&type_code, random, depth)
+        }
         kind => panic!("no values of {kind}"),
     }
 }
@@ -120,8 +122,8 @@ fn union(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let discriminator = type_code.discriminator_type().unwrap().unaliased();
     let labels: Vec<i128> = (0..type_code.member_count()).filter_map(|arm| type_code.member_label(arm)).collect();
     let label = match (random.below(3), discriminator.kind()) {
-        (0, Kind::Enum) => i128::try_from(random.below(discriminator.member_count())).unwrap(),
-        (0, Kind::Boolean) => i128::try_from(random.below(2)).unwrap(),
+        (0, TypeCodeKind::Enum) => i128::try_from(random.below(discriminator.member_count())).unwrap(),
+        (0, TypeCodeKind::Boolean) => i128::try_from(random.below(2)).unwrap(),
         (0, _) => i128::from(b' ') + i128::try_from(random.below(90)).unwrap(),
         _ => labels[random.below(labels.len())],
     };
@@ -135,15 +137,15 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let element = type_code.content_type().unwrap();
     let bound = type_code.length().unwrap_or(0) as usize;
     let count = match type_code.kind() {
-        Kind::Array => bound,
+        TypeCodeKind::Array => bound,
         _ if depth > 4 => 0,
         _ if bound == 0 => random.below(7),
         _ => random.below(bound + 1),
     };
-    if element.unaliased().kind() == Kind::Octet {
+    if element.unaliased().kind() == TypeCodeKind::Octet {
         return Value::Octets(Octets::from(random.octets(count)));
     }
-    let is_pair = element.kind() == Kind::Struct && element.id().is_empty();
+    let is_pair = element.kind() == TypeCodeKind::Struct && element.id().is_empty();
     let made = |at| {
         let mut made = value(&element, random, depth + 1);
         if let (true, Value::Struct(pair)) = (is_pair, &mut made) {
@@ -230,7 +232,7 @@ fn written(place: Place, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), CdrE
     let mut e = Encoder::new();
     e.set_endian(place.endian);
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    e.write_raw(&vec![7; place.before]);
+    e.write_bytes(&vec![7; place.before]);
     write(&mut e).unwrap();
     e.to_vec()
 }
@@ -241,7 +243,7 @@ fn decoder<'m>(
     (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
     let d = Decoder::new(octets, place.endian).at_position(place.before).with_code_sets(CodeSets::UTF8_UTF16);
-    d.with_value_read_state(space).with_environment(factories)
+    d.with_value_read_state(space).with_decoding_context(factories)
 }
 
 fn same<T: Typed + PartialEq + Debug>() {
@@ -268,12 +270,12 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let space = ValueReadState::new();
             let mut d = decoder(&octets, place, (&space, &factories));
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
-            assert_eq!(d.remaining(), 0, "{}", shown());
+            assert_eq!(d.remaining_len(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
             let space = ValueReadState::new().with_lookup_and_converter(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
-            assert_eq!((any.value().as_ref(), d.remaining()), (Ok(&tree), 0), "{}", shown());
+            assert_eq!((any.value().as_ref(), d.remaining_len()), (Ok(&tree), 0), "{}", shown());
             for endian in [Endian::Big, Endian::Little] {
                 let place = Place { endian, before: random.below(9) };
                 let dynamic = written(place, |e| any.encode_value(e));

@@ -41,7 +41,7 @@ fn bulk_and_single_elements_have_the_same_octets() {
             let mut d = decoder();
             let len = d.read_len(Nested::MIN_SIZE).unwrap();
             assert_eq!(d.read_bulk::<Nested>(len).unwrap(), values);
-            assert_eq!(d.remaining(), 0);
+            assert_eq!(d.remaining_len(), 0);
         }
     }
 }

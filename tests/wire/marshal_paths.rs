@@ -76,7 +76,7 @@ fn write_wanted(e: &mut Encoder<'_>, items: u32, second: &[u8], words: &[&str]) 
     e.write_str("a").unwrap();
     e.write_u8(b'f');
     e.write_u32(u32::try_from(second.len()).unwrap());
-    e.write_raw(second);
+    e.write_bytes(second);
     e.write_u8(b'f');
     e.write_u32(u32::try_from(words.len()).unwrap());
     words.iter().for_each(|word| e.write_str(word).unwrap());

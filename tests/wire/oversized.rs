@@ -33,7 +33,7 @@ fn mirror(probe: &ProbeRef) -> SystemException {
 }
 
 fn deferred(probe: &ProbeRef) -> SystemException {
-    let argument = |encoder: &mut Encoder<'static>| encoder.write_octets_copied(&vec![7; LARGE]);
+    let argument = |encoder: &mut Encoder<'static>| encoder.write_octet_sequence_copied(&vec![7; LARGE]);
     probe.as_object().send_deferred("mirror", argument).and_then(|mut call| call.reply().map(drop)).unwrap_err()
 }
 
@@ -45,7 +45,7 @@ fn request_above_the_limit_is_sent_once_and_refused_clearly() {
             for (fragments, warm) in [(None, false), (None, true), (Some(64 << 10), false)] {
                 let server = server(dispatch);
                 let builder = Orb::builder();
-                let builder = if let Some(size) = fragments { builder.fragment_size(size) } else { builder };
+                let builder = if let Some(size) = fragments { builder.max_fragment_size(size) } else { builder };
                 let (_orb, probe) = client(&server, builder);
                 if warm {
                     assert_eq!(probe.cube_octet(3).unwrap(), 27);
@@ -67,7 +67,7 @@ fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
         let mut stream = raw::connect(&server);
         let data = vec![7; LARGE];
         let request =
-            raw::request(&raw::probe_key(&server), 8, "mirror", |encoder| encoder.write_octets(&data).unwrap());
+            raw::request(&raw::probe_key(&server), 8, "mirror", |encoder| encoder.write_octet_sequence(&data).unwrap());
         stream.write_all(&request).unwrap_or_else(|error| panic!("{dispatch:?}: {error}"));
         let (kind, size) = raw::read_header(&mut stream);
         assert_eq!(kind, raw::REPLY, "{dispatch:?}");

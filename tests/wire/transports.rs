@@ -52,8 +52,8 @@ fn calls_work_in_every_giop_version_and_in_fragments() {
     }
     for dispatch in EVERY_DISPATCH {
         let pool = PoolConfig::default().dispatch(dispatch);
-        let server = serve_with(Orb::builder().fragment_size(1000).pool(pool).listen("tcp:127.0.0.1:0"));
-        let orb = Orb::builder().fragment_size(256).build().unwrap();
+        let server = serve_with(Orb::builder().max_fragment_size(1000).pool(pool).listen("tcp:127.0.0.1:0"));
+        let orb = Orb::builder().max_fragment_size(256).build().unwrap();
         let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
         let large: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
         assert_eq!(&*probe.mirror(&large).unwrap(), &large[..]);
@@ -72,7 +72,7 @@ fn check_latin1(server: &Server) {
 
 #[test]
 fn references_carry_the_published_address() {
-    let server = serve_with(Orb::builder().listen("tcp:0.0.0.0:0").publish("tcp:gateway.example.com:0"));
+    let server = serve_with(Orb::builder().listen("tcp:0.0.0.0:0").published_address("tcp:gateway.example.com:0"));
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let text = format!("{:?}", server.orb.string_to_object(&server.ior).unwrap().unwrap().ior());
     assert!(text.contains("gateway.example.com") && text.contains(&port.to_string()), "{text}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use corelane_sys::usage;
 
-use crate::json::Object;
+use crate::json::JsonObject;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
@@ -59,7 +59,7 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
+    pub(crate) fn record(&self, object: JsonObject, calls: usize) -> JsonObject {
         let calls = calls.max(1) as f64;
         object
             .number("client_cpu_us", self.client_us / calls)

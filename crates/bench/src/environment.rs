@@ -8,7 +8,7 @@ use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::thread::{self, Scheduling};
 
 use crate::cost::steal_ms;
-use crate::json::Object;
+use crate::json::JsonObject;
 use crate::placement::Placement;
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Environment {
         lines
     }
 
-    pub(crate) fn record(&self, object: Object) -> Object {
+    pub(crate) fn record(&self, object: JsonObject) -> JsonObject {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         object
             .string("host", &self.host)
@@ -144,7 +144,7 @@ impl RunEnd {
         )
     }
 
-    pub(crate) fn record(&self, object: Object) -> Object {
+    pub(crate) fn record(&self, object: JsonObject) -> JsonObject {
         object
             .number("seconds", self.seconds)
             .number("load_end", self.load_average)
@@ -285,7 +285,7 @@ mod tests {
         let environment = Environment::read(&Placement::default(), "not held");
         assert!(!environment.cores.is_empty());
         assert_ne!(environment.kernel, "unknown");
-        let record = environment.record(Object::new()).finish();
+        let record = environment.record(JsonObject::new()).finish();
         let parsed: serde_json::Value = serde_json::from_str(&record).unwrap();
         for name in ["kernel", "preemption", "clock", "idle_states", "scheduling", "pinning"] {
             assert!(parsed[name].as_str().is_some_and(|text| !text.is_empty()), "{name} in {record}");

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 /// A JSON object to which members are added. The members keep the order of addition.
 #[derive(Clone, Debug)]
-pub struct Object(String);
+pub struct JsonObject(String);
 
-impl Object {
+impl JsonObject {
     /// Creates an object without members.
     #[must_use]
     pub fn new() -> Self {
-        Object(String::from("{"))
+        JsonObject(String::from("{"))
     }
 
     /// Adds a member with a string.
@@ -63,7 +63,7 @@ impl Object {
 
     /// Adds a member with an object.
     #[must_use]
-    pub fn object(mut self, name: &str, value: Object) -> Self {
+    pub fn object(mut self, name: &str, value: JsonObject) -> Self {
         self.name(name);
         self.0.push_str(&value.finish());
         self
@@ -71,7 +71,7 @@ impl Object {
 
     /// Adds a member with a list of objects.
     #[must_use]
-    pub fn objects(mut self, name: &str, values: Vec<Object>) -> Self {
+    pub fn objects(mut self, name: &str, values: Vec<JsonObject>) -> Self {
         self.list(name, values, |text, value| text.push_str(&value.finish()));
         self
     }
@@ -104,7 +104,7 @@ impl Object {
     }
 }
 
-impl Default for Object {
+impl Default for JsonObject {
     fn default() -> Self {
         Self::new()
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn finished_text_is_valid_json() {
-        let text = Object::new()
+        let text = JsonObject::new()
             .string("a \"b\"", "line\nend\u{1}\\ \u{e9}")
             .integer("n", u64::MAX)
             .number("x", 1.0 / 3.0)
@@ -136,8 +136,8 @@ mod tests {
             .boolean("yes", true)
             .strings("words", ["one", "two"])
             .numbers("none", &[])
-            .object("one", Object::new().integer("z", 1))
-            .objects("inner", vec![Object::new(), Object::new().number("y", 2.0)])
+            .object("one", JsonObject::new().integer("z", 1))
+            .objects("inner", vec![JsonObject::new(), JsonObject::new().number("y", 2.0)])
             .finish();
         let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(parsed["a \"b\""], "line\nend\u{1}\\ \u{e9}");

@@ -26,7 +26,7 @@ pub struct MachineCosts {
     /// the timer slack of the kernel add to the times.
     pub has_fixed_priorities: bool,
     /// Times from the end of a sleep until the sleeping thread runs.
-    pub timer: Vec<u64>,
+    pub timer_latencies: Vec<u64>,
     /// Times from the call that wakes a thread on the core of the calling thread until the woken
     /// thread runs. They include a context switch.
     pub same_core_wake_up: Vec<u64>,
@@ -51,7 +51,7 @@ impl MachineCosts {
         let scheduling = has_fixed_priorities.then_some(Scheduling::Fifo(PRIORITY));
         let on = |cores| Placement { cores, scheduling };
         let mut costs = MachineCosts { has_fixed_priorities, ..MachineCosts::default() };
-        costs.timer = {
+        costs.timer_latencies = {
             let _entered = on(CoreChoice::Shared(first)).enter(Side::Client).map_err(refused)?;
             (0..count).map(|_| lateness()).collect()
         };
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn each_cost_is_measured_as_often_as_requested() {
         let costs = MachineCosts::measure(20).unwrap();
-        assert_eq!((costs.timer.len(), costs.same_core_wake_up.len()), (20, 20));
+        assert_eq!((costs.timer_latencies.len(), costs.same_core_wake_up.len()), (20, 20));
         let others = if costs.cores.len() > 1 { 20 } else { 0 };
         assert_eq!((costs.other_core_wake_up.len(), costs.sleeping_move.len()), (others, others));
         for times in [&costs.same_core_wake_up, &costs.other_core_wake_up, &costs.sleeping_move] {

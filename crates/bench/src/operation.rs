@@ -10,7 +10,7 @@ use crate::baseline::MessageSizes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOperation {
     /// Sends and returns nothing.
-    Nothing,
+    EmptyCall,
     /// Sends and returns an octet.
     Octet,
     /// Sends and returns a short.
@@ -62,7 +62,7 @@ impl MeasuredOperation {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
         let found = match (words, number) {
-            ("nothing", None) => Some(MeasuredOperation::Nothing),
+            ("nothing", None) => Some(MeasuredOperation::EmptyCall),
             ("octet", None) => Some(MeasuredOperation::Octet),
             ("short", None) => Some(MeasuredOperation::Short),
             ("long", None) => Some(MeasuredOperation::Long),
@@ -116,7 +116,7 @@ impl MeasuredOperation {
     #[cfg(test)]
     pub(crate) fn idl_name(self) -> &'static str {
         match self.copied() {
-            MeasuredOperation::Nothing => "echo_nothing",
+            MeasuredOperation::EmptyCall => "echo_nothing",
             MeasuredOperation::Octet => "echo_octet",
             MeasuredOperation::Short => "echo_short",
             MeasuredOperation::Long => "echo_long",
@@ -135,7 +135,7 @@ impl MeasuredOperation {
     /// first byte.
     fn body(self) -> usize {
         match self.copied() {
-            MeasuredOperation::Nothing => 0,
+            MeasuredOperation::EmptyCall => 0,
             MeasuredOperation::Octet | MeasuredOperation::Oneway => 1,
             MeasuredOperation::Short => 2,
             MeasuredOperation::Long => 4,
@@ -185,7 +185,7 @@ impl MeasuredOperation {
 impl fmt::Display for MeasuredOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MeasuredOperation::Nothing => f.write_str("nothing"),
+            MeasuredOperation::EmptyCall => f.write_str("nothing"),
             MeasuredOperation::Octet => f.write_str("octet"),
             MeasuredOperation::Short => f.write_str("short"),
             MeasuredOperation::Long => f.write_str("long"),

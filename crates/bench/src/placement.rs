@@ -62,8 +62,8 @@ impl Placement {
     ///
     /// # Errors
     /// The kernel refuses the cores or the class.
-    pub fn enter(&self, side: Side) -> io::Result<EnteredPlacement> {
-        let entered = EnteredPlacement { cores: thread::affinity(None)?, scheduling: thread::scheduling(None)? };
+    pub fn enter(&self, side: Side) -> io::Result<PlacementGuard> {
+        let entered = PlacementGuard { cores: thread::affinity(None)?, scheduling: thread::scheduling(None)? };
         if let Some(core) = self.core(side) {
             thread::set_affinity(None, &CpuSet::one(core))?;
         }
@@ -115,12 +115,12 @@ impl Placement {
 /// and class.
 #[derive(Debug)]
 #[must_use = "the thread leaves the placement at once"]
-pub struct EnteredPlacement {
+pub struct PlacementGuard {
     cores: CpuSet,
     scheduling: Scheduling,
 }
 
-impl Drop for EnteredPlacement {
+impl Drop for PlacementGuard {
     fn drop(&mut self) {
         // Errors are ignored, because nothing can be done about them here.
         let _ = thread::set_scheduling(None, self.scheduling);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane_sys::probe::{self, Record};
+use corelane_sys::probe::{self, ProbeRecord};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
@@ -142,9 +142,9 @@ impl fmt::Display for ProbedServer {
 }
 
 fn own(name: &str) -> ProcessRecords {
-    let of = |record: Record| PassedProbe {
+    let of = |record: ProbeRecord| PassedProbe {
         thread: record.thread,
-        at_ns: record.at,
+        at_ns: record.passed_at_ns,
         request_id: record.id,
         name: record.point.to_owned(),
     };

@@ -11,7 +11,7 @@ use crate::environment::{Environment, RunEnd};
 use crate::harness::{
     self, AxisPoint, ComparedQuantity, Figure, FigureLabel, Group, GroupResult, Progress, Ratio, RunLength,
 };
-use crate::json::Object;
+use crate::json::JsonObject;
 use crate::placement::{CoreChoice, Placement};
 use crate::sample::CDF_FRACTIONS;
 use crate::targets;
@@ -215,15 +215,15 @@ impl<'o> Report<'o> {
         self.incomplete
     }
 
-    fn object(&self, record: &str) -> Object {
-        Object::new()
+    fn object(&self, record: &str) -> JsonObject {
+        JsonObject::new()
             .string("schema", "corelane-bench")
             .integer("version", SCHEMA_VERSION)
             .string("run", &self.run)
             .string("record", record)
     }
 
-    fn line(&mut self, object: Object) -> Result<(), Failure> {
+    fn line(&mut self, object: JsonObject) -> Result<(), Failure> {
         let Some(json) = &mut self.json else { return Ok(()) };
         let written = writeln!(json, "{}", object.finish()).and_then(|()| json.flush());
         written.map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
@@ -255,7 +255,7 @@ fn judged(text: &mut String, word: &str, value: &SingleValue) {
     );
 }
 
-fn labelled(object: Object, label: &FigureLabel) -> Object {
+fn labelled(object: JsonObject, label: &FigureLabel) -> JsonObject {
     let object = object
         .string("bench", label.bench)
         .string("peer", label.peer)
@@ -268,7 +268,7 @@ fn labelled(object: Object, label: &FigureLabel) -> Object {
     }
 }
 
-fn record(object: Object, compare: ComparedQuantity, figure: &Figure) -> Object {
+fn record(object: JsonObject, compare: ComparedQuantity, figure: &Figure) -> JsonObject {
     let summary = &figure.summary;
     let object = labelled(object, &figure.label)
         .integer("n", summary.n as u64)
@@ -294,7 +294,7 @@ fn record(object: Object, compare: ComparedQuantity, figure: &Figure) -> Object 
             .number("ratio", baseline.ratio),
     };
     let ratio = |ratio: &Ratio| {
-        labelled(Object::new(), &ratio.with)
+        labelled(JsonObject::new(), &ratio.with)
             .number("p50_us", ratio.p50_us)
             .number("ratio", ratio.ratio)
             .number("ratio_low", ratio.range.0)
@@ -428,7 +428,7 @@ mod tests {
         let mut with_baseline = figure("epoll", 6000);
         with_baseline.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         for figure in [figure("blocking", 5000), with_baseline] {
-            let line = record(Object::new(), ComparedQuantity::Median, &figure).finish();
+            let line = record(JsonObject::new(), ComparedQuantity::Median, &figure).finish();
             let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
             for name in ["bench", "peer", "transport", "op", "config"] {
                 assert!(parsed[name].is_string(), "{name} in {line}");
@@ -439,7 +439,7 @@ mod tests {
             assert_eq!(parsed["client_cpu_us"], 2.0);
             assert_eq!(parsed["baseline_p50_us"].is_number(), !figure.ratios.is_empty());
             let without =
-                record(Object::new(), ComparedQuantity::Median, &Figure { cost: None, ..figure.clone() }).finish();
+                record(JsonObject::new(), ComparedQuantity::Median, &Figure { cost: None, ..figure.clone() }).finish();
             assert!(!without.contains("cpu_us") && !without.contains("steal"), "{without}");
             assert_eq!(parsed["against"].as_array().unwrap().len(), figure.ratios.len());
         }

@@ -207,7 +207,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
 /// Returns the properties for the operation's `context` clause; `None` if the operation has no such
 /// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
-    let context = given.matching(&signature.context);
+    let context = given.matching_properties(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
         return Err(format!("the `context` clause of `{operation}` has no property `{name}`"));
     }
@@ -296,7 +296,10 @@ fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &m
     };
     let wants_text = matches!(
         type_code.unaliased().kind(),
-        corelane::Kind::String | corelane::Kind::WString | corelane::Kind::Char | corelane::Kind::WChar
+        corelane::TypeCodeKind::String
+            | corelane::TypeCodeKind::WString
+            | corelane::TypeCodeKind::Char
+            | corelane::TypeCodeKind::WChar
     );
     let json = match serde_json::from_str(word) {
         Ok(Json::String(text)) => Json::String(text),

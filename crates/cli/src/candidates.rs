@@ -12,7 +12,7 @@ use crate::text::printable;
 /// Limits of ORBs that call candidates. The maximum length of a reference's text is four times the
 /// default, because a `corbaloc:` reference becomes more than twice as long in its `IOR:` form.
 pub(crate) const CANDIDATE_LIMITS: Limits =
-    Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
+    Limits { max_reference_text_length: 4 * Limits::DEFAULT.max_reference_text_length, ..Limits::DEFAULT };
 
 #[derive(Debug)]
 pub(crate) struct Candidate {

@@ -186,7 +186,7 @@ impl Settings {
             settings.take_file(&text).map_err(|error| format!("{name}: {error}"))?;
         }
         settings
-            .take_environment(env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))))?;
+            .read_environment(env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))))?;
         Ok(settings)
     }
 
@@ -235,7 +235,7 @@ impl Settings {
         Ok(())
     }
 
-    fn take_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
+    fn read_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
         let of_tools = |name: &str| {
             let tool = |tool: &str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
             CONFIGURED.iter().any(|one| tool(one))
@@ -397,7 +397,7 @@ mod tests {
         let mut settings = Settings { options: known_options(), file: None, set: BTreeMap::new() };
         settings.take_file(file)?;
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), OsString::from(value)));
-        settings.take_environment(variables).map(|()| settings)
+        settings.read_environment(variables).map(|()| settings)
     }
 
     fn with_configured_options(file: &str, variables: &[(&str, &str)], words: &str) -> String {

@@ -106,7 +106,7 @@ impl Dump<'_> {
                     InterfaceFlavor::Local => "local",
                     InterfaceFlavor::Abstract => "abstract",
                 },
-                "defined": interface.defined,
+                "defined": interface.is_defined,
                 "bases": self.names(&interface.bases),
                 "definitions": self.all(&interface.members),
             }),
@@ -117,7 +117,7 @@ impl Dump<'_> {
                     ValueFlavor::Custom => "custom",
                     ValueFlavor::Abstract => "abstract",
                 },
-                "truncatable": value.truncatable,
+                "truncatable": value.is_truncatable,
                 "bases": self.names(&value.bases),
                 "supports": self.names(&value.supports),
                 "state": value.state.iter().map(|(member, public)| {
@@ -148,7 +148,7 @@ impl Dump<'_> {
                 "members": union.arms.iter().map(|arm| {
                     let mut shown = self.member(&arm.member);
                     shown["labels"] = arm.labels.iter().map(|label| self.constant(label)).collect();
-                    shown["default"] = json!(arm.default);
+                    shown["default"] = json!(arm.is_default);
                     shown
                 }).collect::<Vec<_>>(),
                 "definitions": self.all(&union.inner),
@@ -165,7 +165,7 @@ impl Dump<'_> {
             DefinitionKind::Attribute(attribute) => json!({
                 "kind": "attribute",
                 "type": self.ty(&attribute.ty),
-                "readonly": attribute.readonly,
+                "readonly": attribute.is_readonly,
                 "getraises": self.names(&attribute.get_raises),
                 "setraises": self.names(&attribute.set_raises),
             }),
@@ -221,7 +221,7 @@ impl Dump<'_> {
         };
         json!({
             "kind": "operation",
-            "oneway": operation.oneway,
+            "oneway": operation.is_oneway,
             "result": operation.result.as_ref().map_or(json!("void"), |ty| self.ty(ty)),
             "parameters": operation.parameters.iter().map(|one| {
                 let (name, direction) = (self.text(one.name), direction(one.direction));

@@ -10,7 +10,7 @@ use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, T
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
-    let compilation = Compilation::of_file(file, options);
+    let compilation = Compilation::from_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
     if compilation.is_accepted() {
         return Ok(compilation);
@@ -37,7 +37,7 @@ impl<'c> Types<'c> {
         let model = &self.compilation.model;
         let is_value =
             |id: &DefinitionId| matches!(model.get(*id).kind, DefinitionKind::Value(_) | DefinitionKind::ValueBox(_));
-        model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
+        model.definition_ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
     pub(crate) fn number_value(&mut self) -> u32 {
@@ -61,7 +61,7 @@ impl<'c> Types<'c> {
     /// Returns the definitions with this name, with or without its scopes. After `::` the name has
     /// all scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
-        let ids = self.compilation.model.ids();
+        let ids = self.compilation.model.definition_ids();
         match name.strip_prefix("::") {
             Some(name) => ids.filter(|id| self.scoped_name(*id) == name).collect(),
             None => ids.filter(|id| self.name(*id) == name || self.scoped_name(*id) == name).collect(),
@@ -155,9 +155,9 @@ impl<'c> Types<'c> {
             }
             DefinitionKind::Interface(interface) => {
                 let kind = match interface.flavor {
-                    InterfaceFlavor::Remote => corelane::Kind::ObjRef,
-                    InterfaceFlavor::Local => corelane::Kind::LocalInterface,
-                    InterfaceFlavor::Abstract => corelane::Kind::AbstractInterface,
+                    InterfaceFlavor::Remote => corelane::TypeCodeKind::ObjRef,
+                    InterfaceFlavor::Local => corelane::TypeCodeKind::LocalInterface,
+                    InterfaceFlavor::Abstract => corelane::TypeCodeKind::AbstractInterface,
                 };
                 TypeCode::interface(kind, repository_id, name)
             }
@@ -171,7 +171,7 @@ impl<'c> Types<'c> {
                 let modifier = match value.flavor {
                     ValueFlavor::Custom => 1,
                     ValueFlavor::Abstract => 2,
-                    ValueFlavor::Plain => i16::from(value.truncatable) * 3,
+                    ValueFlavor::Plain => i16::from(value.is_truncatable) * 3,
                 };
                 let concrete = |base: &&DefinitionId| match &compilation.model.get(**base).kind {
                     DefinitionKind::Value(base) => base.flavor != ValueFlavor::Abstract,
@@ -202,7 +202,7 @@ impl<'c> Types<'c> {
             for label in &arm.labels {
                 arms.push(UnionMember { label: Some(self.label(label)), name: name.clone(), ty: ty.clone() });
             }
-            if arm.default {
+            if arm.is_default {
                 arms.push(UnionMember { label: None, name, ty });
             }
         }

@@ -19,7 +19,7 @@
 //! 0}`, with its index in the order of values. A value of another type than the declared one is
 //! `{"type": NAME, "value": ...}`.
 
-use corelane::{Any, Kind, LongDouble, Octets, TypeCode, Value};
+use corelane::{Any, LongDouble, Octets, TypeCode, TypeCodeKind, Value};
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::ior::{Ior, ObjectUrl};
 use corelane_wire::{AnyValue, Limits};
@@ -118,7 +118,7 @@ pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
 pub(crate) fn is_of_octets(type_code: &TypeCode) -> bool {
     let resolved = type_code.unaliased();
     let element = || resolved.content_type().map(|element| element.unaliased().kind());
-    matches!(resolved.kind(), Kind::Sequence | Kind::Array) && element() == Some(Kind::Octet)
+    matches!(resolved.kind(), TypeCodeKind::Sequence | TypeCodeKind::Array) && element() == Some(TypeCodeKind::Octet)
 }
 
 fn typed(type_code: &TypeCode, value: Json) -> Json {
@@ -138,9 +138,9 @@ fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
     let discriminator = type_code.discriminator_type().unwrap_or(TypeCode::NULL).unaliased();
     let number = union.discriminator;
     let label = match discriminator.kind() {
-        Kind::Boolean => Json::Bool(number != 0),
-        Kind::Enum => shown(&Value::Enum(u32::try_from(number).unwrap_or_default()), &discriminator),
-        Kind::Char | Kind::WChar => {
+        TypeCodeKind::Boolean => Json::Bool(number != 0),
+        TypeCodeKind::Enum => shown(&Value::Enum(u32::try_from(number).unwrap_or_default()), &discriminator),
+        TypeCodeKind::Char | TypeCodeKind::WChar => {
             let character = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or_default();
             Json::String(character.to_string())
         }
@@ -197,34 +197,34 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         };
     }
     Ok(match resolved.kind() {
-        Kind::Null | Kind::Void if json.is_null() => Value::Null,
-        Kind::Boolean => Value::Boolean(json.as_bool().ok_or_else(wrong)?),
-        Kind::Octet => integer!(Octet),
-        Kind::Short => integer!(Short),
-        Kind::UShort => integer!(UShort),
-        Kind::Long => integer!(Long),
-        Kind::ULong => integer!(ULong),
-        Kind::LongLong => integer!(LongLong),
-        Kind::ULongLong => integer!(ULongLong),
-        Kind::Float => Value::Float(float(json).ok_or_else(wrong)? as f32),
-        Kind::Double => Value::Double(float(json).ok_or_else(wrong)?),
-        Kind::LongDouble => Value::LongDouble(LongDouble::from_f64(float(json).ok_or_else(wrong)?).0),
-        Kind::Char => Value::Char(character(json).ok_or_else(wrong)?),
-        Kind::WChar => Value::WChar(character(json).ok_or_else(wrong)?),
-        Kind::String => Value::String(json.as_str().ok_or_else(wrong)?.to_owned()),
-        Kind::WString => Value::WString(json.as_str().ok_or_else(wrong)?.to_owned()),
-        Kind::Fixed => Value::Fixed(fixed(json, &resolved).ok_or_else(wrong)?),
-        Kind::Enum => Value::Enum(enumerator(json, &resolved).ok_or_else(wrong)?),
-        Kind::TypeCode => Value::TypeCode(named_type(json.as_str().ok_or_else(wrong)?, types)?),
-        Kind::Any => Value::Any(Box::new(read_any(json, types)?)),
-        Kind::ObjRef if json.is_null() => Value::Object(Ior::NIL),
-        Kind::ObjRef | Kind::AbstractInterface if !(json.is_object() || json.is_null()) => {
+        TypeCodeKind::Null | TypeCodeKind::Void if json.is_null() => Value::Null,
+        TypeCodeKind::Boolean => Value::Boolean(json.as_bool().ok_or_else(wrong)?),
+        TypeCodeKind::Octet => integer!(Octet),
+        TypeCodeKind::Short => integer!(Short),
+        TypeCodeKind::UShort => integer!(UShort),
+        TypeCodeKind::Long => integer!(Long),
+        TypeCodeKind::ULong => integer!(ULong),
+        TypeCodeKind::LongLong => integer!(LongLong),
+        TypeCodeKind::ULongLong => integer!(ULongLong),
+        TypeCodeKind::Float => Value::Float(float(json).ok_or_else(wrong)? as f32),
+        TypeCodeKind::Double => Value::Double(float(json).ok_or_else(wrong)?),
+        TypeCodeKind::LongDouble => Value::LongDouble(LongDouble::from_f64(float(json).ok_or_else(wrong)?).0),
+        TypeCodeKind::Char => Value::Char(character(json).ok_or_else(wrong)?),
+        TypeCodeKind::WChar => Value::WChar(character(json).ok_or_else(wrong)?),
+        TypeCodeKind::String => Value::String(json.as_str().ok_or_else(wrong)?.to_owned()),
+        TypeCodeKind::WString => Value::WString(json.as_str().ok_or_else(wrong)?.to_owned()),
+        TypeCodeKind::Fixed => Value::Fixed(fixed(json, &resolved).ok_or_else(wrong)?),
+        TypeCodeKind::Enum => Value::Enum(enumerator(json, &resolved).ok_or_else(wrong)?),
+        TypeCodeKind::TypeCode => Value::TypeCode(named_type(json.as_str().ok_or_else(wrong)?, types)?),
+        TypeCodeKind::Any => Value::Any(Box::new(read_any(json, types)?)),
+        TypeCodeKind::ObjRef if json.is_null() => Value::Object(Ior::NIL),
+        TypeCodeKind::ObjRef | TypeCodeKind::AbstractInterface if !(json.is_object() || json.is_null()) => {
             match ObjectUrl::parse(json.as_str().ok_or_else(wrong)?, &Limits::DEFAULT) {
                 Ok(ObjectUrl::Ior(ior)) => Value::Object(ior),
                 _ => return Err(format!("{} is not an IOR:", shortened(json))),
             }
         }
-        Kind::Struct | Kind::Except => {
+        TypeCodeKind::Struct | TypeCodeKind::Except => {
             let member = |index| {
                 let name = resolved.member_name(index).unwrap_or_default().to_owned();
                 (name, resolved.member_type(index).unwrap_or(TypeCode::NULL))
@@ -232,27 +232,29 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
             let members = (0..resolved.member_count()).map(member).collect();
             Value::Struct(read_members(json, &resolved, members, types)?)
         }
-        Kind::Value | Kind::ValueBox | Kind::AbstractInterface if json.is_null() => Value::Null,
-        Kind::Value | Kind::ValueBox | Kind::AbstractInterface => match own_type(json, &resolved, types)? {
-            Some((own, state)) => read(state, &own, types)?,
-            None => {
-                let number = types.number_value();
-                let state = match resolved.content_type() {
-                    Some(held) => vec![read(json, &held, types)?],
-                    None => {
-                        let members = resolved.state_members().into_iter().map(|member| (member.name, member.ty));
-                        read_members(json, &resolved, members.collect(), types)?
-                    }
-                };
-                Value::Instance(Box::new(ValueInstance { number, type_code: resolved, state }))
+        TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::AbstractInterface if json.is_null() => Value::Null,
+        TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::AbstractInterface => {
+            match own_type(json, &resolved, types)? {
+                Some((own, state)) => read(state, &own, types)?,
+                None => {
+                    let number = types.number_value();
+                    let state = match resolved.content_type() {
+                        Some(held) => vec![read(json, &held, types)?],
+                        None => {
+                            let members = resolved.state_members().into_iter().map(|member| (member.name, member.ty));
+                            read_members(json, &resolved, members.collect(), types)?
+                        }
+                    };
+                    Value::Instance(Box::new(ValueInstance { number, type_code: resolved, state }))
+                }
             }
-        },
-        Kind::Union => read_union(json, &resolved, types)?,
-        Kind::Sequence | Kind::Array if json.is_string() && is_of_octets(&resolved) => {
+        }
+        TypeCodeKind::Union => read_union(json, &resolved, types)?,
+        TypeCodeKind::Sequence | TypeCodeKind::Array if json.is_string() && is_of_octets(&resolved) => {
             let octets = json.as_str().and_then(parse_hexadecimal);
             Value::Octets(octets.ok_or_else(|| format!("{} (octets are pairs of hexadecimal digits)", wrong()))?)
         }
-        Kind::Sequence | Kind::Array => {
+        TypeCodeKind::Sequence | TypeCodeKind::Array => {
             let element = resolved.content_type().unwrap_or(TypeCode::NULL);
             let list = json.as_array().ok_or_else(wrong)?;
             let mut read_element = |(index, json): (usize, &Json)| {
@@ -261,7 +263,7 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
             let list = list.iter().enumerate().map(&mut read_element).collect::<Result<Vec<_>, _>>()?;
             let octet = |value: &Value| if let Value::Octet(octet) = value { Some(*octet) } else { None };
             match element.unaliased().kind() {
-                Kind::Octet => Value::Octets(list.iter().filter_map(octet).collect::<Octets>()),
+                TypeCodeKind::Octet => Value::Octets(list.iter().filter_map(octet).collect::<Octets>()),
                 _ => Value::List(list),
             }
         }
@@ -276,10 +278,10 @@ fn own_type<'j>(
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
     // The content of a value box may have the members `type` and `value`, and no type inherits from
     // a box.
-    if expected.kind() == Kind::ValueBox {
+    if expected.kind() == TypeCodeKind::ValueBox {
         return Ok(None);
     }
-    let is_open = expected.kind() == Kind::AbstractInterface
+    let is_open = expected.kind() == TypeCodeKind::AbstractInterface
         || expected.type_modifier() == Some(ABSTRACT)
         || expected.id() == TypeCode::VALUE_BASE.id();
     let said = json.as_object().filter(|object| object.len() == 2);
@@ -291,8 +293,9 @@ fn own_type<'j>(
             let mut found = all_named(name, types);
             if !found.is_empty() {
                 // An abstract type has no state.
-                let is_concrete =
-                    |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
+                let is_concrete = |own: &TypeCode| {
+                    own.type_modifier() != Some(ABSTRACT) && own.kind() != TypeCodeKind::AbstractInterface
+                };
                 found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.is_substitutable_for(expected));
                 if found.is_empty() {
                     return Err(format!("{} is no {expected}", excerpt(name)));
@@ -360,9 +363,9 @@ fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Va
         Some(label) => {
             let of = union.discriminator_type().unwrap_or(TypeCode::NULL).unaliased();
             let number = match of.kind() {
-                Kind::Boolean => label.as_bool().map(i128::from),
-                Kind::Enum => enumerator(label, &of).map(i128::from),
-                Kind::Char | Kind::WChar => character(label).map(|one| u32::from(one).into()),
+                TypeCodeKind::Boolean => label.as_bool().map(i128::from),
+                TypeCodeKind::Enum => enumerator(label, &of).map(i128::from),
+                TypeCodeKind::Char | TypeCodeKind::WChar => character(label).map(|one| u32::from(one).into()),
                 _ => integer(label),
             };
             number.ok_or_else(|| no(label, &of))?

@@ -59,10 +59,10 @@ pub(crate) fn find(
 fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     let model = &compilation.model;
     let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
-        DefinitionKind::Interface(interface) => interface.defined && interface.flavor != InterfaceFlavor::Local,
+        DefinitionKind::Interface(interface) => interface.is_defined && interface.flavor != InterfaceFlavor::Local,
         _ => false,
     };
-    model.ids().filter(is_remote).collect()
+    model.definition_ids().filter(is_remote).collect()
 }
 
 fn chosen(
@@ -159,7 +159,7 @@ fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId)
         let name = types.name(*member);
         let names = match &compilation.model.get(*member).kind {
             DefinitionKind::Operation(_) => vec![name.to_owned()],
-            DefinitionKind::Attribute(one) if one.readonly => vec![format!("_get_{name}")],
+            DefinitionKind::Attribute(one) if one.is_readonly => vec![format!("_get_{name}")],
             DefinitionKind::Attribute(_) => vec![format!("_get_{name}"), format!("_set_{name}")],
             _ => Vec::new(),
         };
@@ -204,7 +204,7 @@ fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, oper
     interface.members.iter().copied().find(|member| match &compilation.model.get(*member).kind {
         DefinitionKind::Operation(_) => types.name(*member) == operation,
         DefinitionKind::Attribute(one) => {
-            attribute == Some(types.name(*member)) && !(one.readonly && operation.starts_with("_set_"))
+            attribute == Some(types.name(*member)) && !(one.is_readonly && operation.starts_with("_set_"))
         }
         _ => false,
     })
@@ -219,7 +219,7 @@ fn signature(compilation: &Compilation, id: DefinitionId, operation: &str) -> Op
                 result: operation.result.clone(),
                 parameters: parameters.map(|one| (one.direction, text(one.name), one.ty.clone())).collect(),
                 raises: operation.raises.clone(),
-                oneway: operation.oneway,
+                oneway: operation.is_oneway,
                 context: operation.context.clone(),
             })
         }

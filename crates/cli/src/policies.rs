@@ -3,7 +3,7 @@
 use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::ior::profile_tag;
-use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_bands, parse_protocols, policy_type};
+use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_priority_bands, parse_protocols, policy_type};
 
 /// Policies of CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO.
 const NAMES: [(u32, &str); 31] = [
@@ -50,7 +50,7 @@ pub(crate) fn describe(policy: u32, value: &[u8]) -> (String, Option<String>) {
     let name = name.map_or_else(|| format!("type {policy}"), |(_, name)| format!("{name} (type {policy})"));
     let shown = match value_text(policy, value) {
         Ok(text) => Some(text),
-        Err(CdrError::Unsupported) => None,
+        Err(CdrError::UnsupportedForm) => None,
         Err(error) => Some(format!("malformed: {error}")),
     };
     (name, shown)
@@ -80,11 +80,11 @@ fn value_text(policy: u32, value: &[u8]) -> Result<String, CdrError> {
             listed(&all)
         }
         policy_type::PRIORITY_BANDED_CONNECTION => {
-            let bands = parse_bands(value)?;
+            let bands = parse_priority_bands(value)?;
             let all: Vec<String> = bands.into_iter().map(|(low, high)| format!("{low} to {high}")).collect();
             listed(&all)
         }
-        _ => return Err(CdrError::Unsupported),
+        _ => return Err(CdrError::UnsupportedForm),
     })
 }
 
@@ -146,7 +146,7 @@ fn protocol(value: ProtocolValue) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corelane_wire::rt::{encode_bands, encode_protocols};
+    use corelane_wire::rt::{encode_priority_bands, encode_protocols};
 
     fn text(policy: u32, value: &[u8]) -> String {
         let (name, value) = describe(policy, value);
@@ -159,9 +159,9 @@ mod tests {
         assert_eq!(text(40, &model), "priority model (type 40): SERVER_DECLARED, server priority 5");
         let propagated = [0, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
         assert_eq!(text(40, &propagated), "priority model (type 40): CLIENT_PROPAGATED, server priority 1000");
-        let bands = encode_bands(&[(0, 99), (100, 32767)]).unwrap();
+        let bands = encode_priority_bands(&[(0, 99), (100, 32767)]).unwrap();
         assert_eq!(text(45, &bands), "priority bands (type 45): 0 to 99, 100 to 32767");
-        assert_eq!(text(45, &encode_bands(&[]).unwrap()), "priority bands (type 45): none");
+        assert_eq!(text(45, &encode_priority_bands(&[]).unwrap()), "priority bands (type 45): none");
         let tcp = ProtocolValue::Tcp {
             send_buffer: 1,
             receive_buffer: 2,

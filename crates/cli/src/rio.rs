@@ -103,14 +103,14 @@ fn users(mut found: StatusReports, name: &str) -> StatusReports {
 fn show(name: &str, found: &StatusReports, is_json: bool) -> String {
     if is_json {
         let transports: Vec<Json> = found.reports.iter().map(to_json).collect();
-        let unread = found.unread;
+        let unread = found.silent_sockets;
         return json_text(&json!({ "schema": 1, "interface": name, "transports": transports, "unread": unread }));
     }
     let mut text: String = found.reports.iter().map(to_text).collect();
     if found.reports.is_empty() {
         text += &format!("No process that this user may see uses real-time I/O on {name}.\n");
     }
-    text + &unread_to_text(found.unread)
+    text + &unread_to_text(found.silent_sockets)
 }
 
 fn unread_to_text(count: usize) -> String {
@@ -121,11 +121,11 @@ fn unread_to_text(count: usize) -> String {
 }
 
 fn to_json(report: &TransportReport) -> Json {
-    let mut shown = fields_to_json(&report.transport);
+    let mut shown = fields_to_json(&report.transport_fields);
     shown["process"] = report.process.into();
     shown["user"] = report.user.into();
     shown["program"] = report.process.map(program).into();
-    shown["streams"] = report.streams.iter().map(fields_to_json).collect();
+    shown["streams"] = report.stream_fields.iter().map(fields_to_json).collect();
     shown
 }
 
@@ -165,10 +165,10 @@ fn to_text(report: &TransportReport) -> String {
             field("best_effort_frames_queued")
         );
     }
-    if report.streams.is_empty() {
+    if report.stream_fields.is_empty() {
         text += "  no streams\n";
     }
-    report.streams.iter().for_each(|stream| text += &stream_to_text(stream));
+    report.stream_fields.iter().for_each(|stream| text += &stream_to_text(stream));
     text
 }
 
@@ -248,7 +248,7 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
     let has_owner = users().any(|report| report.field("journal").is_some());
     // A process that has its program on the interface says most about the interface.
     let user = users().max_by_key(|report| steers(report));
-    let unread = found.unread;
+    let unread = found.silent_sockets;
     let found = match (user, steering_refusal()) {
         (Some(report), _) => {
             let process = match report.process {

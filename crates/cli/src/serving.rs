@@ -26,7 +26,7 @@ impl ServerOptions<'_> {
             builder = builder.listen(self.default_listen);
         }
         builder = self.listen.iter().fold(builder, OrbBuilder::listen);
-        Ok(self.publish.iter().fold(builder, OrbBuilder::publish))
+        Ok(self.publish.iter().fold(builder, OrbBuilder::published_address))
     }
 }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
-use corelane_bench::json::Object;
+use corelane_bench::json::JsonObject;
 use corelane_bench::operation::MeasuredOperation;
 use corelane_bench::placement::{CoreChoice, Placement};
 use corelane_bench::probed::{PassedProbe, ProbedClientAndServer, ProcessRecords};
@@ -156,19 +156,22 @@ fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
             events.push(ended(to, number, origin));
         }
     }
-    let lines: Vec<String> = events.into_iter().map(Object::finish).collect();
+    let lines: Vec<String> = events.into_iter().map(JsonObject::finish).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-fn named(pid: u32, thread: u32, what: &str, name: &str) -> Object {
-    let arguments = Object::new().string("name", name);
-    let object =
-        Object::new().string("ph", "M").string("name", what).integer("pid", pid.into()).integer("tid", thread.into());
+fn named(pid: u32, thread: u32, what: &str, name: &str) -> JsonObject {
+    let arguments = JsonObject::new().string("name", name);
+    let object = JsonObject::new()
+        .string("ph", "M")
+        .string("name", what)
+        .integer("pid", pid.into())
+        .integer("tid", thread.into());
     object.object("args", arguments)
 }
 
-fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
-    Object::new()
+fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> JsonObject {
+    JsonObject::new()
         .string("ph", phase)
         .string("name", name)
         .string("cat", "corelane")
@@ -177,7 +180,7 @@ fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
         .number("ts", after as f64 / 1e3)
 }
 
-fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<Object>) {
+fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<JsonObject>) {
     let probes: Vec<&PassedProbe> = process.probes.iter().filter(|point| point.thread == thread).collect();
     let mut request = 0;
     for (index, pair) in probes.windows(2).enumerate() {
@@ -187,7 +190,7 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
             probes[index + 1..].iter().find(|later| later.request_id != 0).map_or(request, |later| later.request_id);
         let waited = wait(&point.name);
         let name = waited.map_or_else(|| point.name.clone(), |what| format!("waiting for the {what}"));
-        let mut arguments = Object::new().integer("request", request).string("until", &point.name);
+        let mut arguments = JsonObject::new().integer("request", request).string("until", &point.name);
         if let Some(what) = waited {
             arguments = arguments.string("blame", what);
         }
@@ -196,7 +199,13 @@ fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<O
     }
 }
 
-fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
+fn preempted(
+    process: &ProcessRecords,
+    thread: u32,
+    origin: u64,
+    preemptions: &[Preemption],
+    events: &mut Vec<JsonObject>,
+) {
     let mut probes = process.probes.iter().filter(|point| point.thread == thread).map(|point| point.at_ns);
     let Some(first) = probes.next() else { return };
     let last = probes.next_back().unwrap_or(first);
@@ -204,7 +213,7 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
         if preemption.from < first || preemption.until > last {
             continue;
         }
-        let arguments = Object::new().string("blame", "preemption").string("by", &preemption.by);
+        let arguments = JsonObject::new().string("blame", "preemption").string("by", &preemption.by);
         let slice = event("X", "preempted", process.pid, thread, preemption.from - origin);
         let took = (preemption.until - preemption.from) as f64 / 1e3;
         events.push(slice.number("dur", took).object("args", arguments));
@@ -213,13 +222,13 @@ fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[
 
 /// Returns the event at which a wait in the queue begins. Such a wait has a separate line in the
 /// trace.
-fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
-    let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
+fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> JsonObject {
+    let arguments = JsonObject::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at_ns.min(to.at_ns) - origin);
     begin.integer("id", number as u64).object("args", arguments)
 }
 
-fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
+fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> JsonObject {
     event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
-use corelane::{Any, Kind, Orb, Servant, SystemException, TypeCode, Value};
+use corelane::{Any, Orb, Servant, SystemException, TypeCode, TypeCodeKind, Value};
 use corelane_wire::typecode::ValueMember;
 use serde_json::{Value as Json, json};
 
@@ -83,7 +83,7 @@ fn yard() -> [TypeCode; 2] {
     [mark, heavy]
 }
 
-const DESCRIBED: Kind = Kind::AbstractInterface;
+const DESCRIBED: TypeCodeKind = TypeCodeKind::AbstractInterface;
 
 struct Counter;
 

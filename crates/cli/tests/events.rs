@@ -258,8 +258,8 @@ fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
     let job = &report["subscriptions"][0]["jobs"][0];
     assert_eq!((&report["is_right"], &job["misses"], &job["response_ns"]), (&false.into(), &false.into(), &Json::Null));
     assert_eq!(job["not_analysed"], "delayed by log (interval 1s)");
-    // A job is also analysed beside a less urgent lane, a lane on another core, or a load with a
-    // `wcet`.
+    // The undeclared job does not keep other jobs from being analysed if its lane is less urgent or
+    // on another core, or if its load has a `wcet`.
     for other in ["interval 1s'\n", "interval 1s'\nlane = 20\ncore = 1\n", "interval 1s'\nlane = 20\nwcet = '1ms'\n"] {
         let (said, status) = check(&[], &with(&format!("name = 'log'\nfilter = '{other}")));
         assert_eq!((said.contains("fits"), said.contains("delayed"), status), (true, false, Some(0)), "{said}");

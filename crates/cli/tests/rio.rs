@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
-use corelane_rio::admission::{ProcessingCost, Resources};
+use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
 use corelane_sys::lock::{LockScope, Mutex};
@@ -56,11 +56,11 @@ fn calibrate_measures_each_cost() {
 fn status_shows_the_refusal_of_advisory_admission() {
     let _alone = ALONE.lock();
     let cost = ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    let admission = StreamAdmission::new(Resources::new(1_000_000, cost)).advisory(true);
+    let admission = StreamAdmission::new(StreamResources::new(1_000_000, cost)).advisory(true);
     let transport = RioTransport::new(RioConfig::default().admission(admission));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_millis(10) };
     let io = IoProperties { class, ..IoProperties::default() };
-    let _listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let _listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     transport.attach_orb();
     let refusal = transport.streams()[0].refusal.expect("a refusal").to_string();
     let of_link = |one: &Json| one["streams"][0]["refusal"].as_str() == Some(refusal.as_str());
@@ -75,9 +75,9 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     let transport = RioTransport::new(RioConfig::default().max_connections(3));
     let class = IoClass::Guaranteed { bytes: 5_000, period: Duration::from_secs(3_600) };
     let io = IoProperties { class, ..IoProperties::default() };
-    let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     let client = transport.connect(listener.local_endpoint(), None).expect("a connection");
-    poll::wait_readable(listener.readiness(), None).expect("the kernel waits");
+    poll::wait_readable(listener.readiness_descriptor(), None).expect("the kernel waits");
     let server = listener.accept().expect("a connection");
     assert_eq!(own_transports(), Vec::<Json>::new());
 
@@ -215,7 +215,7 @@ fn a_process_outside_of_the_readers_pid_namespace_is_shown() {
     let transport = RioTransport::new(RioConfig::default().max_connections(7_331));
     transport.attach_orb();
     let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
-    let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
+    let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io).expect("a listener");
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_corelane"), "rio", "status", "lo"]);
     let shown = text(&command.output().expect("util-linux is installed"));
@@ -263,10 +263,10 @@ fn clean_restores_no_settings_of_a_live_process() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("corelane-clean-{}", std::process::id()));
-    let config = RioConfig::for_interface("lo").level(FeatureLevel::KernelPriorities).journal_folder(&folder);
+    let config = RioConfig::for_interface("lo").max_level(FeatureLevel::KernelPriorities).journal_folder(&folder);
     let transport = RioTransport::new(config);
     transport.attach_orb();
-    assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.limit());
+    assert_eq!(transport.level(), FeatureLevel::KernelPriorities, "{}", transport.level_limit_reason());
     let shown = text(&rio(&["clean", "lo"]));
     assert!(shown.starts_with("Nothing is removed: a process has the kernel priorities"), "{shown}");
     let status = text(&rio(&["status", "lo"]));

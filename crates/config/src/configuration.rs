@@ -29,7 +29,7 @@ pub(crate) struct Setting {
 /// A setting with its value and its source ([`Configuration::settings`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ShownSetting {
+pub struct EffectiveSetting {
     /// The key, such as `pool.sensors.threads`.
     pub key: String,
     /// The value, or the default if no source sets one. The text is untrusted.
@@ -37,7 +37,7 @@ pub struct ShownSetting {
     /// The place that sets the value; `None` for the default.
     pub source: Option<SettingSource>,
     /// The form of values, such as `duration`.
-    pub form: &'static str,
+    pub expected_form: &'static str,
 }
 
 /// The settings of an ORB from a file, the environment and a program's arguments.
@@ -52,7 +52,7 @@ pub struct ShownSetting {
 ///
 /// let text = "call-timeout = '3s'\nlisten = 'tcp:127.0.0.1:0'\n[pool.sensors]\nthreads = 2\n";
 /// let words = ["-ORBpool.sensors.threads", "8", "--verbose"].map(String::from);
-/// let (configuration, rest) = Configuration::new().take_text("shop.toml", text)?.take_arguments(words)?;
+/// let (configuration, rest) = Configuration::new().read_text("shop.toml", text)?.parse_arguments(words)?;
 /// let orb = configuration.builder()?.build()?;
 /// # drop(orb);
 /// assert_eq!(rest, ["--verbose"]);
@@ -104,7 +104,7 @@ impl Configuration {
                 .map_err(|_| ConfigurationError::new(Some(SettingSource::Environment(name.clone())), "is not UTF-8"))?;
             variables.push((name, value));
         }
-        let (configuration, rest) = configuration.take_environment(prefix, variables)?.take_arguments(arguments)?;
+        let (configuration, rest) = configuration.read_environment(prefix, variables)?.parse_arguments(arguments)?;
         configuration.checked()?;
         Ok((configuration, rest))
     }
@@ -113,7 +113,7 @@ impl Configuration {
     ///
     /// # Errors
     /// If the file cannot be read or is larger than 1 MiB, and as for
-    /// [`take_text`](Self::take_text).
+    /// [`read_text`](Self::read_text).
     pub fn read_file(self, path: &Path) -> Result<Self, ConfigurationError> {
         let name = path.to_string_lossy();
         let refusal = |reason: String| ConfigurationError::new(None, format!("{}: {reason}", excerpt(&name)));
@@ -122,7 +122,7 @@ impl Configuration {
         match read {
             Err(error) => Err(refusal(format!("cannot be read: {error}"))),
             Ok(length) if length as u64 > MAX_FILE => Err(refusal(format!("has more than {MAX_FILE} octets"))),
-            Ok(_) => self.take_text(&name, &text),
+            Ok(_) => self.read_text(&name, &text),
         }
     }
 
@@ -131,7 +131,7 @@ impl Configuration {
     ///
     /// # Errors
     /// If the text is not TOML, or a setting is unknown or invalid.
-    pub fn take_text(self, name: &str, text: &str) -> Result<Self, ConfigurationError> {
+    pub fn read_text(self, name: &str, text: &str) -> Result<Self, ConfigurationError> {
         let settings = toml_file::read(name, text)?;
         self.with(settings)
     }
@@ -144,7 +144,7 @@ impl Configuration {
     /// # Errors
     /// For variables that begin with `prefix` and `_` and name no setting or two settings, and for
     /// invalid values.
-    pub fn take_environment(
+    pub fn read_environment(
         self,
         prefix: &str,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -158,18 +158,18 @@ impl Configuration {
     /// upper and lower case of the key do not matter. The value is the next argument. If the
     /// argument of a list is repeated, its elements are added to the list.
     ///
-    /// The options of [`OrbBuilder::take_arguments`], such as `-ORBInitRef`, are stored for the
+    /// The options of [`OrbBuilder::parse_arguments`], such as `-ORBInitRef`, are stored for the
     /// builder. `-ORBconfig` is ignored.
     ///
     /// # Errors
     /// For arguments that begin with `-ORB` and are not settings or lack a value, and for invalid
     /// values.
-    pub fn take_arguments(
+    pub fn parse_arguments(
         self,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<(Self, Vec<String>), ConfigurationError> {
         let split = words::of_arguments(arguments, &self.settings)?;
-        let taken = corelane::Orb::builder().take_arguments(split.of_orb.iter().cloned());
+        let taken = corelane::Orb::builder().parse_arguments(split.of_orb.iter().cloned());
         taken.map(drop).map_err(|error| ConfigurationError::new(None, error.to_string()))?;
         let mut configuration = self.with(split.settings)?;
         configuration.of_orb.extend(split.of_orb);
@@ -261,7 +261,7 @@ impl Configuration {
     /// use corelane::PoolConfig;
     /// use corelane_config::Configuration;
     /// let text = "[pool.shop.connections]\nmax-connections = 100";
-    /// let configuration = Configuration::new().take_text("shop.toml", text)?;
+    /// let configuration = Configuration::new().read_text("shop.toml", text)?;
     /// let orb = configuration.builder_with_pool(PoolConfig::default().name("shop"))?.build()?;
     /// # drop(orb);
     /// assert!(configuration.builder_with_pool(PoolConfig::default().name("other")).is_err());
@@ -272,7 +272,7 @@ impl Configuration {
     }
 
     fn with_orb_arguments(&self, checked: CheckedDraft) -> Result<OrbBuilder, ConfigurationError> {
-        let taken = checked.builder.take_arguments(self.of_orb.iter().cloned());
+        let taken = checked.builder.parse_arguments(self.of_orb.iter().cloned());
         taken.map(|(builder, _)| builder).map_err(|error| ConfigurationError::new(None, error.to_string()))
     }
 
@@ -323,14 +323,14 @@ impl Configuration {
     /// # Examples
     /// ```
     /// use corelane_config::Configuration;
-    /// let configuration = Configuration::new().take_text("shop.toml", "call-timeout = '3s'")?;
+    /// let configuration = Configuration::new().read_text("shop.toml", "call-timeout = '3s'")?;
     /// let shown = configuration.settings();
     /// let find = |key: &str| shown.iter().find(|setting| setting.key == key).map(|setting| setting.value.as_str());
     /// assert_eq!((find("call-timeout"), find("connect-timeout")), (Some("3s"), Some("10s")));
     /// # Ok::<(), corelane_config::ConfigurationError>(())
     /// ```
     #[must_use]
-    pub fn settings(&self) -> Vec<ShownSetting> {
+    pub fn settings(&self) -> Vec<EffectiveSetting> {
         let references = self.settings.iter().map(|setting| &setting.key);
         let references = references.filter(|key| key.parts().first() == Some(&schema::INITIAL_REFERENCES));
         let keys: Vec<Key> = references.cloned().chain(words::known_keys(&self.settings)).collect();
@@ -338,11 +338,11 @@ impl Configuration {
             let known = schema::find(&key.parts());
             let set = self.places.get(&key).map(|place| &self.settings[*place]);
             let default = known.map(|known| known.default).unwrap_or_default();
-            ShownSetting {
+            EffectiveSetting {
                 key: key.to_string(),
                 value: set.map_or_else(|| default.to_owned(), |setting| setting.value.to_string()),
                 source: set.map(|setting| setting.source.clone()),
-                form: known.map_or("reference", |known| known.form),
+                expected_form: known.map_or("reference", |known| known.form),
             }
         };
         keys.into_iter().map(shown).collect()

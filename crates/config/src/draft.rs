@@ -262,7 +262,7 @@ impl ThreadpoolDraft {
         pool.dynamic_threads = only.dynamic_threads.unwrap_or(pool.dynamic_threads);
         pool.default_priority = only.default_priority.unwrap_or(pool.default_priority);
         pool.listen = only.listen.clone().unwrap_or_default();
-        pool.ceiling = only.ceiling.unwrap_or_default();
+        pool.max_request_priority = only.ceiling.unwrap_or_default();
         pool.cores = only.cores.clone().unwrap_or_default();
         pool.buffering = self.buffering;
         pool.idle_thread_timeout = self.idle_thread_timeout.unwrap_or(pool.idle_thread_timeout);
@@ -378,7 +378,7 @@ impl Draft {
             builder = builder.pool(finished.map_err(|setting| Contradiction::new(key(setting), reason))?);
         }
         builder = orb.listen.iter().fold(builder, OrbBuilder::listen);
-        builder = orb.publish.iter().fold(builder, OrbBuilder::publish);
+        builder = orb.publish.iter().fold(builder, OrbBuilder::published_address);
         if let Some(transports) = self.transports() {
             builder = builder.transports(transports);
         }
@@ -427,7 +427,7 @@ impl Draft {
             builder = builder.native_char_set(set);
         }
         if let Some(size) = orb.fragment_size {
-            builder = builder.fragment_size(size);
+            builder = builder.max_fragment_size(size);
         }
         if orb.locks_memory {
             builder = builder.lock_memory();

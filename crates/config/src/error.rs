@@ -47,7 +47,7 @@ impl fmt::Display for SettingSource {
 /// # Examples
 /// ```
 /// use corelane_config::Configuration;
-/// let error = Configuration::new().take_text("shop.toml", "call-timeuot = '3s'").unwrap_err();
+/// let error = Configuration::new().read_text("shop.toml", "call-timeuot = '3s'").unwrap_err();
 /// assert_eq!(error.to_string(), "shop.toml:1: there is no setting `call-timeuot`: the nearest one is `call-timeout`");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl ConfigurationError {
 
     /// Returns the place of the fault, if it is known.
     #[must_use]
-    pub fn place(&self) -> Option<&SettingSource> {
+    pub fn location(&self) -> Option<&SettingSource> {
         self.source.as_ref()
     }
 

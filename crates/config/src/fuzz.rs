@@ -17,7 +17,7 @@ pub fn configuration(input: &[u8]) {
     let check = |error: &ConfigurationError| {
         let message = error.to_string();
         assert!(message.len() <= MAX_MESSAGE && !message.contains('\u{1b}'), "{message}");
-        if let Some(crate::SettingSource::File { line, .. }) = error.place() {
+        if let Some(crate::SettingSource::File { line, .. }) = error.location() {
             assert!((1..=lines).contains(line), "{message}");
         }
     };
@@ -30,9 +30,9 @@ pub fn configuration(input: &[u8]) {
         }
     }
     let read = Configuration::new()
-        .take_text("file", file)
-        .and_then(|read| read.take_environment("X", variables))
-        .and_then(|read| read.take_arguments(arguments));
+        .read_text("file", file)
+        .and_then(|read| read.read_environment("X", variables))
+        .and_then(|read| read.parse_arguments(arguments));
     match read {
         Err(error) => check(&error),
         Ok((configuration, _)) => {

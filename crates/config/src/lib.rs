@@ -22,7 +22,7 @@ mod toml_file;
 mod value;
 mod words;
 
-pub use configuration::{Configuration, ShownSetting};
+pub use configuration::{Configuration, EffectiveSetting};
 pub use error::{ConfigurationError, SettingSource};
 pub use threadpool::ConfiguredThreadpool;
 

@@ -13,11 +13,11 @@ use crate::value::RawValue;
 use crate::{Configuration, ConfiguredThreadpool, SettingSource};
 
 fn read(text: &str) -> Configuration {
-    Configuration::new().take_text("file", text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    Configuration::new().read_text("file", text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refusal(text: &str) -> String {
-    let read = Configuration::new().take_text("file", text);
+    let read = Configuration::new().read_text("file", text);
     read.and_then(|read| read.builder().map(drop)).expect_err(text).to_string()
 }
 
@@ -80,29 +80,29 @@ fn arguments_precede_the_environment_and_the_environment_precedes_the_file() {
         "-ORBpool.big.listen",
         "tcp:b:2 tcp:c:3",
     ]);
-    let environment = |read: Configuration| read.take_environment("X", variables.clone()).unwrap();
+    let environment = |read: Configuration| read.read_environment("X", variables.clone()).unwrap();
     let first = environment(read(text));
     assert_eq!(value(&first, "call-timeout"), ("2s".into(), Some(SettingSource::Environment("X_CALL_TIMEOUT".into()))));
-    let (both, rest) = first.take_arguments(words).unwrap();
+    let (both, rest) = first.parse_arguments(words).unwrap();
     assert_eq!(rest, ["-v"]);
     assert_eq!(value(&both, "call-timeout"), ("3s".into(), Some(SettingSource::Argument("-ORBcallTimeout".into()))));
     assert_eq!(value(&both, "pool.big.threads").0, "2");
     assert_eq!(value(&both, "pool.big.listen").0, "tcp:a:1 tcp:b:2 tcp:c:3");
     assert_eq!(value(&both, "drain-timeout"), ("2s".into(), None));
-    let (late, _) = Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s"])).unwrap();
+    let (late, _) = Configuration::new().parse_arguments(strings(&["-ORBcallTimeout", "3s"])).unwrap();
     let late = late
-        .take_environment("X", pairs(&[("X_CALL_TIMEOUT", "2s")]))
+        .read_environment("X", pairs(&[("X_CALL_TIMEOUT", "2s")]))
         .unwrap()
-        .take_text("file", "call-timeout = '1s'");
+        .read_text("file", "call-timeout = '1s'");
     assert_eq!(value(&late.unwrap(), "call-timeout").0, "3s");
     let (twice, _) =
-        Configuration::new().take_arguments(strings(&["-ORBcallTimeout", "3s", "-ORBcallTimeout", "4s"])).unwrap();
+        Configuration::new().parse_arguments(strings(&["-ORBcallTimeout", "3s", "-ORBcallTimeout", "4s"])).unwrap();
     assert_eq!(value(&twice, "call-timeout").0, "4s");
 }
 
 #[test]
 fn setters_of_the_program_precede_all_sources() {
-    let (configuration, _) = Configuration::new().take_arguments(strings(&["-ORBdrainTimeout", "3s"])).unwrap();
+    let (configuration, _) = Configuration::new().parse_arguments(strings(&["-ORBdrainTimeout", "3s"])).unwrap();
     let builder = configuration.builder().unwrap().drain_timeout(Duration::from_secs(9));
     assert!(format!("{builder:?}").contains("drain_timeout: 9s"));
     assert!(format!("{:?}", configuration.builder().unwrap()).contains("drain_timeout: 3s"));
@@ -166,7 +166,7 @@ fn faults_are_refused_with_their_place() {
         "{message}"
     );
     let environment = |name: &str, value: &str| {
-        let read = read("[pool.a-b]\nthreads = 1").take_environment("X", pairs(&[(name, value)]));
+        let read = read("[pool.a-b]\nthreads = 1").read_environment("X", pairs(&[(name, value)]));
         read.expect_err(name).to_string()
     };
     assert_eq!(
@@ -179,7 +179,7 @@ fn faults_are_refused_with_their_place() {
         "X_POOL_A_B_THREADS: `pool.a-b.threads` is a number from 1 to 4096, not `x`"
     );
     let arguments =
-        |words: &[&str]| read("[pool.a]\nthreads = 1").take_arguments(strings(words)).expect_err(words[0]).to_string();
+        |words: &[&str]| read("[pool.a]\nthreads = 1").parse_arguments(strings(words)).expect_err(words[0]).to_string();
     assert_eq!(
         arguments(&["-ORBcallTimeuot", "1s"]),
         "-ORBcallTimeuot: there is no such setting: the nearest one is `-ORBcallTimeout`"
@@ -195,7 +195,7 @@ fn faults_are_refused_with_their_place() {
 #[test]
 fn variable_of_two_settings_is_refused() {
     let text = "[real-time.pool.a]\nlane.x.priority = 1\n[real-time.pool.a-lane-x]\ndefault-priority = 1\n";
-    let same = read(text).take_environment("X", pairs(&[("X_REAL_TIME_POOL_A_LANE_X_CEILING", "3")])).unwrap_err();
+    let same = read(text).read_environment("X", pairs(&[("X_REAL_TIME_POOL_A_LANE_X_CEILING", "3")])).unwrap_err();
     assert!(same.to_string().ends_with("rename one of them"), "{same}");
 }
 
@@ -203,9 +203,9 @@ fn variable_of_two_settings_is_refused() {
 fn initial_references_come_from_all_sources() {
     let text = "[initial-references]\nA = 'corbaloc::a/A'\n\"B.c\" = 'corbaloc::b/B'\n";
     let (all, rest) = read(text)
-        .take_environment("X", pairs(&[("X_INITIAL_REFERENCES", "C=corbaloc::c/C A=corbaloc::2/A")]))
+        .read_environment("X", pairs(&[("X_INITIAL_REFERENCES", "C=corbaloc::c/C A=corbaloc::2/A")]))
         .unwrap()
-        .take_arguments(strings(&["-ORBInitRef", "D=corbaloc::d/D", "-ORBid", "x", "file"]))
+        .parse_arguments(strings(&["-ORBInitRef", "D=corbaloc::d/D", "-ORBid", "x", "file"]))
         .unwrap();
     assert_eq!(rest, ["file"]);
     assert_eq!(value(&all, "initial-references.A").0, "corbaloc::2/A");

@@ -9,7 +9,7 @@ use corelane::{Orb, SystemException};
 /// ```
 /// use corelane_config::Configuration;
 /// let text = "listen = 'tcp:127.0.0.1:0'\n[real-time]\nscheduling = 'fair'\n[real-time.pool.flight]\nstatic-threads = 2\n";
-/// let configuration = Configuration::new().take_text("flight.toml", text)?;
+/// let configuration = Configuration::new().read_text("flight.toml", text)?;
 /// let orb = configuration.builder()?.build()?;
 /// let pool = configuration.threadpool("flight").ok_or("the file has no pool `flight`")?.create(&orb)?;
 /// # let _ = pool;

@@ -17,7 +17,7 @@ priority = 0
 ";
 
 fn known_defaults() -> BTreeMap<String, String> {
-    let configuration = Configuration::new().take_text("file", NAMES).unwrap();
+    let configuration = Configuration::new().read_text("file", NAMES).unwrap();
     let documented = |key: &str| key.replace(".name.", ".NAME.").replace(".lane.lane.", ".lane.LANE.");
     configuration.settings().into_iter().map(|setting| (documented(&setting.key), setting.value)).collect()
 }
@@ -35,7 +35,7 @@ fn each_example_is_accepted() {
         let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         assert_eq!(examples.len(), number);
         for example in examples {
-            let read = Configuration::new().take_text("example", example);
+            let read = Configuration::new().read_text("example", example);
             let builder = read.and_then(|configuration| configuration.builder().map(drop));
             builder.unwrap_or_else(|error| panic!("{error}\n{example}"));
         }

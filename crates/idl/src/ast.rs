@@ -21,7 +21,7 @@ pub struct Name {
 #[derive(Clone, Debug)]
 pub struct ScopedName {
     /// True if the name starts with `::`.
-    pub absolute: bool,
+    pub is_absolute: bool,
     /// The identifiers, at least one.
     pub parts: Vec<Name>,
     /// The name's location.
@@ -184,7 +184,7 @@ pub struct ValueDeclaration {
 #[derive(Clone, Debug)]
 pub struct StateMember {
     /// True for `public`, false for `private`.
-    pub public: bool,
+    pub is_public: bool,
     /// The state members' type.
     pub ty: Type,
     /// The state members' names.
@@ -201,7 +201,7 @@ pub struct Struct {
     /// The struct's members.
     pub members: Vec<Member>,
     /// True if the parser refused some of the members.
-    pub faulty: bool,
+    pub is_faulty: bool,
     /// The struct's closing brace.
     pub end: Span,
 }
@@ -377,7 +377,7 @@ pub struct OperationDeclaration {
 #[derive(Clone, Debug)]
 pub struct Attribute {
     /// True if `readonly`.
-    pub readonly: bool,
+    pub is_readonly: bool,
     /// The attribute's type.
     pub ty: Type,
     /// The attribute's names.

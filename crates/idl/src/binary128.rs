@@ -46,13 +46,13 @@ impl Binary128 {
 
     /// Converts a double exactly.
     #[must_use]
-    pub fn of_double(number: f64) -> Self {
+    pub fn from_f64(number: f64) -> Self {
         Self(Double::from_bits(number.to_bits().into()).convert(&mut false).value)
     }
 
     /// Returns the nearest double.
     #[must_use]
-    pub fn to_double(self) -> f64 {
+    pub fn to_f64(self) -> f64 {
         let number: Double = self.0.convert(&mut false).value;
         f64::from_bits(u64::try_from(number.to_bits()).unwrap_or_default())
     }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(apply(B::Subtract, "1", "1"), of("0"));
         assert!(!apply(B::Multiply, "1e4000", "1e4000").is_finite());
         assert_eq!(Binary128::apply(B::Remainder, of("1"), of("2")), None);
-        assert_eq!((Binary128::of_double(-0.1).to_double(), of("0.1").to_double()), (-0.1, 0.1));
+        assert_eq!((Binary128::from_f64(-0.1).to_f64(), of("0.1").to_f64()), (-0.1, 0.1));
         assert_eq!(Binary128::of_integer(-7), of("7").negated());
         assert_eq!(of("0.1").to_string(), "0.1");
     }

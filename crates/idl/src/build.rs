@@ -118,7 +118,7 @@ impl Builder {
     /// cannot be written, or the output would overwrite the output of another file that this thread
     /// compiled.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
-        let mut compilation = Compilation::of_file(file, &self.options)
+        let mut compilation = Compilation::from_file(file, &self.options)
             .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
         let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
         for path in compilation.files_read().filter(|path| !is_generated(path, out_dir.as_deref())) {

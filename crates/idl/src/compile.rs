@@ -89,7 +89,7 @@ impl Compilation {
     ///
     /// The error of reading the file. Errors in the source are among the
     /// [`diagnostics`](Self::diagnostics).
-    pub fn of_file(path: &Path, options: &CompileOptions) -> std::io::Result<Self> {
+    pub fn from_file(path: &Path, options: &CompileOptions) -> std::io::Result<Self> {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
@@ -104,7 +104,7 @@ impl Compilation {
     /// Preprocesses, parses and resolves a text. For a refused text, the
     /// [`diagnostics`](Self::diagnostics) contain errors and the model is incomplete.
     #[must_use]
-    pub fn of_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn FileSource) -> Self {
+    pub fn from_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn FileSource) -> Self {
         Self::with_tree(path, text, options, files).0
     }
 

@@ -81,7 +81,7 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) 
     };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
     let options = CompileOptions { defines, include, limits, idl_4, ..CompileOptions::default() };
-    let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);
+    let mut compilation = Compilation::from_text(Path::new("fuzz.idl"), text, &options, files);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();
     }

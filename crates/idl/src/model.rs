@@ -40,7 +40,7 @@ pub struct Definition {
     pub first_token: usize,
     /// True if values cannot leave the process, as for a local interface and types that contain
     /// one.
-    pub local: bool,
+    pub is_local: bool,
     pub(crate) last_alias: Option<DefinitionId>,
     /// Number of array elements in one value of this type. The sizes of nested arrays are
     /// multiplied.
@@ -183,7 +183,7 @@ pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: InterfaceFlavor,
     /// True with a body.
-    pub defined: bool,
+    pub is_defined: bool,
     /// The interface's direct bases.
     pub bases: Vec<DefinitionId>,
     /// The definitions in the interface, in order, including operations and attributes.
@@ -196,9 +196,9 @@ pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
     /// True with a body.
-    pub defined: bool,
+    pub is_defined: bool,
     /// True if `truncatable`.
-    pub truncatable: bool,
+    pub is_truncatable: bool,
     /// The value type's direct bases. A base with state comes first.
     pub bases: Vec<DefinitionId>,
     /// The supported interfaces.
@@ -215,7 +215,7 @@ pub struct ValueDeclaration {
 #[derive(Debug)]
 pub struct Struct {
     /// True with a body.
-    pub defined: bool,
+    pub is_defined: bool,
     /// The struct's base (IDL 4).
     pub base: Option<DefinitionId>,
     /// The struct's members.
@@ -243,7 +243,7 @@ pub struct Member {
 #[derive(Debug)]
 pub struct Union {
     /// True with a body.
-    pub defined: bool,
+    pub is_defined: bool,
     /// The discriminator's type.
     pub discriminator: Type,
     /// The union's arms.
@@ -258,7 +258,7 @@ pub struct Arm {
     /// The discriminator values that select the arm.
     pub labels: Vec<ConstantValue>,
     /// True if the arm is the default arm.
-    pub default: bool,
+    pub is_default: bool,
     /// The arm's member.
     pub member: Member,
 }
@@ -269,7 +269,7 @@ pub struct OperationDeclaration {
     /// The operation's name.
     pub name: Symbol,
     /// True if the operation is `oneway`.
-    pub oneway: bool,
+    pub is_oneway: bool,
     /// The operation's result, `None` for `void`.
     pub result: Option<Type>,
     /// The operation's parameters.
@@ -299,7 +299,7 @@ pub struct Parameter {
 #[derive(Debug)]
 pub struct Attribute {
     /// True for `readonly`.
-    pub readonly: bool,
+    pub is_readonly: bool,
     /// The attribute's type.
     pub ty: Type,
     /// The exceptions that reading the attribute may raise.
@@ -367,7 +367,7 @@ impl Model {
     }
 
     /// Iterates over all definitions in the order in which they were first declared.
-    pub fn ids(&self) -> impl Iterator<Item = DefinitionId> + use<> {
+    pub fn definition_ids(&self) -> impl Iterator<Item = DefinitionId> + use<> {
         (0..u32::try_from(self.definitions.len()).unwrap_or(u32::MAX)).map(DefinitionId)
     }
 

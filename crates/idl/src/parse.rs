@@ -333,7 +333,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.identifier("a name")?);
         }
-        Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
     }
 
     fn scoped_names(&mut self, what: &str) -> ParseResult<Vec<ScopedName>> {
@@ -416,7 +416,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.annotation_word()?);
         }
-        Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
     }
 
     fn annotation_word(&mut self) -> ParseResult<Name> {

@@ -192,7 +192,7 @@ impl DeclarationResolver<'_> {
             parent: at.parent,
             kind,
             first_token,
-            local: false,
+            is_local: false,
             last_alias: None,
             elements: 1,
             annotations: Vec::new(),
@@ -380,7 +380,7 @@ impl DeclarationResolver<'_> {
     /// the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
-        let mut id = if name.absolute {
+        let mut id = if name.is_absolute {
             self.look_up_in(ScopeId(0), *first)?
         } else {
             match self.look_up_outwards(*first, scope, introduce) {

@@ -167,9 +167,9 @@ impl<'c> Generator<'c> {
     }
 
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
+        let all = || self.model().definition_ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
-        for id in self.model().ids() {
+        for id in self.model().definition_ids() {
             // A native type that the ORB defines without a declaration, except TypeCode, has no
             // mapping.
             let built_in = self.is_built_in(id) && !self.is_type_code(&Type::Named(id));
@@ -179,7 +179,7 @@ impl<'c> Generator<'c> {
         }
         loop {
             let known = self.unsupported.len();
-            for id in self.model().ids() {
+            for id in self.model().definition_ids() {
                 if !self.unsupported.contains_key(&id)
                     && let Some((what, _)) = self.unsupported_reason(id)
                 {
@@ -196,7 +196,8 @@ impl<'c> Generator<'c> {
         };
         let mut refused: Vec<DefinitionId> = direct.into_iter().filter(is_main).collect();
         if refused.is_empty() {
-            refused = self.model().ids().filter(|id| self.unsupported.contains_key(id)).filter(is_main).collect();
+            refused =
+                self.model().definition_ids().filter(|id| self.unsupported.contains_key(id)).filter(is_main).collect();
         }
         let reasons = refused.into_iter().filter_map(|id| self.unsupported_reason(id));
         reasons
@@ -331,7 +332,7 @@ impl<'c> Generator<'c> {
         let file_name = main.file_name().unwrap_or_default().to_string_lossy();
         out.line(&format!("// Generated from {file_name} by Corelane's IDL compiler. Do not edit."));
         out.gap();
-        for id in self.model().ids() {
+        for id in self.model().definition_ids() {
             if !self.is_known(id) {
                 continue;
             }

@@ -20,7 +20,7 @@ fn generated_code_equals_the_expected_file() {
     for case in cases() {
         let text = std::fs::read(&case).unwrap();
         let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
-        let mut compilation = Compilation::of_text(&case, text, &options, &DiskFiles);
+        let mut compilation = Compilation::from_text(&case, text, &options, &DiskFiles);
         let rust = compilation.to_rust();
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         assert!(compilation.is_accepted(), "{}:\n{shown}", case.display());

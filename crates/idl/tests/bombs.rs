@@ -100,7 +100,7 @@ fn in_bounded_memory() {
     for (what, text, expected) in texts() {
         let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
         let started = std::time::Instant::now();
-        let mut compilation = Compilation::of_text(Path::new("a.idl"), text.into_bytes(), &options, &NoFiles);
+        let mut compilation = Compilation::from_text(Path::new("a.idl"), text.into_bytes(), &options, &NoFiles);
         if compilation.is_accepted() {
             let _ = compilation.to_rust();
         }

@@ -7,12 +7,12 @@ use corelane_idl::model::{ConstantValue as V, DefinitionKind, Type};
 use std::path::Path;
 
 fn value(text: &str) -> Result<V, String> {
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
+    let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     if let Some(first) = compilation.diagnostics.list().first() {
         return Err(first.message.clone());
     }
     let (model, symbols) = (&compilation.model, &compilation.symbols);
-    let wanted = model.ids().filter(|id| symbols.text(model.get(*id).name) == "X").last().unwrap();
+    let wanted = model.definition_ids().filter(|id| symbols.text(model.get(*id).name) == "X").last().unwrap();
     match &model.get(wanted).kind {
         DefinitionKind::Constant(_, value) => Ok(value.clone()),
         other => panic!("{other:?}"),
@@ -172,10 +172,10 @@ fn two_angle_brackets_close_types_or_shift() {
         ("typedef string<32>>1> T;", "[16]"),
         ("typedef sequence<sequence<@max(16>>1) long>> T;", "[]"),
     ] {
-        let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
+        let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
         assert!(compilation.is_accepted(), "{text}");
         let model = &compilation.model;
-        let id = model.ids().last().unwrap();
+        let id = model.definition_ids().last().unwrap();
         let DefinitionKind::Typedef(ty) = &model.get(id).kind else { panic!("{text}") };
         assert_eq!(format!("{:?}", bounds_of(ty)), bounds, "{text}");
     }

@@ -16,12 +16,12 @@ impl FileSource for Texts {
 
 fn ids_with(text: &str, files: &dyn FileSource) -> Result<Vec<(String, String)>, String> {
     let options = CompileOptions { include: vec!["in".into()], ..CompileOptions::default() };
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &options, files);
+    let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &options, files);
     if !compilation.is_accepted() {
         return Err(compilation.diagnostics.render(&compilation.sources, false));
     }
     let (model, symbols) = (&compilation.model, &compilation.symbols);
-    let all = model.ids().map(|id| {
+    let all = model.definition_ids().map(|id| {
         let path = model.path(id);
         let names: Vec<&str> = path.iter().map(|id| symbols.text(model.get(*id).name)).collect();
         (names.join("::"), model.repository_id(id, symbols))

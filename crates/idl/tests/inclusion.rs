@@ -15,7 +15,7 @@ impl FileSource for Texts<'_> {
 
 fn said(text: &str, include: &[&str], files: &[(&str, &str)]) -> Vec<String> {
     let options = CompileOptions { include: include.iter().map(Into::into).collect(), ..CompileOptions::default() };
-    let compilation = Compilation::of_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));
+    let compilation = Compilation::from_text(Path::new("main/a.idl"), text.into(), &options, &Texts(files));
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
         let location = compilation.sources.location(diagnostic.span);
         format!("{}:{}: {}", location.path.display(), location.line, diagnostic.message)

@@ -9,7 +9,7 @@ use std::path::Path;
 
 fn meaning(compilation: &Compilation) -> String {
     let mut lines = String::new();
-    for id in compilation.model.ids() {
+    for id in compilation.model.definition_ids() {
         let definition = compilation.model.get(id);
         if definition.span == corelane_idl::source::Span::default() {
             continue;
@@ -42,7 +42,7 @@ fn legal_idl_is_accepted_and_has_the_listed_definitions() {
         }
         cases += 1;
         let mut compilation =
-            Compilation::of_text(&case, std::fs::read(&case).unwrap(), &CompileOptions::default(), &DiskFiles);
+            Compilation::from_text(&case, std::fs::read(&case).unwrap(), &CompileOptions::default(), &DiskFiles);
         let _ = compilation.to_rust();
         let found = compilation.diagnostics.render(&compilation.sources, false) + &meaning(&compilation);
         let expected_at = case.with_extension("txt");

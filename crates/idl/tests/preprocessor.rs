@@ -6,7 +6,7 @@ use corelane_idl::diagnostic::Severity;
 use std::path::Path;
 
 fn said(text: &str) -> Vec<String> {
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
+    let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     let place = |diagnostic: &corelane_idl::diagnostic::Diagnostic| {
         let location = compilation.sources.location(diagnostic.span);
         let word = if diagnostic.severity == Severity::Error { "error" } else { "warning" };
@@ -105,7 +105,7 @@ fn one_mistake_causes_one_message() {
         assert_eq!(said(text), [wanted], "{text}");
     }
     let text = "struct S { int x; };";
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
+    let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     assert_eq!(compilation.diagnostics.list()[0].help.as_deref(), Some("is `long` meant?"));
 }
 
@@ -168,7 +168,7 @@ fn errors_of_directives_are_reported_at_their_line() {
 #[test]
 fn many_warnings_do_not_stop_compilation() {
     let text = "; ".repeat(300) + "typedef Missing T;";
-    let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
+    let compilation = Compilation::from_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     assert!(!compilation.is_accepted());
     let shown = compilation.diagnostics.render(&compilation.sources, false);
     assert!(shown.contains("`Missing` is not declared") && shown.contains("200 more warnings"), "{shown}");

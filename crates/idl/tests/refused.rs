@@ -24,7 +24,7 @@ fn names_that_differ_only_in_case_are_distinct_on_request() {
     assert!(!compare("case_sensitive", &options, true).is_empty());
     assert!(!compare("case_sensitive_refused", &options, false).is_empty());
     let text = include_bytes!("case_sensitive/all.idl").to_vec();
-    let compilation = Compilation::of_text(Path::new("all.idl"), text, &CompileOptions::default(), &NoFiles);
+    let compilation = Compilation::from_text(Path::new("all.idl"), text, &CompileOptions::default(), &NoFiles);
     assert!(!compilation.is_accepted());
 }
 
@@ -38,7 +38,7 @@ fn compare(folder: &str, options: &CompileOptions, accepted: bool) -> Vec<String
     for case in &cases {
         let name = case.file_name().unwrap().to_str().unwrap();
         let text = std::fs::read(case).unwrap();
-        let compilation = Compilation::of_text(Path::new(name), text, options, &NoFiles);
+        let compilation = Compilation::from_text(Path::new(name), text, options, &NoFiles);
         let shown = compilation.diagnostics.render(&compilation.sources, false);
         let expected_at = case.with_extension("txt");
         if bless {

@@ -49,7 +49,7 @@ impl Transport for MockTransport {
         MockTransport::path(endpoint).is_ok()
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         _properties: &ConnectionProperties,
@@ -96,7 +96,7 @@ impl Listener for MockListener {
         next.map(|stream| Box::new(stream) as Box<dyn Stream>).ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
         self.0.wake.as_fd()
     }
 
@@ -231,7 +231,7 @@ impl Stream for MockStream {
         })
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

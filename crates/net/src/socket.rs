@@ -92,7 +92,7 @@ impl Transport for Tcp {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -158,7 +158,7 @@ impl Transport for Unix {
         matches!(endpoint, Endpoint::Unix { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -346,7 +346,7 @@ impl Stream for SocketStream {
         self.send_with(wait, |fd, wait| socket::send(fd, octets, wait))
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
 
@@ -485,7 +485,7 @@ impl Listener for SocketListener {
         Ok(())
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 

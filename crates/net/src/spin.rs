@@ -162,7 +162,7 @@ impl AdaptiveSpin {
             }
         };
         let (permit, begun) = self.begin_polling()?;
-        Some(SpinWait { adaptive: self, begun, end: begun + max_spin, _permit: permit })
+        Some(SpinWait { adaptive: self, started_at: begun, end: begun + max_spin, _permit: permit })
     }
 
     /// Acquires a permit to poll, and returns it with the present time. Returns `None` if too many
@@ -269,7 +269,7 @@ fn after_yield(begun: Monotonic) -> Monotonic {
 #[derive(Debug)]
 pub struct SpinWait<'s> {
     adaptive: &'s AdaptiveSpin,
-    begun: Monotonic,
+    started_at: Monotonic,
     end: Monotonic,
     _permit: SpinPermit,
 }
@@ -277,8 +277,8 @@ pub struct SpinWait<'s> {
 impl SpinWait<'_> {
     /// Returns the time at which the wait began.
     #[must_use]
-    pub fn begun(&self) -> Monotonic {
-        self.begun
+    pub fn started_at(&self) -> Monotonic {
+        self.started_at
     }
 
     /// Returns true if the time for polling is over.

@@ -81,9 +81,9 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
 /// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
-/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a thread polls,
-/// [`Stream::readiness`] reports no arrivals, so the thread must stop before it does anything that
-/// may take long.
+/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a
+/// thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop
+/// before it does anything that may take long.
 pub trait PolledInput {
     /// Returns true if the calling thread may poll, false if another thread polls.
     fn begin_polling(&self) -> bool;
@@ -187,17 +187,18 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// [`recv`](Self::recv) with [`Wait::Now`] that did not fill its buffer, and when bytes can be
     /// written, after a send with [`Wait::Now`] that returned `WouldBlock`. `None` if the transport
     /// has no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
-    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns the descriptor with which a thread waits for bytes to read, by poll(2) together with
     /// other descriptors. It is also readable after the end of the connection, and when
     /// [`arm_readiness`](Self::arm_readiness) may have a new result. `None` if the transport has no
-    /// descriptor. By default it is the descriptor of [`readiness`](Self::readiness).
-    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
-        self.readiness()
+    /// descriptor. By default it is the descriptor of
+    /// [`readiness_descriptor`](Self::readiness_descriptor).
+    fn arrival_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.readiness_descriptor()
     }
 
-    /// Makes [`readiness`](Self::readiness) report the next arrival of data.
+    /// Makes [`readiness_descriptor`](Self::readiness_descriptor) report the next arrival of data.
     ///
     /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means
     /// that there is none yet, and that the descriptor reports the next arrival. `None` means that
@@ -212,8 +213,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if [`readiness`](Self::readiness) reports arrivals without a call of
-    /// [`arm_readiness`](Self::arm_readiness).
+    /// Returns true if [`readiness_descriptor`](Self::readiness_descriptor) reports arrivals
+    /// without a call of [`arm_readiness`](Self::arm_readiness).
     fn reports_every_arrival(&self) -> bool {
         true
     }

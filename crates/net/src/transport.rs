@@ -17,19 +17,19 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///
 /// | trait | a value is | methods without a default |
 /// |---|---|---|
-/// | `Transport` | the transport, which all threads of its ORBs share | `name`, `supports`, `connect_with`, `listen` |
-/// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness`, `local_endpoint` |
-/// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness`, `set_coarse_timeouts`, `shutdown`, `peer` |
+/// | `Transport` | the transport, which all threads of its ORBs share | `name`, `supports`, `connect_with_properties`, `listen` |
+/// | [`Listener`] | one endpoint at which it listens | `accept`, `readiness_descriptor`, `local_endpoint` |
+/// | [`Stream`] | one connection | `recv`, `send_vectored`, `readiness_descriptor`, `set_coarse_timeouts`, `shutdown`, `peer` |
 ///
 /// A transport sees only bytes: framing, byte order and requests belong to the ORB.
 ///
 /// ## Endpoints
 /// A new transport has endpoints of its own: [`Endpoint::Other`], with a scheme that the transport
 /// chooses ([`OtherAddress`](crate::OtherAddress)). To the ORB, the address behind the scheme is
-/// text. `supports` returns true for every address of the scheme; `listen` and `connect_with`
-/// refuse an address that they do not understand. Programs write such an address wherever they
-/// write `tcp:HOST:PORT`, and references carry it unchanged. A client skips the address if none of
-/// its transports supports it. To add the transport, a program passes it to
+/// text. `supports` returns true for every address of the scheme; `listen` and
+/// `connect_with_properties` refuse an address that they do not understand. Programs write such an
+/// address wherever they write `tcp:HOST:PORT`, and references carry it unchanged. A client skips
+/// the address if none of its transports supports it. To add the transport, a program passes it to
 /// `OrbBuilder::transports`, which takes the list.
 ///
 /// Lanes of a real-time pool that have no addresses of their own listen at the addresses of the
@@ -44,7 +44,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness` returns a descriptor, even if the streams of the transport have none. It becomes
+/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none. It becomes
 ///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
@@ -84,9 +84,10 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///
 /// ## Real-time I/O
 /// A transport whose packets can have priorities or budgets implements
-/// [`listen_with_io`](Self::listen_with_io) and [`connect_with_io`](Self::connect_with_io), which
-/// the ORB calls in place of `listen` and `connect_with`. A transport that wraps such a transport
-/// passes both calls on to it.
+/// [`listen_with_io_properties`](Self::listen_with_io_properties) and
+/// [`connect_with_io_properties`](Self::connect_with_io_properties), which the ORB calls in place
+/// of `listen` and `connect_with_properties`. A transport that wraps such a transport passes both
+/// calls on to it.
 ///
 /// ## Tests
 /// `tests/conformance.rs` of this crate checks these rules, except the rules about forks and
@@ -117,14 +118,14 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///         self.tcp.supports(endpoint)
 ///     }
 ///
-///     fn connect_with(
+///     fn connect_with_properties(
 ///         &self,
 ///         endpoint: &Endpoint,
 ///         properties: &ConnectionProperties,
 ///         deadline: Option<Monotonic>,
 ///     ) -> io::Result<Box<dyn Stream>> {
 ///         self.attempts.fetch_add(1, Ordering::Relaxed);
-///         self.tcp.connect_with(endpoint, properties, deadline)
+///         self.tcp.connect_with_properties(endpoint, properties, deadline)
 ///     }
 ///
 ///     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -160,7 +161,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// # Errors
     /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the
     /// system refuses a property.
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -170,26 +171,26 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Connects to `endpoint` with the default properties of the transport.
     ///
     /// # Errors
-    /// As for [`connect_with`](Self::connect_with).
+    /// As for [`connect_with_properties`](Self::connect_with_properties).
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, &ConnectionProperties::default(), deadline)
+        self.connect_with_properties(endpoint, &ConnectionProperties::default(), deadline)
     }
 
-    /// Connects like [`connect_with`](Self::connect_with), for calls with the properties `io`. The
-    /// default implementation ignores `io`.
+    /// Connects like [`connect_with_properties`](Self::connect_with_properties), for calls with the
+    /// properties `io`. The default implementation ignores `io`.
     ///
     /// # Errors
-    /// As for [`connect_with`](Self::connect_with). `InvalidInput` if the transport uses `io` and
-    /// its class is not valid. `QuotaExceeded` if the transport itself permits no further
-    /// connection, which a caller does not count as a failure of the server.
-    fn connect_with_io(
+    /// As for [`connect_with_properties`](Self::connect_with_properties). `InvalidInput` if the
+    /// transport uses `io` and its class is not valid. `QuotaExceeded` if the transport itself
+    /// permits no further connection, which a caller does not count as a failure of the server.
+    fn connect_with_io_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         _io: &IoProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.connect_with(endpoint, properties, deadline)
+        self.connect_with_properties(endpoint, properties, deadline)
     }
 
     /// Listens at `endpoint`.
@@ -204,7 +205,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// # Errors
     /// As for [`listen`](Self::listen). `InvalidInput` if the transport uses `io` and its class is
     /// not valid.
-    fn listen_with_io(&self, endpoint: &Endpoint, _io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+    fn listen_with_io_properties(&self, endpoint: &Endpoint, _io: &IoProperties) -> io::Result<Box<dyn Listener>> {
         self.listen(endpoint)
     }
 
@@ -234,7 +235,7 @@ pub trait Listener: Send + Sync + fmt::Debug {
     }
 
     /// Returns a descriptor that becomes readable when a connection waits.
-    fn readiness(&self) -> BorrowedFd<'_>;
+    fn readiness_descriptor(&self) -> BorrowedFd<'_>;
 
     /// Returns the endpoint at which the listener listens, with the port that the system chose.
     fn local_endpoint(&self) -> &Endpoint;
@@ -275,28 +276,29 @@ impl Transports {
     /// Connects through the first transport that supports `endpoint`, with `properties`.
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect) and [`Transport::connect_with`].
-    pub fn connect_with(
+    /// As for [`connect`](Self::connect) and [`Transport::connect_with_properties`].
+    pub fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.require(endpoint)?.connect_with(endpoint, properties, deadline)
+        self.require(endpoint)?.connect_with_properties(endpoint, properties, deadline)
     }
 
-    /// Connects as [`connect_with`](Self::connect_with), for calls with the properties `io`.
+    /// Connects as [`connect_with_properties`](Self::connect_with_properties), for calls with the
+    /// properties `io`.
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect) and [`Transport::connect_with_io`].
-    pub fn connect_with_io(
+    /// As for [`connect`](Self::connect) and [`Transport::connect_with_io_properties`].
+    pub fn connect_with_io_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         io: &IoProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.require(endpoint)?.connect_with_io(endpoint, properties, io, deadline)
+        self.require(endpoint)?.connect_with_io_properties(endpoint, properties, io, deadline)
     }
 
     /// Listens through the first transport that supports `endpoint`.
@@ -311,9 +313,9 @@ impl Transports {
     /// Listens as [`listen`](Self::listen), for a lane with the properties `io`.
     ///
     /// # Errors
-    /// As for [`listen`](Self::listen) and [`Transport::listen_with_io`].
-    pub fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
-        self.require(endpoint)?.listen_with_io(endpoint, io)
+    /// As for [`listen`](Self::listen) and [`Transport::listen_with_io_properties`].
+    pub fn listen_with_io_properties(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+        self.require(endpoint)?.listen_with_io_properties(endpoint, io)
     }
 
     /// Tells every transport that an ORB uses it (see [`Transport::attach_orb`]).

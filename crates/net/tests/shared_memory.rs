@@ -32,7 +32,7 @@ fn listen(name: &str) -> (Box<dyn Listener>, PathBuf) {
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     loop {
-        poll::wait_readable(listener.readiness(), None).unwrap();
+        poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
         match listener.accept() {
             Ok(stream) => return stream,
             Err(error) => {
@@ -130,7 +130,7 @@ fn large_messages_arrive_unchanged_with_few_wake_ups() {
                         let wait = if number % 3 == 0 { Wait::Now } else { Wait::Block };
                         let count = match server.recv(&mut buffer[..room], wait) {
                             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                                poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+                                poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
                                 assert!(server.arm_readiness().is_ok());
                                 continue;
                             }
@@ -211,7 +211,9 @@ fn long_waiting_reader_is_woken() {
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::HANG_UP | Interest::EDGE).unwrap();
+    epoll
+        .add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::HANG_UP | Interest::EDGE)
+        .unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = [0; 64];
@@ -242,7 +244,7 @@ fn every_arrival_after_a_short_read_is_an_edge() {
 fn room_is_an_edge_for_a_refused_writer() {
     let (client, server) = pair("room");
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     let total = 3_000_000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -274,7 +276,7 @@ fn room_is_an_edge_for_a_refused_writer() {
 fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     let (client, server) = pair("armed");
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     while server.send(&[0; 70_000], Wait::Now).is_ok() {}
     client.recv(&mut [0; 100_000], Wait::Now).unwrap();
     // The room has been reported, and the writer's thread has not run yet.
@@ -290,7 +292,7 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     let total = 60_000_000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -327,9 +329,9 @@ fn armed_descriptor_reports_data() {
     for round in 0..200 {
         assert_eq!(client.arm_readiness().unwrap(), Some(false));
         let now = Some(Monotonic::from_nanos(0));
-        assert!(!poll::wait_readable(client.readiness().unwrap(), now).unwrap(), "round {round}");
+        assert!(!poll::wait_readable(client.readiness_descriptor().unwrap(), now).unwrap(), "round {round}");
         server.send(b"x", Wait::Now).unwrap();
-        assert!(poll::wait_readable(client.readiness().unwrap(), None).unwrap());
+        assert!(poll::wait_readable(client.readiness_descriptor().unwrap(), None).unwrap());
         assert_eq!(client.arm_readiness().unwrap(), Some(true));
         assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
     }

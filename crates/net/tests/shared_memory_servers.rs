@@ -94,7 +94,7 @@ fn until_the_parent_ends() {
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     loop {
-        poll::wait_readable(listener.readiness(), None).unwrap();
+        poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
         match listener.accept() {
             Ok(stream) => return stream,
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
@@ -185,7 +185,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     });
     // A thread that does not wait must see the end, each time.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
-    assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
+    assert!(poll::check_hang_up(client.readiness_descriptor().unwrap()).unwrap().both_closed, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: expected that no resource remains");
     assert!(server.path.exists());

@@ -21,7 +21,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 

@@ -10,7 +10,7 @@ use corelane_wire::giop;
 use corelane_wire::ior::{
     self, Ior, Profile, ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag,
 };
-use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
+use corelane_wire::rt::{PriorityModelValue, parse_priority_bands, parse_protocols, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideByteOrder};
 
 use crate::rt::Protocol;
@@ -73,7 +73,7 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
         found.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
     }
-    if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_bands) {
+    if let Some(Ok(bands)) = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).map(parse_priority_bands) {
         found.bands = bands;
     }
     let protocols = policies.find(policy_type::CLIENT_PROTOCOL).map(|value| parse_protocols(value, limits));
@@ -93,10 +93,10 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
-    negotiate(&own, server, WideByteOrder::Standard)
+    negotiate(&own, server, WideByteOrder::SpecifiedOrder)
         .or_else(|_| {
             own.char.conversion = conversion;
-            negotiate(&own, server, WideByteOrder::Standard)
+            negotiate(&own, server, WideByteOrder::SpecifiedOrder)
         })
         .ok()
 }
@@ -326,7 +326,7 @@ mod tests {
         let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
         let found = |max_components, max_profiles| {
-            let limits = Limits { max_components, max_profiles, ..Limits::DEFAULT };
+            let limits = Limits { max_tagged_components: max_components, max_profiles, ..Limits::DEFAULT };
             let parsed = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &limits);
             parsed.first().map(|profile| profile.policies.protocols.len())
         };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use corelane_wire::Value;
-pub use corelane_wire::typecode::{Kind, TypeCode, TypeCodeError};
+pub use corelane_wire::typecode::{TypeCode, TypeCodeError, TypeCodeKind};
 use corelane_wire::{AnyValue, Cdr, CdrError, Decoder, Encoder, Fixed, Octets};
 
 use crate::client::context::ClientContext;
@@ -121,7 +121,7 @@ impl Any {
         let values = self.value.value_read_state();
         let mut d = self.value.decoder().with_value_read_state(&values);
         if let Some(client) = &self.client {
-            d = d.with_environment(client);
+            d = d.with_decoding_context(client);
         }
         Ok(T::read(&mut d, self.type_code())?)
     }
@@ -131,8 +131,8 @@ impl Any {
         if let Some(client) = &self.client {
             let convert = client.value_functions().convert_custom;
             let values = self.value.value_read_state().with_lookup_and_converter(None, convert);
-            return self.value.encode_value_with(
-                &mut self.value.decoder().with_value_read_state(&values).with_environment(client),
+            return self.value.encode_value_from(
+                &mut self.value.decoder().with_value_read_state(&values).with_decoding_context(client),
                 e,
             );
         }
@@ -159,7 +159,7 @@ impl Any {
 
 #[cold]
 fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not represent {found}"))
+    SystemException::new(kind, 0, Completion::No).with_message(format!("{wanted} does not represent {found}"))
 }
 
 /// Values in different encodings can be equal. Their types must be equivalent.
@@ -310,15 +310,15 @@ impl Typed for char {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        matches!(type_code.unaliased().kind(), Kind::Char | Kind::WChar)
+        matches!(type_code.unaliased().kind(), TypeCodeKind::Char | TypeCodeKind::WChar)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        if type_code.unaliased().kind() == Kind::WChar { e.write_wchar(*self) } else { e.write_char(*self) }
+        if type_code.unaliased().kind() == TypeCodeKind::WChar { e.write_wchar(*self) } else { e.write_char(*self) }
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<char, CdrError> {
-        if type_code.unaliased().kind() == Kind::WChar { d.read_wchar() } else { d.read_char() }
+        if type_code.unaliased().kind() == TypeCodeKind::WChar { d.read_wchar() } else { d.read_char() }
     }
 }
 
@@ -328,13 +328,13 @@ impl Typed for String {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        matches!(type_code.unaliased().kind(), Kind::String | Kind::WString)
+        matches!(type_code.unaliased().kind(), TypeCodeKind::String | TypeCodeKind::WString)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let resolved = type_code.unaliased();
         match resolved.kind() {
-            Kind::WString => e.write_bounded_wstr(self, bound(&resolved)),
+            TypeCodeKind::WString => e.write_bounded_wstr(self, bound(&resolved)),
             _ => e.write_bounded_str(self, bound(&resolved)),
         }
     }
@@ -342,13 +342,13 @@ impl Typed for String {
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<String, CdrError> {
         let resolved = type_code.unaliased();
         match resolved.kind() {
-            Kind::WString => d.read_bounded_wstring(bound(&resolved)),
+            TypeCodeKind::WString => d.read_bounded_wstring(bound(&resolved)),
             _ => d.read_bounded_string(bound(&resolved)),
         }
     }
 }
 
-fn is_list_of<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
+fn is_list_of<T: Typed>(type_code: &TypeCode, kind: TypeCodeKind, length: Option<usize>) -> bool {
     let resolved = type_code.unaliased();
     let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
     resolved.kind() == kind && fits && resolved.content_type().is_some_and(|element| T::matches_type(&element))
@@ -364,7 +364,7 @@ impl<T: Typed> Typed for Vec<T> {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        is_list_of::<T>(type_code, Kind::Sequence, None)
+        is_list_of::<T>(type_code, TypeCodeKind::Sequence, None)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -387,7 +387,7 @@ impl Typed for Octets {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        is_list_of::<u8>(type_code, Kind::Sequence, None)
+        is_list_of::<u8>(type_code, TypeCodeKind::Sequence, None)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -398,7 +398,7 @@ impl Typed for Octets {
     }
 
     fn read(d: &mut Decoder<'_>, _: &TypeCode) -> Result<Octets, CdrError> {
-        d.read_octets_owned()
+        d.read_octet_sequence_owned()
     }
 }
 
@@ -408,7 +408,7 @@ impl<T: Typed, const N: usize> Typed for [T; N] {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        is_list_of::<T>(type_code, Kind::Array, Some(N))
+        is_list_of::<T>(type_code, TypeCodeKind::Array, Some(N))
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
@@ -449,10 +449,11 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
 
     fn matches_type(type_code: &TypeCode) -> bool {
         let resolved = type_code.unaliased();
-        let pair = resolved.content_type().filter(|_| resolved.kind() == Kind::Sequence).map(|pair| pair.unaliased());
+        let pair =
+            resolved.content_type().filter(|_| resolved.kind() == TypeCodeKind::Sequence).map(|pair| pair.unaliased());
         pair.is_some_and(|pair| {
             let (key, value) = (pair.member_type(0), pair.member_type(1));
-            (pair.kind(), pair.member_count(), pair.id()) == (Kind::Struct, 2, "")
+            (pair.kind(), pair.member_count(), pair.id()) == (TypeCodeKind::Struct, 2, "")
                 && key.is_some_and(|key| K::matches_type(&key))
                 && value.is_some_and(|value| V::matches_type(&value))
         })
@@ -499,7 +500,8 @@ impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        let object = R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.unaliased().kind() == Kind::ObjRef;
+        let object =
+            R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.unaliased().kind() == TypeCodeKind::ObjRef;
         object || type_code.equivalent(&R::interface_type())
     }
 

@@ -39,7 +39,7 @@ impl Context {
     /// Returns the properties of the call that the calling thread serves; an empty context if there
     /// are none.
     #[must_use]
-    pub fn of_call() -> Context {
+    pub fn of_current_call() -> Context {
         let depth = upcall_stack::depth();
         CALL_CONTEXTS.with_borrow(|contexts| match contexts.last() {
             Some((of, context)) if *of == depth => context.clone(),
@@ -89,7 +89,7 @@ impl Context {
     /// Returns the properties that the patterns of an IDL clause select. A pattern is a name, or a
     /// prefix followed by `*`.
     #[must_use]
-    pub fn matching(&self, patterns: &[impl AsRef<str>]) -> Context {
+    pub fn matching_properties(&self, patterns: &[impl AsRef<str>]) -> Context {
         let Some(all) = &self.0 else { return Context::new() };
         let wanted = |name: &str| {
             patterns.iter().map(AsRef::as_ref).any(|pattern| match pattern.strip_suffix('*') {
@@ -118,7 +118,7 @@ impl Context {
     /// Reads the context of a request. It is empty if the request ends after the arguments, as
     /// requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
-        if d.remaining() == 0 {
+        if d.remaining_len() == 0 {
             return Ok(Context::new());
         }
         let len = d.read_len(4)?;
@@ -133,8 +133,8 @@ impl Context {
         Ok(if properties.is_empty() { Context::new() } else { Context(Some(Arc::new(properties))) })
     }
 
-    /// For generated code: reads the properties after the arguments. [`Context::of_call`] returns
-    /// them until the guard is dropped.
+    /// For generated code: reads the properties after the arguments. [`Context::of_current_call`]
+    /// returns them until the guard is dropped.
     ///
     /// # Errors
     /// If the bytes are not a list of properties.
@@ -143,8 +143,8 @@ impl Context {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: makes [`Context::of_call`] return the properties until the guard is
-    /// dropped.
+    /// For generated code: makes [`Context::of_current_call`] return the properties until the guard
+    /// is dropped.
     #[doc(hidden)]
     #[must_use]
     pub fn enter(&self) -> ContextScope {
@@ -187,13 +187,14 @@ mod tests {
 
     #[test]
     fn context_clause_matches_names_and_prefixes() {
-        let matching = |patterns: &[&str]| some().matching(patterns).iter().map(|(name, _)| name.to_owned()).collect();
+        let matching =
+            |patterns: &[&str]| some().matching_properties(patterns).iter().map(|(name, _)| name.to_owned()).collect();
         let names: Vec<String> = matching(&["user", "site.*"]);
         assert_eq!(names, ["site.name", "site.zone", "user"]);
         let names: Vec<String> = matching(&["site", "use", "other*"]);
         assert_eq!(names, [""; 0]);
-        assert_eq!(some().matching(&["s*", "u*"]), some());
-        assert!(Context::new().matching(&["s*"]).is_empty());
+        assert_eq!(some().matching_properties(&["s*", "u*"]), some());
+        assert!(Context::new().matching_properties(&["s*"]).is_empty());
     }
 
     #[test]
@@ -234,14 +235,14 @@ mod tests {
 
     #[test]
     fn call_context_lasts_until_the_scope_ends() {
-        assert!(Context::of_call().is_empty());
+        assert!(Context::of_current_call().is_empty());
         let outer = some().enter();
         {
             let _inner = Context::new().with("a", "1").unwrap().enter();
-            assert_eq!(Context::of_call().get("a"), Some("1"));
+            assert_eq!(Context::of_current_call().get("a"), Some("1"));
         }
-        assert_eq!(Context::of_call(), some());
+        assert_eq!(Context::of_current_call(), some());
         drop(outer);
-        assert!(Context::of_call().is_empty());
+        assert!(Context::of_current_call().is_empty());
     }
 }

@@ -78,10 +78,10 @@ pub fn current() -> Option<Current> {
 ///
 /// # Examples
 /// ```
-/// // In a servant: `corelane::with_current_id(|id| self.accounts.balance(id))`.
-/// assert_eq!(corelane::with_current_id(<[u8]>::len), None);
+/// // In a servant: `corelane::with_current_object_id(|id| self.accounts.balance(id))`.
+/// assert_eq!(corelane::with_current_object_id(<[u8]>::len), None);
 /// ```
-pub fn with_current_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+pub fn with_current_object_id<R>(read: impl FnOnce(&[u8]) -> R) -> Option<R> {
     upcall_stack::with_innermost_id(read)
 }
 

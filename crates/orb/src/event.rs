@@ -115,13 +115,13 @@ pub enum Event {
     /// [`Orb::run`](crate::Orb::run) began although a POA manager was never activated and its POAs
     /// have servants. Requests for the objects of these POAs wait. Printed on standard error if the
     /// ORB has no callback.
-    ManagerNeverActivated {
+    PoaManagerNeverActivated {
         /// The manager's id.
         manager: String,
     },
     /// A POA manager has held requests for more than a second. Reported at most once in ten seconds
     /// for each manager.
-    RequestsHeld {
+    PoaManagerHoldsRequests {
         /// The manager's id.
         manager: String,
         /// Number of requests that wait.
@@ -133,7 +133,7 @@ pub enum Event {
     },
     /// Other machines can reach a lane, directly or through a pool that passes requests on to
     /// lanes.
-    ReachableLane {
+    LaneReachableByOtherMachines {
         /// The name of the pool. In a pool with lanes the lane's priority follows it, as in thread
         /// names: `rt/p1000`.
         pool: String,
@@ -200,7 +200,7 @@ pub enum Event {
     /// guaranteed response times. Reported once for each pool, and again if the refused core is lost
     /// and the kernel then refuses something else.
     #[cfg(feature = "core-pool")]
-    TasksAdvisory {
+    TaskTimingNotGuaranteed {
         /// The pool's name.
         pool: String,
         /// The reason.
@@ -245,8 +245,8 @@ pub enum Event {
         action: crate::rt::JobOverrunAction,
     },
     /// A request was refused because it arrived above the rate of its task
-    /// ([`TaskRules::min_distance`](field@crate::rt::TaskRules::min_distance)), and could not wait
-    /// for its time.
+    /// ([`TaskRules::min_interarrival`](field@crate::rt::TaskRules::min_interarrival)), and could
+    /// not wait for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
         /// The client.
@@ -337,21 +337,21 @@ impl fmt::Display for Event {
                     "a reference to an object of {type_id} has no address, because its ORB does not listen: call `OrbBuilder::listen`"
                 )
             }
-            Event::ManagerNeverActivated { manager } => f.write_str(&never_activated(manager)),
-            Event::RequestsHeld { manager, requests, oldest: held, was_active } => {
+            Event::PoaManagerNeverActivated { manager } => f.write_str(&never_activated(manager)),
+            Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active } => {
                 let never = if *was_active { "" } else { ", which has never been activated" };
                 write!(
                     f,
                     "{requests} requests wait for the POA manager {manager}{never}, the first for {held:?}: call `activate` on it"
                 )
             }
-            Event::ReachableLane { pool, endpoint, ceiling: Some(ceiling) } => {
+            Event::LaneReachableByOtherMachines { pool, endpoint, ceiling: Some(ceiling) } => {
                 write!(
                     f,
                     "other machines can reach {pool} at {endpoint}: their clients may ask for priorities up to {ceiling}"
                 )
             }
-            Event::ReachableLane { pool, endpoint, ceiling: None } => {
+            Event::LaneReachableByOtherMachines { pool, endpoint, ceiling: None } => {
                 write!(
                     f,
                     "other machines can reach {pool} at {endpoint}, which has no ceiling: their clients may not ask for a priority"
@@ -377,7 +377,7 @@ impl fmt::Display for Event {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {}", text::message(error))
             }
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { pool, error } => {
+            Event::TaskTimingNotGuaranteed { pool, error } => {
                 write!(f, "the promises of the core pool {pool} are advisory: {}", text::message(error))
             }
             #[cfg(feature = "core-pool")]
@@ -431,16 +431,16 @@ impl Event {
             Event::TaskNotBound { peer, .. } | Event::TaskRateExceeded { peer, .. } => Some(peer),
             Event::AcceptFailed { .. }
             | Event::ReferenceWithoutAddress { .. }
-            | Event::ManagerNeverActivated { .. }
-            | Event::RequestsHeld { .. }
-            | Event::ReachableLane { .. }
+            | Event::PoaManagerNeverActivated { .. }
+            | Event::PoaManagerHoldsRequests { .. }
+            | Event::LaneReachableByOtherMachines { .. }
             | Event::ServantPanicked { .. }
             | Event::ThreadSchedulingRefused { .. }
             | Event::DeadlinePassed { .. }
             | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. }
+            Event::TaskTimingNotGuaranteed { .. }
             | Event::TaskRefused { .. }
             | Event::JobOverBudget { .. }
             | Event::CoreLost { .. }
@@ -650,7 +650,7 @@ impl Events {
     /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
-        if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
+        if !matches!(fault, PeerFault::UnexpectedMessage(MessageKind::CloseConnection | MessageKind::MessageError)) {
             self.report(&Event::ProtocolFault { peer: peer.clone(), fault });
         }
     }
@@ -672,14 +672,14 @@ impl Events {
             Event::ExecutionTimeOverrun { .. } => Some(&self.execution_time_overruns),
             Event::AcceptFailed { .. }
             | Event::DscpRefused { .. }
-            | Event::ManagerNeverActivated { .. }
+            | Event::PoaManagerNeverActivated { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::OnewaysLost { .. }
-            | Event::RequestsHeld { .. }
-            | Event::ReachableLane { .. }
+            | Event::PoaManagerHoldsRequests { .. }
+            | Event::LaneReachableByOtherMachines { .. }
             | Event::ThreadFailed { .. } => None,
             #[cfg(feature = "core-pool")]
-            Event::TasksAdvisory { .. }
+            Event::TaskTimingNotGuaranteed { .. }
             | Event::TaskRefused { .. }
             | Event::TaskNotBound { .. }
             | Event::JobOverBudget { .. }
@@ -704,7 +704,7 @@ impl Events {
             // without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
-        self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });
+        self.report(&Event::PoaManagerNeverActivated { manager: manager.to_owned() });
     }
 
     pub(crate) fn counts(&self) -> EventCounts {
@@ -814,7 +814,7 @@ mod tests {
     #[test]
     fn event_is_one_line_for_any_text_of_a_peer() {
         let operation = "op\n\x1b[2J".repeat(1 << 20);
-        let exception = SystemException::bad_operation().because(operation.clone());
+        let exception = SystemException::bad_operation().with_message(operation.clone());
         let peer = || Peer::Unknown;
         let events = [
             Event::RequestRefused { peer: peer(), operation: operation.clone(), exception },

@@ -127,7 +127,7 @@ impl SystemException {
     /// Returns the exception with a message about the cause, in its [`FailureDetail`].
     #[cold]
     #[must_use]
-    pub fn because(self, message: impl Into<String>) -> Self {
+    pub fn with_message(self, message: impl Into<String>) -> Self {
         self.with_detail(FailureDetail { message: message.into(), ..FailureDetail::default() })
     }
 
@@ -206,7 +206,7 @@ impl Eq for SystemException {}
 impl From<CdrError> for SystemException {
     #[cold]
     fn from(error: CdrError) -> Self {
-        Self::new(error.kind(), error.minor(), Completion::No).because(error.text())
+        Self::new(error.kind(), error.minor(), Completion::No).with_message(error.text())
     }
 }
 

@@ -49,7 +49,7 @@ macro_rules! raises {
                         return reply.read(<$exception as $crate::Cdr>::decode).map_or_else(Self::System, Self::$variant);
                     }
                 )+
-                Self::System(reply.unlisted_exception())
+                Self::System(reply.unknown_user_exception())
             }
         }
 

@@ -13,9 +13,9 @@ pub enum PeerFault {
     /// The bytes are not GIOP, or exceed a limit.
     Protocol(ProtocolFault),
     /// A message of a kind that this side does not accept.
-    Unexpected(MessageKind),
+    UnexpectedMessage(MessageKind),
     /// A header that does not decode.
-    Malformed(CdrError),
+    MalformedMessage(CdrError),
     /// A message ends in lent memory that the peer did not lend, or that could still be changed.
     LentMemory,
 }
@@ -28,7 +28,7 @@ impl From<ProtocolFault> for PeerFault {
 
 impl From<CdrError> for PeerFault {
     fn from(error: CdrError) -> Self {
-        PeerFault::Malformed(error)
+        PeerFault::MalformedMessage(error)
     }
 }
 
@@ -36,9 +36,9 @@ impl fmt::Display for PeerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PeerFault::Protocol(fault) => fault.fmt(f),
-            PeerFault::Unexpected(kind) => write!(f, "an unexpected {kind:?} message"),
+            PeerFault::UnexpectedMessage(kind) => write!(f, "an unexpected {kind:?} message"),
             PeerFault::LentMemory => f.write_str("a message with memory that was not lent properly"),
-            PeerFault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
+            PeerFault::MalformedMessage(error) => write!(f, "a message header in which {}", error.text()),
         }
     }
 }

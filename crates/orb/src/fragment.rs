@@ -1,4 +1,4 @@
-//! Division of outgoing messages into fragments, if `OrbBuilder::fragment_size` is set.
+//! Division of outgoing messages into fragments, if `OrbBuilder::max_fragment_size` is set.
 
 use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;

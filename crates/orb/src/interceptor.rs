@@ -160,7 +160,7 @@ pub enum RequestOutcome<'r> {
     /// The object is at another address, or needs another addressing mode. The client tries again.
     Forwarded,
     /// In the client: a oneway request was sent.
-    Sent,
+    OnewaySent,
     /// In the client: the attempt ended without a reply, for example because the deadline passed or
     /// the connection ended. The ORB may make another attempt.
     #[non_exhaustive]
@@ -276,7 +276,7 @@ fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
 }
 
 fn panicked() -> SystemException {
-    SystemException::new(Kind::Unknown, 0, Completion::No).because("an interceptor panicked")
+    SystemException::new(Kind::Unknown, 0, Completion::No).with_message("an interceptor panicked")
 }
 
 impl InterceptionPoints for InterceptorChain {

@@ -101,7 +101,7 @@ impl fmt::Display for KeepRefusal {
 impl From<KeepRefusal> for SystemException {
     #[cold]
     fn from(refusal: KeepRefusal) -> Self {
-        SystemException::new(Kind::ImpLimit, minor::KEPT_OCTETS, Completion::Maybe).because(refusal.to_string())
+        SystemException::new(Kind::ImpLimit, minor::KEPT_OCTETS, Completion::Maybe).with_message(refusal.to_string())
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
             (keep(&octets[10..90_000]).unwrap(), octets.as_ptr().addr())
         });
         assert!(matches!(left, MessageMemory::None) && budget.kept_bytes() >= 100_000);
-        reply.write_octets_owned(kept.clone()).unwrap();
+        reply.write_octet_sequence_owned(kept.clone()).unwrap();
         assert!(budget.kept_bytes() >= 100_000);
         drop(kept);
         assert_eq!(budget.kept_bytes(), 0);

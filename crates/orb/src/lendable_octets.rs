@@ -166,7 +166,7 @@ impl<T: Primitive + fmt::Debug> fmt::Debug for SealedNumbers<T> {
 #[cold]
 fn no_memory(length: usize, error: &io::Error) -> SystemException {
     SystemException::new(Kind::NoMemory, 0, Completion::No)
-        .because(format!("{length} octets of memory that can be lent: {error}"))
+        .with_message(format!("{length} octets of memory that can be lent: {error}"))
 }
 
 impl Deref for LendableOctets {

@@ -98,7 +98,7 @@ mod value;
 mod written_any;
 
 #[cfg(feature = "any")]
-pub use any::{Any, Kind, TypeCode, TypeCodeError, Typed, Value};
+pub use any::{Any, TypeCode, TypeCodeError, TypeCodeKind, Typed, Value};
 pub use cancel::Canceller;
 pub use client::connection::ImmediateSendResult;
 pub use config::OnewayBatch;
@@ -107,7 +107,7 @@ pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transp
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };
-pub use current::{Current, current, keep_octets, with_current_id};
+pub use current::{Current, current, keep_octets, with_current_object_id};
 pub use event::{Event, EventCounts};
 pub use exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind, UserException};
 pub use fault::PeerFault;

@@ -79,15 +79,15 @@ impl<T: ?Sized> fmt::Debug for LocalRef<T> {
 /// For generated code: the encoder of local objects, which always fails with MARSHAL 4.
 ///
 /// # Errors
-/// Always [`CdrError::LocalObject`].
+/// Always [`CdrError::LocalObjectNotSendable`].
 pub fn write_local<T>(_: &mut Encoder<'_>, _: &T) -> Result<(), CdrError> {
-    Err(CdrError::LocalObject)
+    Err(CdrError::LocalObjectNotSendable)
 }
 
 /// For generated code: the decoder of local objects, which always fails with MARSHAL 4.
 ///
 /// # Errors
-/// Always [`CdrError::LocalObject`].
+/// Always [`CdrError::LocalObjectNotSendable`].
 pub fn read_local<T>(_: &mut Decoder<'_>) -> Result<T, CdrError> {
-    Err(CdrError::LocalObject)
+    Err(CdrError::LocalObjectNotSendable)
 }

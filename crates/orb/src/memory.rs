@@ -124,7 +124,7 @@ impl Drop for MemoryShare {
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();
-    SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
+    SystemException::new(Kind::ImpLimit, minor, completed).with_message(format!("{what}: {refusal} ({setting})"))
 }
 
 /// Adds the needed amount of memory to an exception that the memory account of `meter` caused.

@@ -172,8 +172,8 @@ impl ObjectRef {
     /// panic of the servant unwinds into the caller.
     ///
     /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
-    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and objects whose
-    /// servants a servant locator supplies.
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_corbaloc_key), and
+    /// objects whose servants a servant locator supplies.
     ///
     /// # Examples
     ///
@@ -201,7 +201,7 @@ impl ObjectRef {
     #[doc(hidden)]
     #[must_use]
     pub fn context_for(&self, patterns: &[&str]) -> Context {
-        self.properties.matching(patterns)
+        self.properties.matching_properties(patterns)
     }
 
     /// Returns true if both references certainly denote the same object. The result false does not
@@ -222,7 +222,7 @@ impl ObjectRef {
     /// For generated code: returns the servant if calls [bypass the POA](Self::with_poa_bypass) and
     /// an earlier call has used the interface `I`.
     #[inline]
-    pub fn bypass_servant<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
+    pub fn poa_bypass_servant<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
         self.bypass.as_ref()?.find()
     }
 
@@ -232,7 +232,7 @@ impl ObjectRef {
                 #[cfg(feature = "any")]
                 crate::written_any::record_orb(reference.client());
                 if reference.has_no_address && encoder.begins_with_giop_header() {
-                    return Err(CdrError::UnreachableReference);
+                    return Err(CdrError::ReferenceWithoutAddress);
                 }
                 reference.ior().encode(encoder)
             }
@@ -245,14 +245,14 @@ impl ObjectRef {
         if ior.is_nil() {
             return Ok(None);
         }
-        let client = client_of(decoder).ok_or(CdrError::Unsupported)?;
+        let client = client_of(decoder).ok_or(CdrError::UnsupportedForm)?;
         decoder.charge(crate::invocation::BINDING_BYTES)?;
         Ok(Some(ObjectRef::new(Arc::clone(client), ior)))
     }
 }
 
 pub(crate) fn client_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<ClientContext>> {
-    decoder.environment().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
+    decoder.decoding_context().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
 }
 
 impl PartialEq for ObjectRef {

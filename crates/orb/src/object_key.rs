@@ -13,7 +13,7 @@
 //!
 //! A persistent key is the same in every run of the server, unless its POA adds hints. A key
 //! without one of these four forms is a plain key: a name that the program bound to a reference
-//! (`Orb::bind_key`).
+//! (`Orb::bind_corbaloc_key`).
 
 pub(crate) use crate::slot_id::SlotId;
 

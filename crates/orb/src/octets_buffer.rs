@@ -63,12 +63,12 @@ impl OctetsBuffer {
         // octet.
         let wanted = self.buffer.len().saturating_add(more).max(self.buffer.capacity().saturating_mul(2));
         let reserved = match &self.spares {
-            Some(spares) => self.buffer.reserve_from(wanted, spares),
+            Some(spares) => self.buffer.reserve_from_cache(wanted, spares),
             None => self.buffer.reserve(wanted),
         };
         reserved.map_err(|error| {
             SystemException::new(Kind::NoMemory, 0, Completion::No)
-                .because(format!("a buffer of {wanted} octets: {error}"))
+                .with_message(format!("a buffer of {wanted} octets: {error}"))
         })
     }
 

@@ -102,7 +102,7 @@ impl Orb {
     /// The errors of both steps; INV_OBJREF for a nil reference and for an object that has another
     /// interface.
     pub fn string_to_reference<R: Reference>(&self, text: &str) -> Result<R, SystemException> {
-        let refused = |why| SystemException::new(Kind::InvObjref, 0, Completion::No).because(why);
+        let refused = |why| SystemException::new(Kind::InvObjref, 0, Completion::No).with_message(why);
         let object = self.string_to_object(text)?.ok_or_else(|| refused("the reference is nil".to_owned()))?;
         R::narrow(&object)?
             .ok_or_else(|| refused(format!("the object does not have the interface {}", R::REPOSITORY_ID)))
@@ -114,12 +114,12 @@ impl Orb {
     /// # Errors
     /// BAD_PARAM if the key is empty, is already bound, or has the form of the object keys that the
     /// ORB makes; BAD_INV_ORDER 4 after shutdown.
-    pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
+    pub fn bind_corbaloc_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }
 
     /// Unbinds the plain object key `key`. Returns false if the key was not bound.
-    pub fn unbind_key(&self, key: &str) -> bool {
+    pub fn unbind_corbaloc_key(&self, key: &str) -> bool {
         self.core.poa_table().unbind_plain(key.as_bytes())
     }
 
@@ -133,7 +133,7 @@ impl Orb {
             return Ok(());
         }
         Err(SystemException::new(Kind::BadParam, 0, Completion::No)
-            .because(format!("\"{name}\" is empty or registered already")))
+            .with_message(format!("\"{name}\" is empty or registered already")))
     }
 
     /// Returns the initial reference `name`. It is a registered reference, a text from
@@ -195,10 +195,10 @@ impl Orb {
     /// the MAIN_THREAD model, this thread runs requests and etherealizes objects.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
-    /// ([`Event::ManagerNeverActivated`]). Without a callback for events, the report is printed on
-    /// standard error.
+    /// ([`Event::PoaManagerNeverActivated`]). Without a callback for events, the report is printed
+    /// on standard error.
     ///
-    /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
+    /// [`Event::PoaManagerNeverActivated`]: crate::Event::PoaManagerNeverActivated
     pub fn run(&self) {
         self.core.poa_table().managers.report_never_activated(&self.core);
         self.core.server().main_queue().run();

@@ -200,12 +200,12 @@ impl OrbContext {
     #[cold]
     fn unusable_error(&self) -> Result<(), SystemException> {
         if self.is_forked_copy() {
-            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No).because(
+            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No).with_message(
                 "this process was forked from the process that made the ORB; make a new ORB in this process",
             ));
         }
         Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
-            .because("the ORB has been shut down"))
+            .with_message("the ORB has been shut down"))
     }
 
     /// Returns true in a process that was forked from the ORB's process. It has the connections of

@@ -25,7 +25,7 @@ macro_rules! bulk_cdr {
 
         impl $crate::mapping::BulkCdr for $name {
             const LAYOUT: $crate::mapping::BulkLayout =
-                $crate::mapping::BulkLayout::EMPTY$(.then(<$type as $crate::mapping::BulkCdr>::LAYOUT))+;
+                $crate::mapping::BulkLayout::EMPTY$(.followed_by(<$type as $crate::mapping::BulkCdr>::LAYOUT))+;
 
             #[inline]
             fn put(&self, to: &mut $crate::mapping::BulkWriter<'_>) {
@@ -81,7 +81,7 @@ macro_rules! enumeration {
         }
 
         impl $crate::mapping::BulkCdr for $name {
-            const LAYOUT: $crate::mapping::BulkLayout = $crate::mapping::BulkLayout::number(4);
+            const LAYOUT: $crate::mapping::BulkLayout = $crate::mapping::BulkLayout::of_number(4);
 
             #[inline]
             fn put(&self, to: &mut $crate::mapping::BulkWriter<'_>) {

@@ -37,7 +37,7 @@ impl ReceiveBuffer {
     /// left.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
-        let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
+        let _ = self.0.reserve_from_cache(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
@@ -93,7 +93,7 @@ impl ReceiveBuffer {
     /// Returns the number of bytes that count as used memory. Addresses above [`MAX_HEAP_BYTES`]
     /// count once memory is committed for them.
     pub(crate) fn held(&self) -> usize {
-        self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
+        self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed_bytes())
     }
 
     pub(crate) fn capacity(&self) -> usize {

@@ -169,7 +169,7 @@ impl<'m> ServerCall<'m> {
     }
 
     pub(crate) fn orb(&self) -> Option<&OrbContext> {
-        let env: &dyn Any = self.arguments.environment()?;
+        let env: &dyn Any = self.arguments.decoding_context()?;
         env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 

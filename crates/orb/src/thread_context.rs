@@ -283,7 +283,7 @@ pub struct ServedBy {
     /// Id of the request's connection, unique within the ORB; `None` for a collocated call.
     pub connection: Option<u64>,
     /// True if the request arrived at another lane than the lane that serves it.
-    pub handed_over: bool,
+    pub was_handed_over: bool,
 }
 
 /// Describes the thread, lane and connection that serve the current request of the calling thread.
@@ -300,7 +300,7 @@ pub fn served_by() -> ServedBy {
         scheduling: thread::scheduling(None).ok(),
         core: thread::current_core(),
         connection: (request.connection != 0).then_some(request.connection),
-        handed_over: request.connection != 0 && request.arrived_at != (identity.pool, identity.lane),
+        was_handed_over: request.connection != 0 && request.arrived_at != (identity.pool, identity.lane),
     }
 }
 

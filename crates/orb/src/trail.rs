@@ -70,7 +70,11 @@ impl At {
 fn unreadable_argument(error: CdrError, name: &'static str, d: &mut Decoder<'_>) -> SystemException {
     d.record_step(PathStep::Member(name));
     let place = place("argument ", d);
-    SystemException::from(error).because(format!("{}{place}, at octet {} of the request", error.text(), d.offset()))
+    SystemException::from(error).with_message(format!(
+        "{}{place}, at octet {} of the request",
+        error.text(),
+        d.message_offset()
+    ))
 }
 
 #[cold]
@@ -83,7 +87,7 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);
-    SystemException::from(error).because(format!("{}{place}", error.text()))
+    SystemException::from(error).with_message(format!("{}{place}", error.text()))
 }
 
 #[cold]

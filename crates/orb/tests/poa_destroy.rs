@@ -355,7 +355,7 @@ impl AdapterActivator for Maker {
             slow.stay();
         }
         poa.activate_object_with_id(&"x".into(), &number(1)).unwrap();
-        poa.set_activator(parent.activator());
+        poa.set_adapter_activator(parent.adapter_activator());
         Ok(true)
     }
 }
@@ -378,10 +378,10 @@ fn adapter_activators_make_the_poas_that_a_request_needs() {
     for (number, way) in WAYS.into_iter().enumerate() {
         let names = [&*format!("a{number}"), "b", "c"];
         let object = orphan(&world, &names);
-        world.root.set_activator(None);
+        world.root.set_adapter_activator(None);
         assert_eq!(refused(world.call(way, &object)), NO_OBJECT);
         let maker = Arc::new(Maker::default());
-        world.root.set_activator(Some(Arc::clone(&maker) as _));
+        world.root.set_adapter_activator(Some(Arc::clone(&maker) as _));
         assert_eq!(world.call(way, &object).unwrap(), 1, "{way:?}");
         assert_eq!(world.call(way, &object).unwrap(), 1, "{way:?}");
         assert_eq!(maker.asked.load(Ordering::SeqCst), 3);
@@ -402,7 +402,7 @@ fn the_result_of_an_adapter_activator_decides_the_exception() {
         object
     };
     let maker = Arc::new(Maker::default());
-    world.root.set_activator(Some(Arc::clone(&maker) as _));
+    world.root.set_adapter_activator(Some(Arc::clone(&maker) as _));
     let raised = SystemException::new(Kind::NoMemory, 7, Completion::Maybe);
     for (answer, expected) in
         [(Ok(false), NO_OBJECT), (Ok(true), NO_OBJECT), (Err(raised), (Kind::ObjAdapter, 1, Completion::No))]
@@ -434,7 +434,7 @@ fn requests_wait_until_the_adapter_activator_returns() {
     let object = orphan(&world, &["a"]);
     let slow = Slow::default();
     let maker = Arc::new(Maker { slow: Some(slow.clone()), ..Maker::default() });
-    world.root.set_activator(Some(Arc::clone(&maker) as _));
+    world.root.set_adapter_activator(Some(Arc::clone(&maker) as _));
     std::thread::scope(|scope| {
         let call = |way| {
             let (world, object) = (&world, &object);
@@ -518,7 +518,7 @@ fn every_operation_fails_after_shutdown() {
     let of_the_orb = [
         ("string_to_object", orb.string_to_object(&typed).map(drop)),
         ("string_to_reference", orb.string_to_reference::<ObjectRef>(&typed).map(drop)),
-        ("bind_key", orb.bind_key("key", &object)),
+        ("bind_key", orb.bind_corbaloc_key("key", &object)),
         ("register_initial_reference", orb.register_initial_reference("Name", &object)),
         ("resolve_initial_references", orb.resolve_initial_references("Known").map(drop)),
         ("RtOrb::set_policies", rt.set_policies(RtPolicies::default())),

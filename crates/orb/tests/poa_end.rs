@@ -122,7 +122,7 @@ fn a_servant_may_own_its_orb() {
         let orb = Arc::new(Mutex::new(Some(orb)));
         let bind = {
             let orb = Arc::clone(&orb);
-            move |object: &_| orb.lock().unwrap().as_ref().unwrap().bind_key("X", object).unwrap()
+            move |object: &_| orb.lock().unwrap().as_ref().unwrap().bind_corbaloc_key("X", object).unwrap()
         };
         let owner = ends_with(move || drop(orb.lock().unwrap().take()));
         if owned_by == "default servant" {
@@ -265,7 +265,7 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     default.set_servant(&fragile()).unwrap();
     let activator = world.poa("activator", ACTIVATOR);
     activator.set_servant_manager(ServantManager::Activator(Arc::new(Fragile))).unwrap();
-    activator.set_activator(Some(Arc::new(Fragile)));
+    activator.set_adapter_activator(Some(Arc::new(Fragile)));
     for poa in [objects, default, activator] {
         poa.destroy(true, true).unwrap();
     }
@@ -282,7 +282,7 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
         let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();
         assert_eq!(call(&direct).unwrap(), 1);
         match name {
-            "plain key" => world.server.bind_key(name, &direct).unwrap(),
+            "plain key" => world.server.bind_corbaloc_key(name, &direct).unwrap(),
             _ => world.server.register_initial_reference(name, &direct).unwrap(),
         }
         drop(direct);

@@ -382,7 +382,7 @@ fn one_servant_of_a_locator_serves_many_objects_concurrently() {
 fn panic_raises_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
     for on_panic in [ServantPanicAction::KeepActive, ServantPanicAction::Deactivate] {
-        let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
+        let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { servant_panic_action: on_panic, ..USER });
         for way in WAYS {
             let id = ObjectId::from(&*format!("{way:?}"));
             poa.activate_object_with_id(&id, &servant(|| std::panic::resume_unwind(Box::new("oh")))).unwrap();
@@ -415,24 +415,30 @@ fn plain_keys_lead_to_references_until_unbound() {
     let named = world.client.string_to_object(&format!("corbaloc::127.0.0.1:{port}/Eight")).unwrap().unwrap();
     let named = || world.client.string_to_object(&named.to_string()).unwrap().unwrap();
     assert_eq!(refused(call_marshalled(&named())), NO_OBJECT);
-    world.server.bind_key("Eight", &object).unwrap();
-    assert_eq!(refused(world.server.bind_key("Eight", &object)).0, Kind::BadParam);
+    world.server.bind_corbaloc_key("Eight", &object).unwrap();
+    assert_eq!(refused(world.server.bind_corbaloc_key("Eight", &object)).0, Kind::BadParam);
     assert_eq!(
-        refused(world.server.bind_key("CLNPx\0\0", &object).and_then(|()| world.server.bind_key("", &object))).0,
+        refused(
+            world
+                .server
+                .bind_corbaloc_key("CLNPx\0\0", &object)
+                .and_then(|()| world.server.bind_corbaloc_key("", &object))
+        )
+        .0,
         Kind::BadParam
     );
     assert_eq!(call_marshalled(&named()).unwrap(), 8);
     named().validate_connection().unwrap();
-    assert!(world.server.unbind_key("Eight") && !world.server.unbind_key("Eight"));
+    assert!(world.server.unbind_corbaloc_key("Eight") && !world.server.unbind_corbaloc_key("Eight"));
     assert_eq!(refused(call_marshalled(&named())), NO_OBJECT);
-    world.server.bind_key("Eight", &object).unwrap();
+    world.server.bind_corbaloc_key("Eight", &object).unwrap();
     assert_eq!(call_marshalled(&named()).unwrap(), 8);
     // A reference of the same ORB looks up the plain key for each call.
     let near = world.server.string_to_object(&named().to_string()).unwrap().unwrap();
     assert_eq!([call(&near).unwrap(), call(&near).unwrap()], [8, 8]);
-    world.server.unbind_key("Eight");
+    world.server.unbind_corbaloc_key("Eight");
     assert_eq!(refused(call(&near)), NO_OBJECT);
-    world.server.bind_key("Eight", &world.root.activate(&number(9)).unwrap()).unwrap();
+    world.server.bind_corbaloc_key("Eight", &world.root.activate(&number(9)).unwrap()).unwrap();
     assert_eq!(call(&near).unwrap(), 9);
 }
 
@@ -445,16 +451,16 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     let other = World::new();
     let elsewhere =
         world.server.string_to_object(&other.root.activate(&number(2)).unwrap().to_string()).unwrap().unwrap();
-    world.server.bind_key("Elsewhere", &elsewhere).unwrap();
+    world.server.bind_corbaloc_key("Elsewhere", &elsewhere).unwrap();
     let by_key = |key: &str| world.client.string_to_object(&corbaloc.replace("Key", key)).unwrap().unwrap();
     assert_eq!(call_marshalled(&by_key("Elsewhere")).unwrap(), 2);
     // A reference of the same ORB looks up the plain key for each call.
     let near = world.server.string_to_object(&corbaloc.replace("Key", "Elsewhere")).unwrap().unwrap();
     assert_eq!([call(&near).unwrap(), call_marshalled(&near).unwrap()], [2, 2]);
-    world.server.bind_key("Alias", &near).unwrap();
+    world.server.bind_corbaloc_key("Alias", &near).unwrap();
     let alias = world.server.string_to_object(&corbaloc.replace("Key", "Alias")).unwrap().unwrap();
     assert_eq!([call(&alias).unwrap(), call_marshalled(&alias).unwrap()], [2, 2]);
-    assert!(world.server.unbind_key("Elsewhere"));
+    assert!(world.server.unbind_corbaloc_key("Elsewhere"));
     for gone in [near, alias] {
         assert_eq!([refused(call(&gone)), refused(call_marshalled(&gone))], [NO_OBJECT; 2]);
     }
@@ -463,7 +469,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     let id = ObjectId::from("one");
     poa.activate_object_with_id(&id, &number(1)).unwrap();
     let object = poa.id_to_reference(&id).unwrap();
-    world.server.bind_key("Here", &object).unwrap();
+    world.server.bind_corbaloc_key("Here", &object).unwrap();
     let named = by_key("Here");
     assert_eq!(call_marshalled(&named).unwrap(), 1);
     named.validate_connection().unwrap();
@@ -480,7 +486,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     assert_eq!(call_marshalled(&named).unwrap(), 3);
 
     // The client ends a loop of forwards.
-    world.server.bind_key("Loop", &by_key("Loop")).unwrap();
+    world.server.bind_corbaloc_key("Loop", &by_key("Loop")).unwrap();
     assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
 }
 
@@ -490,7 +496,7 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
     use std::io::{Read, Write};
     let world = World::new();
     let object = world.root.activate(&number(8)).unwrap();
-    world.server.bind_key("Eight", &object).unwrap();
+    world.server.bind_corbaloc_key("Eight", &object).unwrap();
     let address = world.server.endpoints()[0].to_string();
     let mut peer = std::net::TcpStream::connect(address.trim_start_matches("tcp:")).unwrap();
     let mut e = corelane_wire::Encoder::new();
@@ -518,7 +524,7 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
 #[test]
 fn key_hints_find_the_same_objects_and_never_another_object() {
     let world = World::new();
-    let hinting = PoaPolicies { key_hints: KeyHints::Slots, ..PERSISTENT };
+    let hinting = PoaPolicies { object_key_hints: ObjectKeyHints::Slots, ..PERSISTENT };
     let poa = world.poa("hinting", hinting);
     let ids: Vec<ObjectId> = (0..20).map(|number| ObjectId::from(format!("object {number}").as_str())).collect();
     for (value, id) in (0..).zip(&ids) {

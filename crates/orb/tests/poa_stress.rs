@@ -227,7 +227,7 @@ fn destruction_and_new_creation_against_calls() {
         }
     }
     let again = Arc::new(Again(AtomicUsize::new(0)));
-    world.root.set_activator(Some(Arc::clone(&again) as _));
+    world.root.set_adapter_activator(Some(Arc::clone(&again) as _));
     let (hits, misses) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let begin = Instant::now();
     let has_met = || again.0.load(Ordering::SeqCst) > 100 && hits.load(Ordering::SeqCst) > 1000;

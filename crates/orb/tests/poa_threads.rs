@@ -79,7 +79,7 @@ fn single_thread_poa_runs_one_request_at_a_time() {
         let poa = world.poa(name, PoaPolicies { threading: Threading::SingleThread, ..policies });
         let alone = Arc::new(Alone::default());
         let managed = Arc::new(Managed(Arc::clone(&alone)));
-        poa.set_activator(Some(Arc::clone(&managed) as _));
+        poa.set_adapter_activator(Some(Arc::clone(&managed) as _));
         match name {
             "a" => {
                 for id in ["x", "y", "z"] {
@@ -339,7 +339,7 @@ fn main_thread_runs_adapter_activators() {
     let world = World::new();
     let policies = PoaPolicies { threading: Threading::MainThread, ..PERSISTENT };
     let main = world.poa("main", policies);
-    main.set_activator(Some(Arc::new(InMain(std::thread::current().id()))));
+    main.set_adapter_activator(Some(Arc::new(InMain(std::thread::current().id()))));
     let child = main.create_poa("child", None, PERSISTENT).unwrap();
     let object = child.create_reference_with_id(&"x".into(), VALUE).unwrap();
     std::thread::scope(|scope| {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use corelane_sched::analysis::response_time::response_time;
-use corelane_sched::analysis::sensitivity::largest;
+use corelane_sched::analysis::sensitivity::find_largest;
 use corelane_sched::task::{Nanos, Timing, TimingError, Utilization};
 
 use crate::budget::{Budget, BudgetError, BudgetServerKind};
@@ -34,9 +34,9 @@ pub const MIN_PACKET_BYTES: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffortMinimum {
     /// Minimum share of the link, in thousandths.
-    pub link: u16,
+    pub link_thousandths: u16,
     /// Minimum share of each core, in thousandths.
-    pub processor: u16,
+    pub processor_thousandths: u16,
 }
 
 /// Processor time of protocol processing in nanoseconds, as measured on the machine
@@ -53,19 +53,19 @@ pub struct ProcessingCost {
 
 /// The resources that streams share.
 #[derive(Clone, Debug)]
-pub struct Resources {
+pub struct StreamResources {
     /// Rate of the link in bits per second.
     pub link_bits_per_second: u64,
     /// Number of VLAN tags in each frame.
     pub vlan_tags: u8,
     /// Cost of protocol processing.
-    pub cost: ProcessingCost,
+    pub processing_cost: ProcessingCost,
     /// Memory in bytes for all streams together.
-    pub memory: u64,
+    pub max_total_memory: u64,
     /// Minimum shares for best effort.
-    pub minimum: BestEffortMinimum,
+    pub best_effort_minimum: BestEffortMinimum,
     /// Dispatch tasks on each core, with the native priorities of their threads.
-    pub dispatch: BTreeMap<u32, Vec<(u8, Timing)>>,
+    pub dispatch_tasks: BTreeMap<u32, Vec<(u8, Timing)>>,
 }
 
 /// Load that a stream causes.
@@ -102,13 +102,13 @@ pub struct StreamRequest {
     pub load: StreamLoad,
     /// Size in bytes of the stream's largest packet, with IP and TCP headers. A number below
     /// [`MIN_PACKET_BYTES`] counts as [`MIN_PACKET_BYTES`].
-    pub max_packet: u32,
+    pub max_packet_size: u32,
     /// Maximum time in nanoseconds for which work of lower priority, such as a softirq, keeps the
     /// stream's thread from running. Ignored for [`StreamLoad::Capped`].
-    pub blocking: Nanos,
+    pub max_blocking: Nanos,
     /// Maximum memory of the stream in bytes
-    /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).
-    pub memory: u64,
+    /// ([`MemoryBound::total_bytes`](crate::memory::MemoryBound::total_bytes)).
+    pub max_memory: u64,
 }
 
 /// Name of a task in a refusal.
@@ -139,9 +139,9 @@ pub enum ViolatedBound {
     /// deadline.
     Timing(TimingError),
     /// The number belongs to an admitted stream.
-    Duplicate,
+    DuplicateStream,
     /// The load is [`StreamLoad::Unbounded`].
-    Unbounded,
+    UnboundedLoad,
     /// A task would miss its deadline.
     ResponseTime {
         /// The task.
@@ -180,9 +180,10 @@ pub enum ViolatedBound {
 /// Refusal of a stream, which leaves the admitted streams unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
-    /// The first violated bound. [`ViolatedBound::Duplicate`] and [`ViolatedBound::Unbounded`] are
-    /// checked first, and then the others in the order of [`ViolatedBound`].
-    pub bound: ViolatedBound,
+    /// The first violated bound. [`ViolatedBound::DuplicateStream`] and
+    /// [`ViolatedBound::UnboundedLoad`] are checked first, and then the others in the order of
+    /// [`ViolatedBound`].
+    pub violated_bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
     /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.
     /// `None` if no number would be admitted.
@@ -194,8 +195,8 @@ impl fmt::Display for ViolatedBound {
         match *self {
             Self::Budget(error) => error.fmt(f),
             Self::Timing(error) => error.fmt(f),
-            Self::Duplicate => f.write_str("the stream is admitted already"),
-            Self::Unbounded => f.write_str("the class of the stream has no bound on its load"),
+            Self::DuplicateStream => f.write_str("the stream is admitted already"),
+            Self::UnboundedLoad => f.write_str("the class of the stream has no bound on its load"),
             Self::ResponseTime { task, response: Some(response), deadline } => {
                 let late = response.saturating_sub(deadline);
                 write!(f, "{task} would be done {response} ns after it begins, {late} ns after its deadline")
@@ -222,8 +223,8 @@ impl fmt::Display for ViolatedBound {
 impl fmt::Display for StreamRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.admissible_packets {
-            Some(packets) => write!(f, "{}; {packets} packets would fit", self.bound),
-            None => write!(f, "{}; no number of packets would fit", self.bound),
+            Some(packets) => write!(f, "{}; {packets} packets would fit", self.violated_bound),
+            None => write!(f, "{}; no number of packets would fit", self.violated_bound),
         }
     }
 }
@@ -235,16 +236,16 @@ impl std::error::Error for StreamRefusal {}
 /// # Examples
 /// ```
 /// # use std::collections::BTreeMap;
-/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, Resources, StreamRequest};
+/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, StreamResources, StreamRequest};
 /// use corelane_rio::budget::{Budget, BudgetServerKind};
 ///
-/// let mut admission = Admission::new(Resources {
+/// let mut admission = Admission::new(StreamResources {
 ///     link_bits_per_second: 155_000_000,
 ///     vlan_tags: 0,
-///     cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
-///     memory: 16 << 20,
-///     minimum: BestEffortMinimum { link: 200, processor: 100 },
-///     dispatch: BTreeMap::new(),
+///     processing_cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
+///     max_total_memory: 16 << 20,
+///     best_effort_minimum: BestEffortMinimum { link_thousandths: 200, processor_thousandths: 100 },
+///     dispatch_tasks: BTreeMap::new(),
 /// });
 /// let (service, deadline) = (BudgetServerKind::Polling, 10_000_000);
 /// let stream = |stream, packets| StreamRequest {
@@ -252,9 +253,9 @@ impl std::error::Error for StreamRefusal {}
 ///     core: 0,
 ///     priority: 50,
 ///     load: StreamLoad::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline, service },
-///     max_packet: 1_500,
-///     blocking: 0,
-///     memory: 1 << 20,
+///     max_packet_size: 1_500,
+///     max_blocking: 0,
+///     max_memory: 1 << 20,
 /// };
 /// assert!(admission.admit(stream(1, 45)).is_ok());
 /// let refusal = admission.admit(stream(2, 60)).unwrap_err();
@@ -263,14 +264,14 @@ impl std::error::Error for StreamRefusal {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct Admission {
-    resources: Resources,
+    resources: StreamResources,
     admitted: Vec<StreamRequest>,
 }
 
 impl Admission {
     /// Creates the state of admission without streams.
     #[must_use]
-    pub fn new(resources: Resources) -> Self {
+    pub fn new(resources: StreamResources) -> Self {
         Self { resources, admitted: Vec::new() }
     }
 
@@ -286,7 +287,7 @@ impl Admission {
     /// [`StreamRefusal`] with the violated bound and the number of packets that would fit.
     pub fn admit(&mut self, request: StreamRequest) -> Result<(), StreamRefusal> {
         if let Err(bound) = self.check(&request) {
-            return Err(StreamRefusal { bound, admissible_packets: self.admissible_packets(&request) });
+            return Err(StreamRefusal { violated_bound: bound, admissible_packets: self.admissible_packets(&request) });
         }
         self.admitted.push(request);
         Ok(())
@@ -305,10 +306,10 @@ impl Admission {
     /// The first violated bound.
     pub fn check(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         if self.admitted.iter().any(|admitted| admitted.stream == request.stream) {
-            return Err(ViolatedBound::Duplicate);
+            return Err(ViolatedBound::DuplicateStream);
         }
         if request.load == StreamLoad::Unbounded {
-            return Err(ViolatedBound::Unbounded);
+            return Err(ViolatedBound::UnboundedLoad);
         }
         if let StreamLoad::Periodic { budget, .. } = request.load {
             budget.check().map_err(ViolatedBound::Budget)?;
@@ -330,7 +331,7 @@ impl Admission {
     /// Returns the tasks on the core of `request`: the streams, with `request`, and the dispatch
     /// tasks.
     fn tasks(&self, request: &StreamRequest) -> Vec<CoreTask> {
-        let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
+        let dispatch = self.resources.dispatch_tasks.get(&request.core).map_or(&[][..], Vec::as_slice);
         let dispatch = dispatch.iter().enumerate().map(|(place, (priority, timing))| CoreTask {
             priority: u16::from(*priority),
             task: AdmissionTask::Dispatch(place),
@@ -352,7 +353,7 @@ impl Admission {
                 tasks.iter().enumerate().filter(|(other, above)| *other != place && above.priority >= *priority);
             let interfering: Vec<Timing> = above.map(|(_, above)| above.for_others).collect();
             let response = response_time(own, &interfering);
-            if !response.is_some_and(|response| response.meets(own)) {
+            if !response.is_some_and(|response| response.meets_deadline_of(own)) {
                 let response = response.map(|response| response.from_arrival);
                 return Err(ViolatedBound::ResponseTime { task: *task, response, deadline: own.deadline });
             }
@@ -363,7 +364,8 @@ impl Admission {
     fn check_processor(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
         let tasks = self.tasks(request);
         let needed = Utilization::total(tasks.iter().map(|task| &task.for_others));
-        let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
+        let minimum =
+            u64::from(self.resources.best_effort_minimum.processor_thousandths) * (Utilization::ONE.0 / 1_000);
         let available = Utilization::ONE.saturating_sub(Utilization(minimum));
         if needed > available {
             return Err(ViolatedBound::Processor { core: request.core, needed, available });
@@ -375,7 +377,7 @@ impl Admission {
         let resources = &self.resources;
         let rates = self.streams(request).map(|stream| resources.bits_per_second(stream));
         let needed = rates.fold(0, u64::saturating_add);
-        let share = 1_000_u128.saturating_sub(resources.minimum.link.into());
+        let share = 1_000_u128.saturating_sub(resources.best_effort_minimum.link_thousandths.into());
         let available = u128::from(resources.link_bits_per_second) * share / 1_000;
         let available = u64::try_from(available).unwrap_or(u64::MAX);
         if needed > available {
@@ -385,8 +387,8 @@ impl Admission {
     }
 
     fn check_memory(&self, request: &StreamRequest) -> Result<(), ViolatedBound> {
-        let needed = self.streams(request).map(|stream| stream.memory).fold(0, u64::saturating_add);
-        let available = self.resources.memory;
+        let needed = self.streams(request).map(|stream| stream.max_memory).fold(0, u64::saturating_add);
+        let available = self.resources.max_total_memory;
         if needed > available {
             return Err(ViolatedBound::Memory { needed, available });
         }
@@ -401,7 +403,7 @@ impl Admission {
             request.is_some_and(|request| self.check(&request).is_ok())
         };
         let most = request.packets().max(1);
-        largest(1, most.into(), fits).and_then(|packets| u32::try_from(packets).ok())
+        find_largest(1, most.into(), fits).and_then(|packets| u32::try_from(packets).ok())
     }
 }
 
@@ -419,7 +421,7 @@ struct CoreTask {
 
 impl StreamRequest {
     fn largest_packet(&self) -> u64 {
-        self.max_packet.max(MIN_PACKET_BYTES).into()
+        self.max_packet_size.max(MIN_PACKET_BYTES).into()
     }
 
     /// Returns the maximum number of packets in a period, or in a second for
@@ -453,7 +455,7 @@ fn max_packets(budget: &Budget) -> u32 {
     budget.packets.unwrap_or(u32::MAX).min(u32::try_from(shortest).unwrap_or(u32::MAX))
 }
 
-impl Resources {
+impl StreamResources {
     /// Creates the resources of a link of `link_bits_per_second`, without VLAN tags, with 256 MiB
     /// of memory for streams, and without dispatch tasks. Best effort keeps a fifth of the link and
     /// a tenth of each core.
@@ -462,10 +464,10 @@ impl Resources {
         Self {
             link_bits_per_second,
             vlan_tags: 0,
-            cost,
-            memory: 256 << 20,
-            minimum: BestEffortMinimum { link: 200, processor: 100 },
-            dispatch: BTreeMap::new(),
+            processing_cost: cost,
+            max_total_memory: 256 << 20,
+            best_effort_minimum: BestEffortMinimum { link_thousandths: 200, processor_thousandths: 100 },
+            dispatch_tasks: BTreeMap::new(),
         }
     }
 
@@ -475,8 +477,8 @@ impl Resources {
             StreamLoad::Periodic { budget, deadline, .. } => {
                 let packets = u64::from(max_packets(&budget));
                 let bytes = max_bytes(&budget, stream.largest_packet());
-                let execution = self.cost.per_period.saturating_add(self.processing(packets, bytes));
-                Timing::new(execution, budget.period).with_deadline(deadline).with_blocking(stream.blocking)
+                let execution = self.processing_cost.per_period.saturating_add(self.processing(packets, bytes));
+                Timing::new(execution, budget.period).with_deadline(deadline).with_blocking(stream.max_blocking)
             }
             StreamLoad::Capped(rate) => {
                 let execution = self.processing(1, stream.largest_packet());
@@ -505,8 +507,8 @@ impl Resources {
     }
 
     fn processing(&self, packets: u64, bytes: u64) -> Nanos {
-        let of_bytes = bytes.div_ceil(1024).saturating_mul(self.cost.per_kibibyte);
-        packets.saturating_mul(self.cost.per_packet).saturating_add(of_bytes)
+        let of_bytes = bytes.div_ceil(1024).saturating_mul(self.processing_cost.per_kibibyte);
+        packets.saturating_mul(self.processing_cost.per_packet).saturating_add(of_bytes)
     }
 
     /// Returns the bits per second that a stream occupies on the link, with framing, rounded up.

@@ -36,7 +36,7 @@ impl Budget {
     /// Creates a budget of bytes: `thousandths` of the bytes that a link of `bits_per_second`
     /// transfers in a period.
     #[must_use]
-    pub fn of_share(thousandths: u32, bits_per_second: u64, period: Nanos) -> Self {
+    pub fn of_link_share(thousandths: u32, bits_per_second: u64, period: Nanos) -> Self {
         let bits = u128::from(bits_per_second) * u128::from(thousandths) / 1_000;
         let bytes = bits.saturating_mul(period.into()) / (8 * 1_000_000_000);
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
@@ -48,12 +48,12 @@ impl Budget {
     /// [`BudgetError`], whose variant tells what is invalid.
     pub fn check(&self) -> Result<(), BudgetError> {
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
-            return Err(BudgetError::Period(self.period));
+            return Err(BudgetError::PeriodOutOfRange(self.period));
         }
         let is_bounded = self.packets.is_some() || self.bytes.is_some();
         let is_empty = self.packets == Some(0) || self.bytes == Some(0);
         if !is_bounded || is_empty || self.bytes.is_some_and(|bytes| bytes > MAX_PERIOD_BYTES) {
-            return Err(BudgetError::Amount { packets: self.packets, bytes: self.bytes });
+            return Err(BudgetError::AmountOutOfRange { packets: self.packets, bytes: self.bytes });
         }
         Ok(())
     }
@@ -66,9 +66,9 @@ pub const MAX_PERIOD_BYTES: u64 = 450_000_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
     /// The period in nanoseconds is not between [`MIN_PERIOD`] and [`MAX_PERIOD`].
-    Period(Nanos),
+    PeriodOutOfRange(Nanos),
     /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_PERIOD_BYTES`].
-    Amount {
+    AmountOutOfRange {
         /// The bound in packets.
         packets: Option<u32>,
         /// The bound in bytes.
@@ -79,10 +79,10 @@ pub enum BudgetError {
 impl fmt::Display for BudgetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Period(period) => {
+            Self::PeriodOutOfRange(period) => {
                 write!(f, "the period is {period} ns; it must be {MIN_PERIOD} to {MAX_PERIOD} ns")
             }
-            Self::Amount { packets, bytes } => write!(
+            Self::AmountOutOfRange { packets, bytes } => write!(
                 f,
                 "the budget is {packets:?} packets and {bytes:?} bytes in a period; one of them must be given, packets \
                  from 1, bytes from 1 to {MAX_PERIOD_BYTES}"
@@ -103,8 +103,8 @@ pub enum BudgetServerKind {
     Deferrable,
 }
 
-/// Consumption of a budget over time, by packets ([`take`](Self::take)) or by bytes of a stream
-/// ([`reserve_bytes`](Self::reserve_bytes)).
+/// Consumption of a budget over time, by packets ([`take_packet`](Self::take_packet)) or by bytes
+/// of a stream ([`reserve_bytes`](Self::reserve_bytes)).
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
@@ -115,7 +115,7 @@ pub struct BudgetState {
     packets_left: u32,
     /// Bytes left in the current period; a negative number is a debt from earlier periods.
     bytes_left: i64,
-    skipped_periods: u64,
+    skipped_period_count: u64,
 }
 
 impl BudgetState {
@@ -125,7 +125,8 @@ impl BudgetState {
     /// As for [`Budget::check`].
     pub fn new(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
-        let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
+        let mut state =
+            Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_period_count: 0 };
         state.refill(1);
         Ok(state)
     }
@@ -138,7 +139,7 @@ impl BudgetState {
 
     /// Takes a packet of `bytes` bytes from the budget. Returns false, and takes nothing, if the
     /// budget is exhausted or the first period has not begun.
-    pub fn take(&mut self, bytes: u32, now: Nanos) -> bool {
+    pub fn take_packet(&mut self, bytes: u32, now: Nanos) -> bool {
         self.advance(now);
         if !self.has_budget() || now < self.origin {
             return false;
@@ -207,8 +208,8 @@ impl BudgetState {
 
     /// Returns the number of past periods in which no method with the parameter `now` was called.
     #[must_use]
-    pub fn skipped_periods(&self) -> u64 {
-        self.skipped_periods
+    pub fn skipped_period_count(&self) -> u64 {
+        self.skipped_period_count
     }
 
     /// Returns the packets and bytes left in the current period; `None` for an unbounded amount.
@@ -228,7 +229,7 @@ impl BudgetState {
         let period = now.saturating_sub(self.origin) / self.budget.period;
         let begun = period.saturating_sub(self.period);
         if begun > 0 {
-            self.skipped_periods = self.skipped_periods.saturating_add(begun - 1);
+            self.skipped_period_count = self.skipped_period_count.saturating_add(begun - 1);
             self.period = period;
             self.refill(begun);
         }
@@ -310,7 +311,7 @@ impl StreamScheduler {
             return if head.is_some() { ThreadStep::Process } else { ThreadStep::Wait };
         };
         match head {
-            Some(bytes) if budget.take(bytes, now) => ThreadStep::Process,
+            Some(bytes) if budget.take_packet(bytes, now) => ThreadStep::Process,
             None if !self.sleeps_by_period => ThreadStep::Wait,
             None => {
                 budget.record_empty_queue(now);
@@ -413,8 +414,11 @@ mod tests {
 
     #[test]
     fn a_share_of_the_link_is_a_budget_of_bytes() {
-        assert_eq!(Budget::of_share(400, 155_000_000, 10 * MS), Budget::of_bytes(77_500, 10 * MS));
-        assert_eq!(Budget::of_share(u32::MAX, u64::MAX, u64::MAX).check(), Err(BudgetError::Period(u64::MAX)));
+        assert_eq!(Budget::of_link_share(400, 155_000_000, 10 * MS), Budget::of_bytes(77_500, 10 * MS));
+        assert_eq!(
+            Budget::of_link_share(u32::MAX, u64::MAX, u64::MAX).check(),
+            Err(BudgetError::PeriodOutOfRange(u64::MAX))
+        );
     }
 
     #[test]
@@ -460,7 +464,7 @@ mod tests {
             let (mut now, mut grants) = (0, Vec::new());
             for (gap, bytes) in asks {
                 now += gap;
-                if state.take(bytes, now) {
+                if state.take_packet(bytes, now) {
                     grants.push((now / budget.period, bytes));
                 }
             }
@@ -537,7 +541,7 @@ mod tests {
                 }
                 prop_assert_eq!(turn.budget().unwrap().next_period_at(), (period as u64 + 1) * budget.period);
             }
-            prop_assert_eq!(turn.budget().unwrap().skipped_periods(), 0);
+            prop_assert_eq!(turn.budget().unwrap().skipped_period_count(), 0);
             let is_full = |got: u64, each: u64| got >= each * periods;
             let has_packets = budget.packets.is_some_and(|each| is_full(packets, each.into()));
             let has_bytes = budget.bytes.is_some_and(|each| is_full(bytes, each));
@@ -552,10 +556,10 @@ mod tests {
             let now = (missed + 1) * budget.period;
             let mut bytes = 0;
             let mut packets = 0;
-            while state.take(1, now) {
+            while state.take_packet(1, now) {
                 (bytes, packets) = (bytes + 1, packets + 1);
             }
-            prop_assert_eq!(state.skipped_periods(), missed);
+            prop_assert_eq!(state.skipped_period_count(), missed);
             prop_assert!(budget.packets.is_none_or(|most| packets <= most));
             prop_assert!(budget.bytes.is_none_or(|most| bytes <= most));
         }

@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(budget.reserve(first, 9_000), granted);
         assert_eq!(budget.reserve(second, 1), Reservation::Exhausted { next_period: 3_600_000_000_000 });
         assert!(budget.wait(second));
-        assert_eq!((reports(), budget.counts().waiting), (0, 1));
+        assert_eq!((reports(), budget.counts().waiting_connections), (0, 1));
         budget.give_back(first, 10, 0);
-        assert_eq!((reports(), budget.counts().waiting), (1, 0));
+        assert_eq!((reports(), budget.counts().waiting_connections), (1, 0));
         assert_eq!(budget.reserve(second, 9_000), Reservation::Granted { bytes: 10, period: 0 });
     }
 }

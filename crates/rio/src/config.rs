@@ -42,7 +42,7 @@ pub struct RioConfig {
     pub interface: Option<String>,
     /// The highest feature level that the transport uses. Default:
     /// [`FeatureLevel::StreamSteering`].
-    pub level: FeatureLevel,
+    pub max_level: FeatureLevel,
     /// Point in the receive path at which frames are sorted. Default: [`AttachMode::Any`].
     pub attach_mode: AttachMode,
     /// Maximum number of connections of a stream. Above it, the transport closes accepted
@@ -50,18 +50,19 @@ pub struct RioConfig {
     pub max_connections: u32,
     /// Size of the kernel's receive buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.rmem_max`) unless the process has `CAP_NET_ADMIN`. Default: `None`, which means
-    /// the result of [`receive_buffer_of`](Self::receive_buffer_of).
-    pub receive_buffer: Option<u32>,
+    /// the result of [`receive_buffer_size_of`](Self::receive_buffer_size_of).
+    pub receive_buffer_size: Option<u32>,
     /// Size of the kernel's send buffer of a stream's connection in bytes. The system limits it
     /// (`net.core.wmem_max`). Default: 131,072.
-    pub send_buffer: u32,
+    pub send_buffer_size: u32,
     /// Number of unsent bytes in the kernel from which a stream's connection does not count as
     /// writable (`TCP_NOTSENT_LOWAT`). Default: 16,384.
-    pub max_unsent: u32,
+    pub max_unsent_bytes: u32,
     /// Maximum rate in bytes per second at which the kernel sends on each connection that belongs
-    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if [`level`](field@Self::level) is
-    /// [`FeatureLevel::PlainTcp`]. `None` means no limit. Default: `None`.
-    pub best_effort_pacing: Option<u32>,
+    /// to no stream (`SO_MAX_PACING_RATE`). It has no effect if
+    /// [`max_level`](field@Self::max_level) is [`FeatureLevel::PlainTcp`]. `None` means no limit.
+    /// Default: `None`.
+    pub best_effort_pacing_rate: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
     /// Maximum number of streams of the class [`IoClass::GuaranteedPackets`] that have rings. Each
@@ -73,7 +74,7 @@ pub struct RioConfig {
     /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
     /// belong to no stream. If false, the receive context processes them, which preempts threads.
     /// Default: `false`.
-    pub best_effort_thread: bool,
+    pub has_best_effort_thread: bool,
     /// Core on which the kernel threads of best effort and of streams without cores run. Default:
     /// 0.
     pub default_core: u32,
@@ -81,11 +82,11 @@ pub struct RioConfig {
     /// priority ([`FeatureLevel::KernelPriorities`]), also below the level
     /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings; the next process,
     /// or `corelane rio clean`, restores the earlier ones. Default: `false`. It has the effect of
-    /// true if [`level`](field@Self::level) is [`FeatureLevel::KernelPriorities`].
-    pub kernel_priorities: bool,
+    /// true if [`max_level`](field@Self::max_level) is [`FeatureLevel::KernelPriorities`].
+    pub has_kernel_priorities: bool,
     /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
     /// stream, with transmit classes. `None` means no limit. Default: `None`.
-    pub best_effort_ceiling: Option<u64>,
+    pub max_best_effort_send_rate: Option<u64>,
     /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
     /// `None`.
     pub receive_core: Option<usize>,
@@ -102,20 +103,20 @@ impl Default for RioConfig {
     fn default() -> Self {
         Self {
             interface: None,
-            level: FeatureLevel::StreamSteering,
+            max_level: FeatureLevel::StreamSteering,
             attach_mode: AttachMode::Any,
             max_connections: 64,
-            receive_buffer: None,
-            send_buffer: 131_072,
-            max_unsent: 16_384,
-            best_effort_pacing: None,
+            receive_buffer_size: None,
+            send_buffer_size: 131_072,
+            max_unsent_bytes: 16_384,
+            best_effort_pacing_rate: None,
             thread_queue_frames: 512,
             max_packet_streams: 8,
             ring_frames: 256,
-            best_effort_thread: false,
+            has_best_effort_thread: false,
             default_core: 0,
-            kernel_priorities: false,
-            best_effort_ceiling: None,
+            has_kernel_priorities: false,
+            max_best_effort_send_rate: None,
             receive_core: None,
             journal_folder: PathBuf::from(JOURNAL_FOLDER),
             admission: None,
@@ -131,10 +132,10 @@ impl RioConfig {
         Self { interface: Some(interface.into()), ..Self::default() }
     }
 
-    /// Sets [`level`](field@Self::level).
+    /// Sets [`max_level`](field@Self::max_level).
     #[must_use]
-    pub fn level(mut self, level: FeatureLevel) -> Self {
-        self.level = level;
+    pub fn max_level(mut self, level: FeatureLevel) -> Self {
+        self.max_level = level;
         self
     }
 
@@ -152,11 +153,11 @@ impl RioConfig {
         self
     }
 
-    /// Sets the sizes of the kernel's [receive](field@Self::receive_buffer) and
-    /// [send](field@Self::send_buffer) buffers.
+    /// Sets the sizes of the kernel's [receive](field@Self::receive_buffer_size) and
+    /// [send](field@Self::send_buffer_size) buffers.
     #[must_use]
-    pub fn buffers(mut self, receive: u32, send: u32) -> Self {
-        (self.receive_buffer, self.send_buffer) = (Some(receive), send);
+    pub fn buffer_sizes(mut self, receive: u32, send: u32) -> Self {
+        (self.receive_buffer_size, self.send_buffer_size) = (Some(receive), send);
         self
     }
 
@@ -182,31 +183,31 @@ impl RioConfig {
         self
     }
 
-    /// Sets [`best_effort_thread`](field@Self::best_effort_thread).
+    /// Sets [`has_best_effort_thread`](field@Self::has_best_effort_thread).
     #[must_use]
-    pub fn best_effort_thread(mut self, has_thread: bool) -> Self {
-        self.best_effort_thread = has_thread;
+    pub fn has_best_effort_thread(mut self, has_thread: bool) -> Self {
+        self.has_best_effort_thread = has_thread;
         self
     }
 
-    /// Sets [`best_effort_pacing`](field@Self::best_effort_pacing).
+    /// Sets [`best_effort_pacing_rate`](field@Self::best_effort_pacing_rate).
     #[must_use]
-    pub fn best_effort_pacing(mut self, bytes_per_second: Option<u32>) -> Self {
-        self.best_effort_pacing = bytes_per_second;
+    pub fn best_effort_pacing_rate(mut self, bytes_per_second: Option<u32>) -> Self {
+        self.best_effort_pacing_rate = bytes_per_second;
         self
     }
 
-    /// Sets [`kernel_priorities`](field@Self::kernel_priorities).
+    /// Sets [`has_kernel_priorities`](field@Self::has_kernel_priorities).
     #[must_use]
-    pub fn kernel_priorities(mut self, has_priorities: bool) -> Self {
-        self.kernel_priorities = has_priorities;
+    pub fn has_kernel_priorities(mut self, has_priorities: bool) -> Self {
+        self.has_kernel_priorities = has_priorities;
         self
     }
 
-    /// Sets [`best_effort_ceiling`](field@Self::best_effort_ceiling).
+    /// Sets [`max_best_effort_send_rate`](field@Self::max_best_effort_send_rate).
     #[must_use]
-    pub fn best_effort_ceiling(mut self, bytes_per_second: Option<u64>) -> Self {
-        self.best_effort_ceiling = bytes_per_second;
+    pub fn max_best_effort_send_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.max_best_effort_send_rate = bytes_per_second;
         self
     }
 
@@ -240,13 +241,14 @@ impl RioConfig {
 
     /// Returns the size of the kernel's receive buffer of a connection with this class in bytes.
     ///
-    /// Without [`receive_buffer`](field@Self::receive_buffer), it is at least 131,072 and at most
-    /// 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room for the
-    /// bytes of two periods, or of the periods within 10 ms and one more, if these are more: peers
-    /// send while the bytes of a period wait for the reader. Each byte counts twice, because the
-    /// kernel charges up to four times the bytes of a frame to a buffer, and doubles the size.
+    /// Without [`receive_buffer_size`](field@Self::receive_buffer_size), it is at least 131,072 and
+    /// at most 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room
+    /// for the bytes of two periods, or of the periods within 10 ms and one more, if these are
+    /// more: peers send while the bytes of a period wait for the reader. Each byte counts twice,
+    /// because the kernel charges up to four times the bytes of a frame to a buffer, and doubles
+    /// the size.
     #[must_use]
-    pub fn receive_buffer_of(&self, class: IoClass) -> u32 {
+    pub fn receive_buffer_size_of(&self, class: IoClass) -> u32 {
         const DELAY: Duration = Duration::from_millis(10);
         let of_periods = |bytes: u128, period: Duration| {
             let periods = DELAY.as_nanos().div_ceil(period.as_nanos().max(1)).saturating_add(1);
@@ -260,13 +262,13 @@ impl RioConfig {
             }
             _ => 0,
         };
-        self.receive_buffer.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
+        self.receive_buffer_size.unwrap_or_else(|| chosen.clamp(MIN_RECEIVE_BUFFER, MAX_RECEIVE_BUFFER))
     }
 
     /// Returns true if the configuration asks for kernel priorities and names the interface.
-    pub(crate) fn has_kernel_priorities(&self) -> bool {
-        let is_requested = self.kernel_priorities && self.level == FeatureLevel::StreamSteering;
-        self.interface.is_some() && (is_requested || self.level == FeatureLevel::KernelPriorities)
+    pub(crate) fn requests_kernel_priorities(&self) -> bool {
+        let is_requested = self.has_kernel_priorities && self.max_level == FeatureLevel::StreamSteering;
+        self.interface.is_some() && (is_requested || self.max_level == FeatureLevel::KernelPriorities)
     }
 
     /// Returns the core of the kernel thread of a stream with these properties: the first of its
@@ -285,21 +287,21 @@ impl RioConfig {
     /// each receive queue that the interface has now.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
-        let interface = self.interface.as_ref().filter(|_| self.level == FeatureLevel::StreamSteering);
+        let interface = self.interface.as_ref().filter(|_| self.max_level == FeatureLevel::StreamSteering);
         let buffers = StreamBuffers {
-            queues: 0,
+            receive_queue_count: 0,
             ring_frames: self.ring_sizes().frames,
             frame_size: RING_FRAME_SIZE,
             kernel_thread_queue_frames: if interface.is_some() { self.thread_queue_frames } else { 0 },
             max_connections: self.max_connections,
-            receive_buffer: self.receive_buffer_of(class),
-            send_buffer: self.send_buffer,
+            receive_buffer_size: self.receive_buffer_size_of(class),
+            send_buffer_size: self.send_buffer_size,
             // The kernel may merge segments, up to the largest IP packet.
-            max_packet: 65_535,
+            max_packet_size: 65_535,
         };
         let with_rings = |name: &String| {
             let queues = receive_queues(name).ok().and_then(|queues| u16::try_from(queues).ok());
-            StreamBuffers { queues: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
+            StreamBuffers { receive_queue_count: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
         };
         let has_rings = matches!(class, IoClass::GuaranteedPackets { .. });
         let of_rings = interface.filter(|_| has_rings).and_then(with_rings);
@@ -311,7 +313,7 @@ impl std::fmt::Debug for RioConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RioConfig")
             .field("interface", &self.interface)
-            .field("level", &self.level)
+            .field("level", &self.max_level)
             .finish_non_exhaustive()
     }
 }
@@ -324,15 +326,15 @@ mod tests {
     fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
         let config = RioConfig::default();
         let of = |bytes, micros| {
-            config.receive_buffer_of(IoClass::Guaranteed { bytes, period: Duration::from_micros(micros) })
+            config.receive_buffer_size_of(IoClass::Guaranteed { bytes, period: Duration::from_micros(micros) })
         };
-        assert_eq!(config.receive_buffer_of(IoClass::Priority), 131_072);
+        assert_eq!(config.receive_buffer_size_of(IoClass::Priority), 131_072);
         assert_eq!(of(1_000, 10_000), 131_072);
         assert_eq!(of(100_000, 10_000), 2 * 2 * 100_000);
         assert_eq!(of(100_000, 1_000_000), 2 * 2 * 100_000);
         // Ten periods within 10 ms.
         assert_eq!(of(100_000, 1_000), 2 * 11 * 100_000);
         assert_eq!((of(u32::MAX, 1), of(1, 0)), (16_777_216, 16_777_216));
-        assert_eq!(RioConfig::default().buffers(1, 1).receive_buffer_of(IoClass::Priority), 1);
+        assert_eq!(RioConfig::default().buffer_sizes(1, 1).receive_buffer_size_of(IoClass::Priority), 1);
     }
 }

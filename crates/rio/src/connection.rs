@@ -67,7 +67,7 @@ impl RioStream {
 
     fn recv_within(&self, (budget, seat): (&ByteBudget, Seat), buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         let connection = &*self.0;
-        let Some(fd) = connection.inner.readiness() else { return connection.inner.recv(buffer, wait) };
+        let Some(fd) = connection.inner.readiness_descriptor() else { return connection.inner.recv(buffer, wait) };
         let deadline = match wait {
             Wait::Now => None,
             Wait::Until(deadline) => Some(deadline),
@@ -98,8 +98,8 @@ impl RioStream {
                 }
                 continue;
             };
-            // Old reports are discarded before the attempt that precedes a wait. So a turn that
-            // begins after this attempt ends the wait.
+            // Arrivals that were reported earlier must not end the wait. They are discarded before
+            // the last attempt to read, so a report after this attempt ends the wait.
             if is_watched {
                 poll::wait_readable(arrivals.as_fd(), until)?;
             }
@@ -148,7 +148,7 @@ impl Connection {
     /// Implements [`Stream::arm_readiness`] for a connection that shares a budget. `None` if the
     /// connection has no descriptor, or if [`arrivals`](Self::arrivals) cannot be created.
     fn can_read(&self, budget: &ByteBudget, seat: Seat) -> io::Result<Option<bool>> {
-        let (Some(fd), Some(arrivals)) = (self.inner.readiness(), self.arrivals()) else { return Ok(None) };
+        let (Some(fd), Some(arrivals)) = (self.inner.readiness_descriptor(), self.arrivals()) else { return Ok(None) };
         discard_reports(arrivals)?;
         if !poll::wait(fd, true, false, Some(Monotonic::from_nanos(0)))?.is_ready() {
             return Ok(Some(false));
@@ -168,7 +168,7 @@ impl Connection {
 
     fn arrivals(&self) -> Option<&Epoll> {
         let watch = || {
-            let fd = self.inner.readiness()?;
+            let fd = self.inner.readiness_descriptor()?;
             let set = Epoll::new().ok()?;
             set.add(fd, 0, Interest::READABLE | Interest::HANG_UP | Interest::EDGE).ok()?;
             Some(set)
@@ -191,9 +191,9 @@ fn discard_reports(set: &Epoll) -> io::Result<()> {
 
 impl Throttled for Connection {
     fn report_unread_bytes(&self) {
-        if let Some(fd) = self.inner.readiness() {
+        if let Some(fd) = self.inner.readiness_descriptor() {
             // An error means that the connection has ended, which the kernel reports itself.
-            let _ = socket::report_unread_bytes(fd);
+            let _ = socket::report_unread_bytes_again(fd);
         }
     }
 }
@@ -232,13 +232,13 @@ impl Stream for RioStream {
         self.0.inner.send(octets, wait)
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.0.inner.readiness()
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.inner.readiness_descriptor()
     }
 
-    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+    fn arrival_descriptor(&self) -> Option<BorrowedFd<'_>> {
         let set = self.share().and_then(|_| self.0.arrivals());
-        set.map(AsFd::as_fd).or_else(|| self.0.inner.arrivals())
+        set.map(AsFd::as_fd).or_else(|| self.0.inner.arrival_descriptor())
     }
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
@@ -277,7 +277,7 @@ impl Stream for RioStream {
     fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         self.0.inner.set_dscp(dscp)?;
         // For IPv4, setting the code point makes the kernel change `SO_PRIORITY`.
-        match self.0.inner.readiness() {
+        match self.0.inner.readiness_descriptor() {
             Some(fd) => self.0.slot.stream().set_packet_priority(fd),
             None => Ok(()),
         }

@@ -42,7 +42,7 @@ pub struct InterfaceExamination {
     /// The highest level that a transport would use on the interface.
     pub level: FeatureLevel,
     /// The reason why the level is not higher. Empty for the highest level.
-    pub limit: String,
+    pub level_limit_reason: String,
     /// All features, the lowest level first.
     pub findings: Vec<FeatureFinding>,
 }
@@ -56,7 +56,7 @@ pub struct InterfaceExamination {
 #[must_use]
 pub fn examine(interface: &str) -> InterfaceExamination {
     let transport = RioTransport::new(RioConfig::for_interface(interface).attach_mode(AttachMode::Generic));
-    let (steered, limit) = (transport.level(), transport.limit());
+    let (steered, limit) = (transport.level(), transport.level_limit_reason());
     drop(transport);
     let mut findings = socket_findings();
     let priorities = priority_findings(interface);
@@ -73,7 +73,7 @@ pub fn examine(interface: &str) -> InterfaceExamination {
         findings.push(finding(FeatureLevel::StreamSteering, "hook", hook, remedy));
     }
     let level = if !is_steered && has_priorities { FeatureLevel::KernelPriorities } else { steered };
-    InterfaceExamination { level, limit: if is_steered { String::new() } else { limit }, findings }
+    InterfaceExamination { level, level_limit_reason: if is_steered { String::new() } else { limit }, findings }
 }
 
 /// Returns the reason why the calling thread cannot sort frames by stream on any interface; `None`

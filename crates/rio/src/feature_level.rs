@@ -8,7 +8,7 @@
 //! PlainTcp            -
 //! SocketOptions       SocketOptions
 //! KernelPriorities    Journal, ThreadedNapi, TransmitClasses
-//! StreamSteering      Rings, Threads, Connections, Program
+//! StreamSteering      AfXdpRings, KernelThreads, ConnectionTable, SteeringProgram
 //! ```
 //!
 //! Invariant: steps are undone in reverse order.
@@ -84,13 +84,13 @@ pub enum FeatureStep {
     /// Create a transmit class (HTB) for each stream.
     TransmitClasses,
     /// Create frames, AF_XDP sockets and the TUN device.
-    Rings,
+    AfXdpRings,
     /// Start the threads that process the frames of streams.
-    Threads,
+    KernelThreads,
     /// Fill the tables of ports and connections.
-    Connections,
+    ConnectionTable,
     /// Attach the steering program to the interface.
-    Program,
+    SteeringProgram,
 }
 
 impl FeatureStep {
@@ -100,10 +100,10 @@ impl FeatureStep {
         Self::Journal,
         Self::ThreadedNapi,
         Self::TransmitClasses,
-        Self::Rings,
-        Self::Threads,
-        Self::Connections,
-        Self::Program,
+        Self::AfXdpRings,
+        Self::KernelThreads,
+        Self::ConnectionTable,
+        Self::SteeringProgram,
     ];
 
     /// Returns the lowest level that includes the step.
@@ -195,7 +195,7 @@ pub enum LevelLimit {
     /// The link is down.
     LinkDown,
     /// Another program is attached to the interface.
-    HookTaken,
+    XdpHookTaken,
     /// Another process has detached the steering program.
     ProgramLost,
     /// The step failed. The controller will try it again later.
@@ -210,7 +210,7 @@ impl fmt::Display for LevelLimit {
             Self::Capability(name) => write!(f, "the process lacks {name}"),
             Self::InterfaceAbsent => f.write_str("the interface does not exist"),
             Self::LinkDown => f.write_str("the link of the interface is down"),
-            Self::HookTaken => f.write_str("the interface has an XDP program of another owner"),
+            Self::XdpHookTaken => f.write_str("the interface has an XDP program of another owner"),
             Self::ProgramLost => f.write_str("another process has detached the program from the interface"),
             Self::StepFailed(step) => write!(f, "the step {step:?} failed"),
         }
@@ -277,7 +277,7 @@ pub struct LevelChange {
 /// The state machine that selects the feature level and decides on the steps to it.
 ///
 /// The caller asks [`poll`](Self::poll) for actions and answers each action with
-/// [`handle`](Self::handle).
+/// [`handle_result`](Self::handle_result).
 #[derive(Clone, Debug)]
 pub struct FeatureController {
     timing: ControllerTiming,
@@ -349,7 +349,7 @@ impl FeatureController {
     /// Returns the highest level that the controller tries now, and the reason why it is not
     /// higher.
     #[must_use]
-    pub fn target(&self, now: Nanos) -> (FeatureLevel, LevelLimit) {
+    pub fn target_level(&self, now: Nanos) -> (FeatureLevel, LevelLimit) {
         let Some(facts) = self.facts else {
             return (FeatureLevel::PlainTcp.min(self.requested), LevelLimit::NotProbed);
         };
@@ -370,7 +370,7 @@ impl FeatureController {
             InterfaceState::Up => {}
         }
         if facts.hook == XdpHookState::Foreign {
-            limit(FeatureLevel::KernelPriorities, LevelLimit::HookTaken);
+            limit(FeatureLevel::KernelPriorities, LevelLimit::XdpHookTaken);
         }
         if let Some(failure) = self.failure.filter(|failure| now < failure.retry_at) {
             limit(failure.level.next_lower(), failure.limit);
@@ -398,7 +398,7 @@ impl FeatureController {
 
     /// Processes the result of the action in progress. Returns the change of level, if the level
     /// changed.
-    pub fn handle(&mut self, event: ActionResult, now: Nanos) -> Option<LevelChange> {
+    pub fn handle_result(&mut self, event: ActionResult, now: Nanos) -> Option<LevelChange> {
         let before = self.level();
         match (self.running.take(), event) {
             (Some(FeatureAction::Probe), ActionResult::Probed(facts)) => self.take_facts(facts, now),
@@ -410,19 +410,19 @@ impl FeatureController {
             (Some(FeatureAction::Do(_)), event) => self.complete_step(event == ActionResult::Skipped),
             (Some(FeatureAction::Undo(step)), _) => {
                 self.done = self.done.saturating_sub(1);
-                self.is_program_lost &= step != FeatureStep::Program;
+                self.is_program_lost &= step != FeatureStep::SteeringProgram;
             }
             (None, _) => {}
         }
         let to = self.level();
-        (to != before).then(|| LevelChange { from: before, to, limit: self.target(now).1 })
+        (to != before).then(|| LevelChange { from: before, to, limit: self.target_level(now).1 })
     }
 
     fn next_action(&self, now: Nanos) -> Option<FeatureAction> {
         if now >= self.probe_at {
             return Some(FeatureAction::Probe);
         }
-        let target = self.target(now).0.steps();
+        let target = self.target_level(now).0.steps();
         if self.done > target || self.is_program_lost {
             let place = self.done.checked_sub(1)?;
             // Skipped steps are undone as well, because `done` counts them.
@@ -434,7 +434,7 @@ impl FeatureController {
     fn take_facts(&mut self, facts: ProbeResult, now: Nanos) {
         self.probe_at = now.saturating_add(self.timing.probe_interval);
         self.facts = Some(facts);
-        if self.is_in_place(FeatureStep::Program) && facts.hook != XdpHookState::Ours && !self.is_program_lost {
+        if self.is_in_place(FeatureStep::SteeringProgram) && facts.hook != XdpHookState::Ours && !self.is_program_lost {
             self.is_program_lost = true;
             self.fail(FeatureLevel::StreamSteering, LevelLimit::ProgramLost, now);
         }

@@ -59,7 +59,7 @@ struct ConnectionOwners {
 
 impl InterfaceSteering {
     pub(crate) fn load() -> Result<Self, SteeringError> {
-        let sizes = TableSizes { streams: STREAMS, queues: QUEUES, max_connections: MAX_CONNECTIONS };
+        let sizes = TableSizes { stream_count: STREAMS, receive_queue_count: QUEUES, max_connections: MAX_CONNECTIONS };
         Ok(Self {
             program: LoadedSteeringProgram::load(sizes)?,
             link: Mutex::new("link of the steering program", LockScope::Orb, None),
@@ -112,10 +112,14 @@ impl InterfaceSteering {
     pub(crate) fn total_counts(&self) -> Result<StreamCounts, SteeringError> {
         let mut total = StreamCounts::default();
         for stream in (1..STREAMS).map(StreamId) {
-            let StreamCounts { in_context, queued, missed } = self.program.counts(stream)?;
-            total.in_context += in_context;
-            total.queued += queued;
-            total.missed += missed;
+            let StreamCounts {
+                receive_context_frames: in_context,
+                queued_frames: queued,
+                undeliverable_frames: missed,
+            } = self.program.counts(stream)?;
+            total.receive_context_frames += in_context;
+            total.queued_frames += queued;
+            total.undeliverable_frames += missed;
         }
         Ok(total)
     }
@@ -142,7 +146,7 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })?;
+        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
@@ -153,7 +157,7 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })
+        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
@@ -175,7 +179,7 @@ impl InterfaceSteering {
             for (queue, socket) in (0..).zip(thread.sockets()) {
                 self.program.set_ring(stream, queue, socket.as_fd()).map_err(io::Error::other)?;
             }
-            let ring = StreamDelivery { delivery: Delivery::Ring, in_context_cap: None };
+            let ring = StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None };
             self.program.set_stream(stream, ring).map_err(io::Error::other)?;
             Ok(thread)
         });
@@ -206,7 +210,9 @@ impl InterfaceSteering {
 
     fn deliver_to_kernel_thread(&self, stream: StreamId) {
         // After an error, the frames of the closed rings are missed, and so best effort.
-        let _ = self.program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None });
+        let _ = self
+            .program
+            .set_stream(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None });
     }
 
     fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
@@ -290,11 +296,12 @@ impl SteeredStream {
 
     /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        let StreamCounts { in_context, queued, missed } = self.steering.counts(self.id)?;
+        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } =
+            self.steering.counts(self.id)?;
         Ok(StreamCounts {
-            in_context: in_context.saturating_sub(self.earlier.in_context),
-            queued: queued.saturating_sub(self.earlier.queued),
-            missed: missed.saturating_sub(self.earlier.missed),
+            receive_context_frames: in_context.saturating_sub(self.earlier.receive_context_frames),
+            queued_frames: queued.saturating_sub(self.earlier.queued_frames),
+            undeliverable_frames: missed.saturating_sub(self.earlier.undeliverable_frames),
         })
     }
 
@@ -435,7 +442,7 @@ mod tests {
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
         steering.program().test_run(&crate::frame::build::tcp(ends.0, ends.1, 0, 0), 3).unwrap();
-        assert_eq!(stream.counts().unwrap().queued, 3);
+        assert_eq!(stream.counts().unwrap().queued_frames, 3);
         let port = steering.open_port(6).unwrap();
         assert_eq!(steering.ports.lock().get(&6), Some(&2));
         drop(connection);
@@ -446,7 +453,7 @@ mod tests {
         drop(stream);
         let (stream, _) = steering.open_stream(0, None, 64).unwrap();
         assert_eq!((stream.id, stream.counts().unwrap()), (StreamId(1), StreamCounts::default()));
-        assert_eq!(steering.total_counts().unwrap().queued, 3);
+        assert_eq!(steering.total_counts().unwrap().queued_frames, 3);
     }
 
     #[test]
@@ -457,7 +464,7 @@ mod tests {
         let steering = Arc::new(InterfaceSteering::load().unwrap());
         let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64).unwrap());
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
-        let queued = |stream: &SteeredStream| stream.counts().unwrap().queued;
+        let queued = |stream: &SteeredStream| stream.counts().unwrap().queued_frames;
         let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 0);
         let old = first.add_connection(ends.0, ends.1).unwrap().unwrap();
         let new = second.add_connection(ends.0, ends.1).unwrap().unwrap();

@@ -84,7 +84,7 @@ impl LevelControl {
     /// Creates the control, and raises the level as far as the machine and the configuration
     /// permit.
     pub(crate) fn new(config: RioConfig, fill_tables: FillTables, list_streams: ListStreams) -> Self {
-        let requested = match config.level {
+        let requested = match config.max_level {
             level @ (FeatureLevel::KernelPriorities | FeatureLevel::StreamSteering) if config.interface.is_some() => {
                 level
             }
@@ -120,7 +120,7 @@ impl LevelControl {
     /// that failed, if there is one.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
-        let (_, limit) = state.controller.target(Monotonic::now().as_nanos());
+        let (_, limit) = state.controller.target_level(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
         if limit == LevelLimit::Configured && state.level() < self.requested {
             // The interface has lost its classes or threads.
@@ -233,8 +233,8 @@ impl LevelControl {
             let result = self.execute(action);
             let mut state = self.state.lock();
             let from = state.reported;
-            state.controller.handle(result, now);
-            let limit = state.controller.target(now).1;
+            state.controller.handle_result(result, now);
+            let limit = state.controller.target_level(now).1;
             let to = state.level();
             state.reported = to;
             let change = Some(LevelChange { from, to, limit });
@@ -275,11 +275,11 @@ impl LevelControl {
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),
-            FeatureAction::Undo(FeatureStep::Program) => {
+            FeatureAction::Undo(FeatureStep::SteeringProgram) => {
                 self.steering().iter().for_each(|steering| steering.detach());
                 ActionResult::Done
             }
-            FeatureAction::Undo(FeatureStep::Rings) => {
+            FeatureAction::Undo(FeatureStep::AfXdpRings) => {
                 self.steering().iter().for_each(|steering| steering.close_rings());
                 ActionResult::Done
             }
@@ -296,7 +296,7 @@ impl LevelControl {
     fn do_step(&self, step: FeatureStep) -> ActionResult {
         let done = match step {
             FeatureStep::SocketOptions => Ok(()),
-            FeatureStep::Connections => {
+            FeatureStep::ConnectionTable => {
                 self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
                 Ok(())
             }
@@ -310,12 +310,12 @@ impl LevelControl {
             }
             // The first stream that needs rings opens them. Earlier ones can belong to an interface
             // that has been removed since.
-            FeatureStep::Rings => {
+            FeatureStep::AfXdpRings => {
                 self.steering().iter().for_each(|steering| steering.close_rings());
                 Ok(())
             }
-            FeatureStep::Threads => self.load(),
-            FeatureStep::Program => self.attach(),
+            FeatureStep::KernelThreads => self.load(),
+            FeatureStep::SteeringProgram => self.attach(),
         };
         match done {
             Ok(()) => ActionResult::Done,
@@ -329,7 +329,7 @@ impl LevelControl {
     /// Does a step of [`FeatureLevel::KernelPriorities`]. The error is the reason why the feature
     /// is missing; it is empty if the feature is not requested.
     fn do_priorities_step(&self, step: FeatureStep) -> Result<(), String> {
-        let (true, Some(name)) = (self.config.has_kernel_priorities(), &self.config.interface) else {
+        let (true, Some(name)) = (self.config.requests_kernel_priorities(), &self.config.interface) else {
             return Err(String::new());
         };
         let priorities = self.priorities();
@@ -341,7 +341,7 @@ impl LevelControl {
             }),
             (_, None) => lacking(),
             (FeatureStep::ThreadedNapi, Some(priorities)) => priorities.start_receive_threads(),
-            (_, Some(priorities)) => priorities.start_transmit_classes(self.config.best_effort_ceiling),
+            (_, Some(priorities)) => priorities.start_transmit_classes(self.config.max_best_effort_send_rate),
         };
         if let Err(reason) = &done {
             let lack = &mut self.state.lock().priorities_lack;
@@ -370,7 +370,7 @@ impl LevelControl {
             if let Some(name) = &self.config.interface {
                 steering = steering.with_rings(name, self.config.ring_sizes());
             }
-            if self.config.best_effort_thread {
+            if self.config.has_best_effort_thread {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
             }
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
-        let config = RioConfig::for_interface("no-such-if").level(FeatureLevel::KernelPriorities);
+        let config = RioConfig::for_interface("no-such-if").max_level(FeatureLevel::KernelPriorities);
         let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
         for _ in 0..2 {
             let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();
@@ -445,7 +445,7 @@ mod tests {
             });
             barrier.wait();
             control.attach_orb();
-            // The later ORB runs until the earlier one has ended.
+            // The ORB that was attached second stays until the first one is detached.
             assert_ne!(end.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Timeout), "round {round}");
             ending.join().unwrap();
             control.detach_orb();

@@ -27,7 +27,7 @@ const CONNECTION_ENTRY: u64 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBuffers {
     /// Number of receive queues of the interface. The stream has a ring on each queue.
-    pub queues: u16,
+    pub receive_queue_count: u16,
     /// Number of frames in each receive ring, a power of two.
     pub ring_frames: u32,
     /// Size in bytes of a frame in the rings, 2048 or 4096.
@@ -37,45 +37,57 @@ pub struct StreamBuffers {
     /// Maximum number of connections of the stream.
     pub max_connections: u32,
     /// `SO_RCVBUF` of each connection in bytes.
-    pub receive_buffer: u32,
+    pub receive_buffer_size: u32,
     /// `SO_SNDBUF` of each connection in bytes.
-    pub send_buffer: u32,
+    pub send_buffer_size: u32,
     /// Size in bytes of the largest packet: the MTU, or 65,535 if the kernel merges segments.
-    pub max_packet: u32,
+    pub max_packet_size: u32,
 }
 
 /// Maximum number of bytes that a stream occupies, by kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBound {
     /// Frames of the receive rings.
-    pub frames: u64,
+    pub frame_bytes: u64,
     /// Descriptors of the receive rings, with the stream's share of the fill ring.
-    pub rings: u64,
+    pub ring_bytes: u64,
     /// Frames that wait for a kernel thread.
-    pub thread_queue: u64,
+    pub thread_queue_bytes: u64,
     /// Buffers of the connections' sockets.
-    pub sockets: u64,
+    pub socket_bytes: u64,
     /// Entries of the connection table.
-    pub connection_table: u64,
+    pub connection_table_bytes: u64,
 }
 
 impl MemoryBound {
     /// Returns the sum of all kinds of memory.
     #[must_use]
-    pub fn total(&self) -> u64 {
-        let Self { frames, rings, thread_queue, sockets, connection_table } = *self;
+    pub fn total_bytes(&self) -> u64 {
+        let Self {
+            frame_bytes: frames,
+            ring_bytes: rings,
+            thread_queue_bytes: thread_queue,
+            socket_bytes: sockets,
+            connection_table_bytes: connection_table,
+        } = *self;
         [rings, thread_queue, sockets, connection_table].into_iter().fold(frames, u64::saturating_add)
     }
 }
 
 impl fmt::Display for MemoryBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, rings, thread_queue, sockets, connection_table } = self;
+        let Self {
+            frame_bytes: frames,
+            ring_bytes: rings,
+            thread_queue_bytes: thread_queue,
+            socket_bytes: sockets,
+            connection_table_bytes: connection_table,
+        } = self;
         write!(
             f,
             "{} bytes: frames {frames}, rings {rings}, kernel thread's queue {thread_queue}, sockets {sockets}, connection table \
              {connection_table}",
-            self.total()
+            self.total_bytes()
         )
     }
 }
@@ -109,7 +121,7 @@ impl StreamBuffers {
     /// # Errors
     /// [`StreamBuffersError`] for the first invalid field.
     pub fn check(&self) -> Result<(), StreamBuffersError> {
-        if self.queues == 0 {
+        if self.receive_queue_count == 0 {
             return Err(StreamBuffersError::Queues);
         }
         if !self.ring_frames.is_power_of_two() {
@@ -127,15 +139,15 @@ impl StreamBuffers {
     /// As for [`check`](Self::check).
     pub fn memory_bound(&self) -> Result<MemoryBound, StreamBuffersError> {
         self.check()?;
-        let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
+        let [queues, ring_frames] = [u64::from(self.receive_queue_count), u64::from(self.ring_frames)];
         let frames = ring_frames + u64::from(SPARE_RING_FRAMES);
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
         // The size of the fill ring is rounded up to a power of two, which at most doubles the sum
         // of the receive rings (`fill_ring_frames`).
         let fill_share = (RING_HEADER + 2 * frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
         Ok(MemoryBound {
-            frames: queues * frames * u64::from(self.frame_size),
-            rings: queues * (ring + fill_share),
+            frame_bytes: queues * frames * u64::from(self.frame_size),
+            ring_bytes: queues * (ring + fill_share),
             ..self.memory_bound_without_rings()
         })
     }
@@ -145,14 +157,14 @@ impl StreamBuffers {
     pub fn memory_bound_without_rings(&self) -> MemoryBound {
         let [kernel_thread_queue_frames, connections] =
             [self.kernel_thread_queue_frames, self.max_connections].map(u64::from);
-        let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
-        let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
+        let largest = u64::from(self.max_packet_size) + PACKET_OVERHEAD;
+        let socket = 2 * (u64::from(self.receive_buffer_size) + u64::from(self.send_buffer_size)) + 2 * largest;
         MemoryBound {
-            frames: 0,
-            rings: 0,
-            thread_queue: u64::saturating_mul(kernel_thread_queue_frames, largest.next_multiple_of(PAGE)),
-            sockets: connections.saturating_mul(socket),
-            connection_table: connections * CONNECTION_ENTRY,
+            frame_bytes: 0,
+            ring_bytes: 0,
+            thread_queue_bytes: u64::saturating_mul(kernel_thread_queue_frames, largest.next_multiple_of(PAGE)),
+            socket_bytes: connections.saturating_mul(socket),
+            connection_table_bytes: connections * CONNECTION_ENTRY,
         }
     }
 }
@@ -175,24 +187,27 @@ mod tests {
     use super::*;
 
     const BUFFERS: StreamBuffers = StreamBuffers {
-        queues: 2,
+        receive_queue_count: 2,
         ring_frames: 256,
         frame_size: 2048,
         kernel_thread_queue_frames: 0,
         max_connections: 3,
-        receive_buffer: 262_144,
-        send_buffer: 131_072,
-        max_packet: 1500,
+        receive_buffer_size: 262_144,
+        send_buffer_size: 131_072,
+        max_packet_size: 1500,
     };
 
     #[test]
     fn the_bound_is_the_sum_of_its_places() {
         let bound = BUFFERS.memory_bound().unwrap();
-        assert_eq!(bound.frames, 2 * 257 * 2048);
-        assert_eq!(bound.rings, 2 * (8192 + 8192));
-        assert_eq!(bound.sockets, 3 * (2 * 393_216 + 2 * 2524));
-        assert_eq!(bound.total(), bound.frames + bound.rings + bound.sockets + bound.connection_table);
-        assert!(bound.to_string().starts_with(&format!("{} bytes", bound.total())));
+        assert_eq!(bound.frame_bytes, 2 * 257 * 2048);
+        assert_eq!(bound.ring_bytes, 2 * (8192 + 8192));
+        assert_eq!(bound.socket_bytes, 3 * (2 * 393_216 + 2 * 2524));
+        assert_eq!(
+            bound.total_bytes(),
+            bound.frame_bytes + bound.ring_bytes + bound.socket_bytes + bound.connection_table_bytes
+        );
+        assert!(bound.to_string().starts_with(&format!("{} bytes", bound.total_bytes())));
     }
 
     #[test]
@@ -206,22 +221,22 @@ mod tests {
             StreamBuffers { frame_size: 1500, ..BUFFERS }.memory_bound(),
             Err(StreamBuffersError::FrameSize(1500))
         );
-        assert_eq!(StreamBuffers { queues: 0, ..BUFFERS }.memory_bound(), Err(StreamBuffersError::Queues));
+        assert_eq!(StreamBuffers { receive_queue_count: 0, ..BUFFERS }.memory_bound(), Err(StreamBuffersError::Queues));
     }
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
         let largest = StreamBuffers {
-            queues: u16::MAX,
+            receive_queue_count: u16::MAX,
             ring_frames: 1 << 31,
             frame_size: 4096,
             kernel_thread_queue_frames: u32::MAX,
             max_connections: u32::MAX,
-            receive_buffer: u32::MAX,
-            send_buffer: u32::MAX,
-            max_packet: u32::MAX,
+            receive_buffer_size: u32::MAX,
+            send_buffer_size: u32::MAX,
+            max_packet_size: u32::MAX,
         };
-        assert_eq!(largest.memory_bound().unwrap().total(), u64::MAX);
+        assert_eq!(largest.memory_bound().unwrap().total_bytes(), u64::MAX);
     }
 
     proptest! {
@@ -231,8 +246,8 @@ mod tests {
             let pages = |descriptors: u64, size: u64| (RING_HEADER + descriptors * size).next_multiple_of(PAGE);
             let fill = pages(fill_ring_frames(rings.clone()).unwrap().into(), FILL_DESCRIPTOR);
             let receive: u64 = rings.iter().map(|frames| pages((*frames).into(), RECEIVE_DESCRIPTOR)).sum();
-            let bounds = rings.iter().map(|&ring_frames| StreamBuffers { queues: 1, ring_frames, ..BUFFERS }.memory_bound().unwrap());
-            prop_assert!(bounds.map(|bound| bound.rings).sum::<u64>() >= receive + fill);
+            let bounds = rings.iter().map(|&ring_frames| StreamBuffers { receive_queue_count: 1, ring_frames, ..BUFFERS }.memory_bound().unwrap());
+            prop_assert!(bounds.map(|bound| bound.ring_bytes).sum::<u64>() >= receive + fill);
         }
 
         #[test]

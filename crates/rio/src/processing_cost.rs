@@ -57,7 +57,7 @@ fn measure() -> io::Result<ProcessingCost> {
     let tcp = Tcp::new();
     let listener = tcp.listen(&Endpoint::tcp("127.0.0.1", 0))?;
     let sender = tcp.connect(listener.local_endpoint(), None)?;
-    poll::wait_readable(listener.readiness(), None)?;
+    poll::wait_readable(listener.readiness_descriptor(), None)?;
     let receiver = listener.accept()?;
     // The first packets of a connection and of a size are slower.
     batches(&*sender, &*receiver, LONG)?;

@@ -44,7 +44,7 @@ impl PacketRate {
 
     /// Returns true if a packet that arrives at `now` is granted. `state` is the time at which the
     /// next packet is due, at first 0. Each granted packet advances it.
-    pub fn grant(&self, state: &mut Nanos, now: Nanos) -> bool {
+    pub fn grants_packet(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {
             return false;
@@ -69,7 +69,7 @@ mod tests {
         let rate = rate(1_000, 3);
         assert_eq!((rate.interval(), rate.burst().get()), (1_000_000, 3));
         let mut state = 0;
-        let mut granted = |now| rate.grant(&mut state, now);
+        let mut granted = |now| rate.grants_packet(&mut state, now);
         assert_eq!(
             [0, 0, 0, 0, 999_999, 1_000_000, 1_000_000].map(&mut granted),
             [true, true, true, false, false, true, false]
@@ -80,7 +80,7 @@ mod tests {
     fn the_end_of_the_clock_does_not_overflow() {
         let rate = rate(1, u32::MAX);
         let mut state = u64::MAX;
-        assert!(rate.grant(&mut state, u64::MAX));
+        assert!(rate.grants_packet(&mut state, u64::MAX));
         assert_eq!(state, u64::MAX);
     }
 
@@ -95,7 +95,7 @@ mod tests {
             let (mut state, mut now, mut grants) = (0, 0, Vec::new());
             for gap in gaps {
                 now += gap;
-                if rate.grant(&mut state, now) {
+                if rate.grants_packet(&mut state, now) {
                     grants.push(now);
                 }
             }
@@ -114,7 +114,7 @@ mod tests {
             for packet in 0..count {
                 // Every second packet is early by less than an interval.
                 let now = (packet + 1) * rate.interval() - (packet % 2) * early;
-                prop_assert!(rate.grant(&mut state, now));
+                prop_assert!(rate.grants_packet(&mut state, now));
             }
         }
     }

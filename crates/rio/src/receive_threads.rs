@@ -3,7 +3,7 @@
 
 use std::io;
 
-use corelane_sys::netlink::{Netlink, NetlinkFamily, add_attribute, find_attribute, word};
+use corelane_sys::netlink::{Netlink, NetlinkFamily, add_attribute, find_attribute, read_u32_at};
 use corelane_sys::thread::{self, CpuSet, Scheduling};
 
 // include/uapi/linux/genetlink.h and netdev.h.
@@ -38,7 +38,7 @@ pub(crate) fn instances(interface: u32) -> io::Result<Vec<ReceiveInstance>> {
     let mut body = vec![NETDEV_CMD_NAPI_GET, 1, 0, 0];
     add_attribute(&mut body, NETDEV_A_NAPI_IFINDEX, &interface.to_ne_bytes());
     let instances = netlink.query(u16::from_ne_bytes(*family), true, &body)?.into_iter().filter_map(|body| {
-        let of = |kind| word(find_attribute(body.get(HEADER..)?, kind)?, 0);
+        let of = |kind| read_u32_at(find_attribute(body.get(HEADER..)?, kind)?, 0);
         Some(ReceiveInstance { id: of(NETDEV_A_NAPI_ID)?, has_thread: of(NETDEV_A_NAPI_PID).is_some() })
     });
     Ok(instances.collect())

@@ -16,7 +16,7 @@ use crate::feature_level::{
     InterfaceState, ProbeResult, XdpHookState,
 };
 use crate::frame::{ConnectionKey, build};
-use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, StreamId, TableSizes};
+use crate::steering::{Delivery, PortRule, SteeringDecision, SteeringTables, StreamDelivery, StreamId, TableSizes};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -85,7 +85,7 @@ struct Simulation {
     events: BinaryHeap<Reverse<(Nanos, u64, SimulatedArrival)>>,
     scheduled: u64,
     connections: Vec<SimulatedConnection>,
-    steering: Steering,
+    steering: SteeringTables,
     is_attached: bool,
     is_link_up: bool,
     queues: Vec<VecDeque<SimulatedSegment>>,
@@ -104,9 +104,12 @@ impl Simulation {
     /// Creates a simulation. Streams from 1 on have the budgets `lanes`; stream 0 is best effort.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
-        let mut steering = Steering::new(TableSizes { streams, queues: 1, max_connections: 64 });
+        let mut steering =
+            SteeringTables::new(TableSizes { stream_count: streams, receive_queue_count: 1, max_connections: 64 });
         for stream in (0..streams).map(StreamId) {
-            steering.set_stream(stream, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+            steering
+                .set_stream(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+                .unwrap();
             steering.set_ring(stream, 0, true).unwrap();
             steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }
@@ -236,11 +239,11 @@ impl Simulation {
             let frame = &self.connections[segment.connection].frame;
             self.steering.steer(frame, 0, self.now)
         } else {
-            Route::Pass
+            SteeringDecision::Pass
         };
         match route {
-            Route::Pass => self.deliver(segment),
-            Route::Ring { slot } => {
+            SteeringDecision::Pass => self.deliver(segment),
+            SteeringDecision::Ring { slot } => {
                 assert_eq!(slot, u32::from(owner), "expected the frame in the queue of its own stream");
                 assert!(self.has_threads, "expected a thread that serves the ring");
                 let queue = &mut self.queues[usize::from(owner)];
@@ -250,7 +253,7 @@ impl Simulation {
                     self.dropped[usize::from(owner)] += 1;
                 }
             }
-            Route::Thread { .. } => panic!("no stream has a kernel thread here"),
+            SteeringDecision::Thread { .. } => panic!("no stream has a kernel thread here"),
         }
     }
 
@@ -392,14 +395,14 @@ fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) 
             let hook = if simulation.is_attached { XdpHookState::Ours } else { facts.hook };
             return ActionResult::Probed(ProbeResult { hook, ..*facts });
         }
-        FeatureAction::Do(FeatureStep::Program) => simulation.is_attached = true,
-        FeatureAction::Undo(FeatureStep::Program) => simulation.is_attached = false,
-        FeatureAction::Do(FeatureStep::Threads) => simulation.has_threads = true,
-        FeatureAction::Undo(FeatureStep::Threads) => {
+        FeatureAction::Do(FeatureStep::SteeringProgram) => simulation.is_attached = true,
+        FeatureAction::Undo(FeatureStep::SteeringProgram) => simulation.is_attached = false,
+        FeatureAction::Do(FeatureStep::KernelThreads) => simulation.has_threads = true,
+        FeatureAction::Undo(FeatureStep::KernelThreads) => {
             simulation.drain();
             simulation.has_threads = false;
         }
-        FeatureAction::Undo(FeatureStep::Rings) => {
+        FeatureAction::Undo(FeatureStep::AfXdpRings) => {
             assert!(simulation.queues.iter().all(VecDeque::is_empty), "expected no frames in the removed rings");
         }
         FeatureAction::Do(_) | FeatureAction::Undo(_) => {}
@@ -430,7 +433,7 @@ fn connections_survive_every_change_of_level() {
             }
             if let Some(action) = controller.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
-                controller.handle(event, simulation.now);
+                controller.handle_result(event, simulation.now);
             }
             levels.insert(controller.level());
             let step = simulation.now + random.below(2 * MS);

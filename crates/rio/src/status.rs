@@ -59,16 +59,16 @@ pub struct TransportReport {
     /// User of this process.
     pub user: u32,
     /// State of the transport.
-    pub transport: StatusFields,
+    pub transport_fields: StatusFields,
     /// State of each stream.
-    pub streams: Vec<StatusFields>,
+    pub stream_fields: Vec<StatusFields>,
 }
 
 impl TransportReport {
     /// Returns the value of a field of the transport.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
-        value_of(&self.transport, name)
+        value_of(&self.transport_fields, name)
     }
 
     /// Returns true if the report comes from root or from this process's effective user.
@@ -93,7 +93,7 @@ pub struct StatusReports {
     /// Number of sockets with the name of a transport from which the caller may expect a report,
     /// and that gave none within the limits on time, number and length. It is higher by one if the
     /// kernel's list of sockets is longer than 16 MiB: the rest of the list was not read.
-    pub unread: usize,
+    pub silent_sockets: usize,
 }
 
 /// Returns the states of the transports in the calling thread's network namespace: for root those
@@ -128,7 +128,7 @@ pub fn read_reports() -> io::Result<StatusReports> {
         }
     }
     reports.sort_by_key(|report| report.process);
-    Ok(StatusReports { reports, unread })
+    Ok(StatusReports { reports, silent_sockets: unread })
 }
 
 /// Connections to the sockets of transports.
@@ -151,7 +151,7 @@ impl Connections {
                 own.unread += 1;
                 continue;
             }
-            match socket::connect_unix_now(&address, &SocketOptions::default()) {
+            match socket::connect_unix_without_waiting(&address, &SocketOptions::default()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => full.push(address),
                 result => own.add(result),
             }
@@ -219,7 +219,8 @@ fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
 
 /// Reads until the end of the answer. After `deadline`, the function reads the bytes that have
 /// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if
-/// the answer does not end in time, is longer than `MAX_BYTES` or `bytes_left`, or is not UTF-8.
+/// the answer does not end in time, is longer than `MAX_FILE_BYTES` or `bytes_left`, or is not
+/// UTF-8.
 fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
     let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
     let mut late_bytes = None;
@@ -259,10 +260,10 @@ fn parse(text: &str) -> Option<TransportReport> {
     let mut report = TransportReport::default();
     for line in lines {
         if line == STREAM {
-            report.streams.push(Vec::new());
+            report.stream_fields.push(Vec::new());
         } else {
             let (name, value) = line.split_once('=')?;
-            let fields = report.streams.last_mut().unwrap_or(&mut report.transport);
+            let fields = report.stream_fields.last_mut().unwrap_or(&mut report.transport_fields);
             fields.push((name.to_owned(), value.to_owned()));
         }
     }
@@ -367,7 +368,7 @@ mod tests {
         text.add("number", 1);
         let report = parse(&text.0).unwrap();
         assert_eq!(report.field("level"), Some("a b=c"));
-        assert_eq!(report.streams, [[("number".to_owned(), "1".to_owned())]]);
+        assert_eq!(report.stream_fields, [[("number".to_owned(), "1".to_owned())]]);
         for other in ["", "corelane-rio 2\n", "corelane-rio 1\nlevel\n"] {
             assert_eq!(parse(other), None, "{other}");
         }
@@ -411,7 +412,7 @@ mod tests {
     /// Connects until the queue of the listener is full.
     fn fill(listener: &OwnedFd) -> Vec<OwnedFd> {
         let name = socket::local_address(listener.as_fd()).unwrap();
-        let connect = || socket::connect_unix_now(&name, &SocketOptions::default());
+        let connect = || socket::connect_unix_without_waiting(&name, &SocketOptions::default());
         let waiting: Vec<OwnedFd> = std::iter::from_fn(|| connect().ok()).collect();
         assert!(!waiting.is_empty());
         assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -436,7 +437,7 @@ mod tests {
             let server = StatusServer::start(StatusText::new).unwrap();
             let found = reports_of_one();
             drop(server);
-            assert_eq!((found.reports.len(), found.unread), (1, count), "{found:?}");
+            assert_eq!((found.reports.len(), found.silent_sockets), (1, count), "{found:?}");
         });
     }
 
@@ -503,7 +504,7 @@ mod tests {
             let found = reports_of_one();
             drop(server);
             assert_eq!(found.reports.len(), 1, "{found:?}");
-            assert_eq!((found.reports[0].process, found.unread), (Some(process::id()), 5));
+            assert_eq!((found.reports[0].process, found.silent_sockets), (Some(process::id()), 5));
         });
     }
 
@@ -514,7 +515,7 @@ mod tests {
                 (0..MAX_SOCKETS_OF_USER + 3).map(|_| StatusServer::start(StatusText::new).unwrap()).collect();
             let found = read_reports().unwrap();
             drop(servers);
-            assert_eq!((found.reports.len(), found.unread), (MAX_SOCKETS_OF_USER, 3));
+            assert_eq!((found.reports.len(), found.silent_sockets), (MAX_SOCKETS_OF_USER, 3));
         });
     }
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_net::{IoClass, IoProperties};
-use corelane_sched::analysis::sensitivity::largest;
+use corelane_sched::analysis::sensitivity::find_largest;
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex};
 
-use crate::admission::{Admission, Resources, StreamLoad, StreamRefusal, StreamRequest, ViolatedBound};
+use crate::admission::{Admission, StreamLoad, StreamRefusal, StreamRequest, StreamResources, ViolatedBound};
 use crate::budget::{Budget, BudgetServerKind};
 use crate::config::RioConfig;
 
@@ -25,7 +25,7 @@ const HEADER_BYTES: u32 = 72;
 #[non_exhaustive]
 pub struct StreamAdmission {
     /// The resources that the streams share.
-    pub resources: Resources,
+    pub resources: StreamResources,
     /// Number of bytes of a stream that each packet carries. The kernel does not enforce this
     /// assumption on the peers: shorter packets cost more. Default: 1,428, full segments of an
     /// interface with an MTU of 1,500.
@@ -42,7 +42,7 @@ pub struct StreamAdmission {
 impl StreamAdmission {
     /// Creates the admission of streams that share `resources`.
     #[must_use]
-    pub fn new(resources: Resources) -> Self {
+    pub fn new(resources: StreamResources) -> Self {
         Self { resources, packet_payload: 1_428, blocking: 0, is_advisory: false }
     }
 
@@ -136,7 +136,7 @@ impl AdmittedStreams {
         let mut state = self.state.lock();
         match state.admit(self.request(stream, io, transport)) {
             Ok(()) => Ok(AdmittedStream { stream, state: Arc::clone(&self.state) }),
-            Err(StreamRefusal { bound, .. }) => {
+            Err(StreamRefusal { violated_bound: bound, .. }) => {
                 let fits =
                     |class| state.check(&self.request(stream, &IoProperties { class, ..*io }, transport)).is_ok();
                 let (mut admissible_bytes, mut admissible_packets) = (None, None);
@@ -178,9 +178,9 @@ impl AdmittedStreams {
             // Threads without a fixed priority run below all others.
             priority: io.native_priority.unwrap_or(0),
             load,
-            max_packet: payload.saturating_add(HEADER_BYTES),
-            blocking: self.config.blocking,
-            memory: transport.memory_bound(io.class).total(),
+            max_packet_size: payload.saturating_add(HEADER_BYTES),
+            max_blocking: self.config.blocking,
+            max_memory: transport.memory_bound(io.class).total_bytes(),
         }
     }
 }
@@ -188,7 +188,7 @@ impl AdmittedStreams {
 /// Returns the largest amount up to `wanted` that fits: more never removes a violation.
 fn largest_fitting(wanted: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
     let is_admitted = |amount: u64| u32::try_from(amount).is_ok_and(&fits);
-    largest(1, wanted.max(1).into(), is_admitted).and_then(|amount| u32::try_from(amount).ok())
+    find_largest(1, wanted.max(1).into(), is_admitted).and_then(|amount| u32::try_from(amount).ok())
 }
 
 #[cfg(test)]
@@ -209,12 +209,12 @@ mod tests {
 
     #[test]
     fn stream_without_a_bound_is_refused() {
-        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(1_000_000_000, COST)));
+        let admitted = AdmittedStreams::new(StreamAdmission::new(StreamResources::new(1_000_000_000, COST)));
         let io = IoProperties { class: IoClass::Priority, ..IoProperties::default() };
         let refusal = admitted.admit(1, &io, &RioConfig::default()).unwrap_err();
         let expected = StreamNotAdmitted {
             stream: 1,
-            bound: ViolatedBound::Unbounded,
+            bound: ViolatedBound::UnboundedLoad,
             admissible_bytes: None,
             admissible_packets: None,
         };
@@ -230,8 +230,8 @@ mod tests {
     fn refused_memory_names_the_budget_whose_buffers_fit() {
         let transport = RioConfig::default();
         let io = guaranteed(400_000, 10, 5);
-        let needed = transport.memory_bound(io.class).total();
-        let resources = Resources { memory: needed - 1, ..Resources::new(10_000_000_000, COST) };
+        let needed = transport.memory_bound(io.class).total_bytes();
+        let resources = StreamResources { max_total_memory: needed - 1, ..StreamResources::new(10_000_000_000, COST) };
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
@@ -243,7 +243,7 @@ mod tests {
     /// packets.
     #[test]
     fn budget_in_packets_is_charged_with_full_packets() {
-        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(10_000_000_000, COST)));
+        let admitted = AdmittedStreams::new(StreamAdmission::new(StreamResources::new(10_000_000_000, COST)));
         let io = |packets| {
             let class = IoClass::GuaranteedPackets { packets, period: Duration::from_millis(10) };
             IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn ended_stream_makes_room() {
-        let admitted = AdmittedStreams::new(StreamAdmission::new(Resources::new(100_000_000, COST)));
+        let admitted = AdmittedStreams::new(StreamAdmission::new(StreamResources::new(100_000_000, COST)));
         let admit = |stream| admitted.admit(stream, &guaranteed(70_000, 10, 5), &RioConfig::default());
         let first = admit(1).unwrap();
         assert!(matches!(admit(2).unwrap_err().bound, ViolatedBound::Link { .. }));
@@ -276,7 +276,7 @@ mod tests {
             streams in prop::collection::vec((1_u32..2_000_000, 1_u64..50, 1_u8..99), 1..8),
             payload in 0_u32..9_000,
         ) {
-            let admission = StreamAdmission::new(Resources::new(1_000_000_000, COST)).packet_payload(payload);
+            let admission = StreamAdmission::new(StreamResources::new(1_000_000_000, COST)).packet_payload(payload);
             let admitted = AdmittedStreams::new(admission);
             let transport = RioConfig::default();
             let mut open = Vec::new();

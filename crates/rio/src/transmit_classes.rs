@@ -8,7 +8,7 @@
 
 use std::io;
 
-use corelane_sys::netlink::{Netlink, add_attribute, add_nested, find_attribute, flags, word};
+use corelane_sys::netlink::{Netlink, add_attribute, add_nested, find_attribute, flags, read_u32_at};
 
 /// Number of the discipline, in the upper 16 bits.
 const DISCIPLINE: u32 = 0xc0e0_0000;
@@ -68,11 +68,11 @@ pub(crate) fn class_priority(native: Option<u8>) -> u8 {
 
 pub(crate) fn root_discipline(netlink: &Netlink, interface: u32) -> io::Result<RootDiscipline> {
     for body in netlink.query(RTM_GETQDISC, true, &message(interface, 0, 0))? {
-        let of_interface = word(&body, 4) == Some(interface);
-        if !of_interface || word(&body, 12) != Some(TC_H_ROOT) {
+        let of_interface = read_u32_at(&body, 4) == Some(interface);
+        if !of_interface || read_u32_at(&body, 12) != Some(TC_H_ROOT) {
             continue;
         }
-        let number = word(&body, 8).unwrap_or(0);
+        let number = read_u32_at(&body, 8).unwrap_or(0);
         let kind = find_attribute(body.get(TCMSG..).unwrap_or_default(), TCA_KIND).unwrap_or_default();
         let kind = String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned();
         return Ok(match number {

@@ -37,7 +37,7 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
 /// ORB's transports.
 ///
-/// Unless [`RioConfig::level`] is [`FeatureLevel::PlainTcp`], a lane with the class
+/// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
 /// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
 /// each of its addresses. A client's connections with equal class, priority and cores are one
 /// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
@@ -56,7 +56,7 @@ const STREAM_PRIORITY: u32 = 6;
 /// let transport = RioTransport::new(RioConfig::default());
 /// let class = IoClass::Guaranteed { bytes: 65_536, period: Duration::from_millis(10) };
 /// let io = IoProperties { class, ..IoProperties::default() };
-/// let listener = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &io)?;
+/// let listener = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &io)?;
 /// let _client = transport.connect(listener.local_endpoint(), None)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -107,7 +107,7 @@ pub struct StreamStatus {
     /// Number of the stream, unique in the transport.
     pub number: u32,
     /// Service class, priority and cores of the lane or of the client's calls.
-    pub io: IoProperties,
+    pub io_properties: IoProperties,
     /// Number of open connections.
     pub connections: u32,
     /// Number of connections that the transport refused because the stream had its maximum of
@@ -115,9 +115,9 @@ pub struct StreamStatus {
     pub refused_connections: u32,
     /// Counts of the frames of this stream. `None` if the steering program does not sort the
     /// frames, or if its counters cannot be read.
-    pub frames: Option<StreamCounts>,
+    pub frame_counts: Option<StreamCounts>,
     /// The reason why the stream lacks a function of the feature level; `None` if it lacks none.
-    pub lack: Option<String>,
+    pub missing_feature_reason: Option<String>,
     /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
     /// other streams.
     pub refusal: Option<StreamNotAdmitted>,
@@ -127,7 +127,7 @@ pub struct StreamStatus {
     /// while the stream has no rings.
     pub packets: Option<PacketCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
-    pub is_of_listener: bool,
+    pub is_server_stream: bool,
     /// Maximum number of connections.
     pub max_connections: u32,
     /// Name of the kernel thread that processes the stream's frames; `None` if there is no such
@@ -141,29 +141,30 @@ impl StreamStatus {
     fn write(&self, text: &mut StatusText) {
         text.begin_stream();
         text.add("number", self.number);
-        text.add("side", if self.is_of_listener { "server" } else { "client" });
+        text.add("side", if self.is_server_stream { "server" } else { "client" });
         text.add(
             "class",
-            match self.io.class {
+            match self.io_properties.class {
                 IoClass::Guaranteed { .. } => "guaranteed",
                 IoClass::GuaranteedPackets { .. } => "guaranteed packets",
                 _ => "priority",
             },
         );
-        self.io.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
+        self.io_properties.native_priority.iter().for_each(|priority| text.add("native_priority", priority));
         text.add("connections", self.connections);
         text.add("max_connections", self.max_connections);
         text.add("refused_connections", self.refused_connections);
-        if let (IoClass::Guaranteed { bytes, period }, Some(counts)) = (self.io.class, self.budget) {
+        if let (IoClass::Guaranteed { bytes, period }, Some(counts)) = (self.io_properties.class, self.budget) {
             text.add("period_ns", period.as_nanos());
             text.add("budget_bytes", bytes);
             text.add("budget_used_bytes", counts.period_bytes);
-            text.add("waiting_connections", counts.waiting);
-            text.add("waits", counts.waits);
+            text.add("waiting_connections", counts.waiting_connections);
+            text.add("waits", counts.wait_count);
             text.add("received_bytes", counts.received_bytes);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
-        if let (IoClass::GuaranteedPackets { packets, period }, Some(counts)) = (self.io.class, self.packets) {
+        if let (IoClass::GuaranteedPackets { packets, period }, Some(counts)) = (self.io_properties.class, self.packets)
+        {
             text.add("period_ns", period.as_nanos());
             text.add("budget_packets", packets);
             text.add("budget_used_packets", counts.period_packets);
@@ -174,21 +175,22 @@ impl StreamStatus {
             text.add("lost_frames", counts.lost);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
-        if let Some(frames) = self.frames {
-            text.add("frames_queued", frames.queued);
-            text.add("frames_missed", frames.missed);
-            text.add("frames_in_context", frames.in_context);
+        if let Some(frames) = self.frame_counts {
+            text.add("frames_queued", frames.queued_frames);
+            text.add("frames_missed", frames.undeliverable_frames);
+            text.add("frames_in_context", frames.receive_context_frames);
             text.add("queue_frames", self.queue_frames);
         }
         self.kernel_thread.iter().for_each(|name| text.add("kernel_thread", name));
-        self.lack.iter().for_each(|lack| text.add("lack", lack));
+        self.missing_feature_reason.iter().for_each(|lack| text.add("lack", lack));
         self.refusal.iter().for_each(|refusal| text.add("refusal", refusal));
     }
 }
 
 impl RioTransport {
     /// Creates a transport at the highest feature level that the machine and the configuration
-    /// permit. The result is in [`level`](Self::level) and [`limit`](Self::limit).
+    /// permit. The result is in [`level`](Self::level) and
+    /// [`level_limit_reason`](Self::level_limit_reason).
     #[must_use]
     pub fn new(config: RioConfig) -> Self {
         Self::with_clock(config, None)
@@ -230,15 +232,15 @@ impl RioTransport {
 
     /// Returns the reason why the level is not higher.
     #[must_use]
-    pub fn limit(&self) -> String {
+    pub fn level_limit_reason(&self) -> String {
         limit_text(&self.levels)
     }
 
     /// Returns the reason why the interface lacks receive threads with a priority, or transmit
     /// classes. `None` if it has them, or if they are not requested
-    /// ([`RioConfig::kernel_priorities`]).
+    /// ([`RioConfig::has_kernel_priorities`]).
     #[must_use]
-    pub fn priorities_lack(&self) -> Option<String> {
+    pub fn missing_priorities_reason(&self) -> Option<String> {
         self.levels.priorities_lack()
     }
 
@@ -272,7 +274,7 @@ impl RioTransport {
     /// Returns true if connections with these properties belong to no stream. The configured level
     /// decides, because the level in use may still rise.
     fn is_plain(&self, io: &IoProperties) -> bool {
-        io.class == IoClass::BestEffort || self.config.level == FeatureLevel::PlainTcp
+        io.class == IoClass::BestEffort || self.config.max_level == FeatureLevel::PlainTcp
     }
 
     fn open_stream(&self, io: &IoProperties, is_of_listener: bool) -> io::Result<Arc<StreamState>> {
@@ -309,8 +311,8 @@ impl RioTransport {
             refused: AtomicU32::new(0),
             max_connections: self.config.max_connections,
             queue_frames: self.config.thread_queue_frames,
-            max_unsent: self.config.max_unsent,
-            has_class: self.config.has_kernel_priorities(),
+            max_unsent: self.config.max_unsent_bytes,
+            has_class: self.config.requests_kernel_priorities(),
         });
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
@@ -369,8 +371,8 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     levels.priorities_lack().iter().for_each(|lack| text.add("priorities_lack", lack));
     levels.journal().iter().for_each(|path| text.add("journal", path.display()));
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
-        text.add("best_effort_frames_queued", frames.queued);
-        text.add("best_effort_frames_in_receive_context", frames.missed);
+        text.add("best_effort_frames_queued", frames.queued_frames);
+        text.add("best_effort_frames_in_receive_context", frames.undeliverable_frames);
     }
     statuses(streams).iter().for_each(|stream| stream.write(&mut text));
     text
@@ -379,8 +381,8 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
 /// Returns `properties` with the size of the class for each buffer that has none.
 fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) -> ConnectionProperties {
     ConnectionProperties {
-        send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer)),
-        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer_of(class))),
+        send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer_size)),
+        receive_buffer_size: properties.receive_buffer_size.or(Some(config.receive_buffer_size_of(class))),
         ..*properties
     }
 }
@@ -408,16 +410,16 @@ impl Transport for RioTransport {
         self.tcp.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.connect_with_io(endpoint, properties, &IoProperties::default(), deadline)
+        self.connect_with_io_properties(endpoint, properties, &IoProperties::default(), deadline)
     }
 
-    fn connect_with_io(
+    fn connect_with_io_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -425,9 +427,9 @@ impl Transport for RioTransport {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         if self.is_plain(io) {
-            let stream = self.tcp.connect_with(endpoint, properties, deadline)?;
-            if self.config.level > FeatureLevel::PlainTcp {
-                pace(&*stream, self.config.best_effort_pacing)?;
+            let stream = self.tcp.connect_with_properties(endpoint, properties, deadline)?;
+            if self.config.max_level > FeatureLevel::PlainTcp {
+                pace(&*stream, self.config.best_effort_pacing_rate)?;
             }
             return Ok(stream);
         }
@@ -436,17 +438,17 @@ impl Transport for RioTransport {
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
         // The size of the buffer is forced before the connection begins.
-        slot.adopt(self.stream_tcp.connect_with(endpoint, &properties, deadline)?)
+        slot.adopt(self.stream_tcp.connect_with_properties(endpoint, &properties, deadline)?)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.listen_with_io(endpoint, &IoProperties::default())
+        self.listen_with_io_properties(endpoint, &IoProperties::default())
     }
 
-    fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+    fn listen_with_io_properties(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
         let inner = self.tcp.listen(endpoint)?;
         if self.is_plain(io) {
-            let pacing = self.config.best_effort_pacing.filter(|_| self.config.level > FeatureLevel::PlainTcp);
+            let pacing = self.config.best_effort_pacing_rate.filter(|_| self.config.max_level > FeatureLevel::PlainTcp);
             return Ok(match pacing {
                 None => inner,
                 Some(rate) => Box::new(RioListener {
@@ -463,9 +465,9 @@ impl Transport for RioTransport {
         let properties = fixed(&self.config, io.class, &ConnectionProperties::default());
         inner.set_properties(&properties)?;
         // Connections inherit the size, from which the kernel derives the scale of their windows.
-        force_receive_buffer(inner.readiness(), &properties);
+        force_receive_buffer(inner.readiness_descriptor(), &properties);
         if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
-            socket::set_incoming_core(inner.readiness(), core)?;
+            socket::set_incoming_core(inner.readiness_descriptor(), core)?;
         }
         let port = match inner.local_endpoint() {
             Endpoint::Tcp { port, .. } => Some(stream.steering.add_port(*port)),
@@ -505,15 +507,15 @@ impl StreamState {
     fn status(&self) -> StreamStatus {
         StreamStatus {
             number: self.number,
-            io: self.io,
+            io_properties: self.io,
             connections: self.connections.load(Ordering::Relaxed),
             refused_connections: self.refused.load(Ordering::Relaxed),
-            frames: self.steering.counts(),
-            lack: self.steering.lack(),
+            frame_counts: self.steering.counts(),
+            missing_feature_reason: self.steering.lack(),
             refusal: self.refusal,
             budget: self.budget.as_ref().map(ByteBudget::counts),
             packets: self.steering.packet_counts(),
-            is_of_listener: self.is_of_listener,
+            is_server_stream: self.is_of_listener,
             max_connections: self.max_connections,
             kernel_thread: self.steering.thread_name(),
             queue_frames: self.queue_frames,
@@ -537,7 +539,7 @@ impl StreamState {
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {
-    /// Takes a place of the stream, or counts a refused connection.
+    /// Counts a connection of the stream. Above the maximum, counts a refused connection instead.
     ///
     /// # Errors
     /// `QuotaExceeded` if the stream has its maximum number of connections.
@@ -554,15 +556,16 @@ impl ConnectionSlot {
     }
 
     /// Sets the stream's socket options on a new connection, and adds the connection to the
-    /// steering tables. The returned stream has the place until it is dropped.
+    /// steering tables. The returned stream counts as a connection of the stream until it is
+    /// dropped.
     ///
     /// # Errors
     /// If the kernel refuses an option.
     fn adopt(self, inner: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         let mut steered = None;
-        if let Some(fd) = inner.readiness() {
+        if let Some(fd) = inner.readiness_descriptor() {
             self.0.set_packet_priority(fd)?;
-            socket::set_max_unsent(fd, self.0.max_unsent)?;
+            socket::set_max_unsent_bytes(fd, self.0.max_unsent)?;
             let (remote, local) = (socket::peer_address(fd)?, socket::local_address(fd)?);
             if let (Some(remote), Some(local)) = (remote.as_inet(), local.as_inet()) {
                 steered = Some(self.0.steering.add_connection(*remote, *local));
@@ -583,7 +586,7 @@ impl Drop for ConnectionSlot {
 }
 
 fn pace(stream: &dyn Stream, rate: Option<u32>) -> io::Result<()> {
-    match (rate, stream.readiness()) {
+    match (rate, stream.readiness_descriptor()) {
         (Some(rate), Some(fd)) => socket::set_max_pacing_rate(fd, rate),
         _ => Ok(()),
     }
@@ -622,7 +625,7 @@ impl Listener for RioListener {
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
                 // listener has set it again within the system's limit.
-                inner.readiness().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
+                inner.readiness_descriptor().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
                 let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
             }
@@ -638,7 +641,7 @@ impl Listener for RioListener {
             Some(stream) => {
                 let properties = fixed(&self.config, stream.io.class, properties);
                 self.inner.set_properties(&properties)?;
-                force_receive_buffer(self.inner.readiness(), &properties);
+                force_receive_buffer(self.inner.readiness_descriptor(), &properties);
                 *self.properties.lock() = properties;
                 Ok(())
             }
@@ -646,8 +649,8 @@ impl Listener for RioListener {
         }
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {

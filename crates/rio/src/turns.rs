@@ -46,9 +46,9 @@ pub struct BudgetCounts {
     /// Number of bytes that the connections took in the current period.
     pub period_bytes: u64,
     /// Number of connections that wait for bytes of the budget.
-    pub waiting: u32,
+    pub waiting_connections: u32,
     /// Number of times that a connection had to wait.
-    pub waits: u64,
+    pub wait_count: u64,
 }
 
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl<C: Clone> SharedBudget<C> {
             place.served = 0;
         }
         self.add_to_list(seat.0, keeps_place);
-        self.counts.waits += 1;
+        self.counts.wait_count += 1;
         true
     }
 
@@ -211,7 +211,11 @@ impl<C: Clone> SharedBudget<C> {
     /// after the end of the current period.
     pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
         let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
-        BudgetCounts { period_bytes, waiting: u32::try_from(self.waiting).unwrap_or(u32::MAX), ..self.counts }
+        BudgetCounts {
+            period_bytes,
+            waiting_connections: u32::try_from(self.waiting).unwrap_or(u32::MAX),
+            ..self.counts
+        }
     }
 
     /// Returns the number of bytes of the period that are neither taken nor part of a turn.
@@ -352,7 +356,7 @@ mod tests {
         budget.leave(third, 7);
         assert_eq!((reports(&mut budget), budget.reserve(first, 9_000, 7)), (vec![0], Some((1_500, 0))));
         let counts = budget.counts(8);
-        assert_eq!((counts.received_bytes, counts.period_bytes, counts.waits), (5_000, 5_000, 3));
+        assert_eq!((counts.received_bytes, counts.period_bytes, counts.wait_count), (5_000, 5_000, 3));
     }
 
     #[test]
@@ -362,7 +366,7 @@ mod tests {
         assert_eq!(budget.reserve(first, 9_000, 0), Some((4_000, 0)));
         assert!(budget.wait(first, 0) && budget.wait(second, 0));
         let counts = [PERIOD - 1, PERIOD].map(|now| budget.counts(now));
-        assert_eq!(counts.map(|counts| (counts.period_bytes, counts.waiting)), [(4_000, 2), (0, 2)]);
+        assert_eq!(counts.map(|counts| (counts.period_bytes, counts.waiting_connections)), [(4_000, 2), (0, 2)]);
         assert!(reports(&mut budget).is_empty());
         budget.begin_period(PERIOD);
         assert_eq!(reports(&mut budget), [0, 1]);
@@ -451,7 +455,7 @@ mod tests {
                 }
                 prop_assert_eq!(listed.last().copied(), budget.ends.map(|(_, last)| last));
                 prop_assert_eq!(listed.len(), budget.places.iter().filter(|place| place.is_waiting).count());
-                prop_assert_eq!(budget.counts(now).waiting as usize, listed.len());
+                prop_assert_eq!(budget.counts(now).waiting_connections as usize, listed.len());
             }
         }
     }

@@ -37,17 +37,17 @@ impl Transport for InClass {
         self.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with_io(endpoint, properties, &self.io(), deadline)
+        self.0.connect_with_io_properties(endpoint, properties, &self.io(), deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        self.0.listen_with_io(endpoint, &self.io())
+        self.0.listen_with_io_properties(endpoint, &self.io())
     }
 }
 
@@ -60,8 +60,8 @@ const CLASSES: [IoClass; 4] = [
 
 fn at_level(config: RioConfig, level: FeatureLevel, check: &dyn Fn(&dyn Transport, &Endpoint)) {
     for class in CLASSES {
-        let transport = RioTransport::new(config.clone().level(level));
-        assert_eq!(transport.level(), level, "{}", transport.limit());
+        let transport = RioTransport::new(config.clone().max_level(level));
+        assert_eq!(transport.level(), level, "{}", transport.level_limit_reason());
         let transport = InClass(transport, class);
         check(&transport, &Endpoint::tcp("127.0.0.1", 0));
         check(&transport, &Endpoint::tcp("::1", 0));
@@ -89,7 +89,7 @@ impl Transport for OverLink {
         self.rio.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
@@ -102,7 +102,7 @@ impl Transport for OverLink {
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let class = IoClass::GuaranteedPackets { packets: 200, period: Duration::from_millis(1) };
-        let listener = self.rio.listen_with_io(endpoint, &IoProperties { class, ..IoProperties::default() });
+        let listener = self.rio.listen_with_io_properties(endpoint, &IoProperties { class, ..IoProperties::default() });
         let streams = self.rio.streams();
         assert!(listener.is_err() || streams.iter().all(|stream| stream.packets.is_some()), "{streams:?}");
         listener
@@ -135,7 +135,7 @@ fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
             ip("address add fd00::2/64 dev rio1 nodad");
             ip("link set rio1 up");
             while let Ok((endpoint, properties, deadline)) = wanted.recv() {
-                to_server.send(Tcp::new().connect_with(&endpoint, &properties, deadline)).unwrap();
+                to_server.send(Tcp::new().connect_with_properties(&endpoint, &properties, deadline)).unwrap();
             }
         });
         let run = move || {
@@ -152,12 +152,12 @@ fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let rio = RioTransport::new(RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver));
-            assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.limit());
+            assert_eq!(rio.level(), FeatureLevel::StreamSteering, "{}", rio.level_limit_reason());
             let clients = Mutex::new("clients of a test", LockScope::Orb, (to_client, connected));
             let transport = OverLink { rio, clients };
             ["10.99.0.1", "fd00::1"].iter().for_each(|host| check(&transport, &Endpoint::tcp(*host, 0)));
             let frames = transport.rio.frame_counts().unwrap();
-            assert_eq!(frames.missed, 0, "{frames:?}");
+            assert_eq!(frames.undeliverable_frames, 0, "{frames:?}");
         };
         scope.spawn(run).join().unwrap();
     });

@@ -35,7 +35,7 @@ fn check_file(file: &TaskFile) {
     let mut names = BTreeSet::new();
     for named in &file.tasks {
         assert_eq!(named.task.timing.check(), Ok(()), "{named:?}");
-        assert!(named.task.pinned.is_none_or(|core| core.core < MAX_CORES), "{named:?}");
+        assert!(named.task.pinned_core.is_none_or(|core| core.core < MAX_CORES), "{named:?}");
         assert!(names.insert(&named.name), "{named:?}");
     }
     assert_eq!(toml::read(&toml::write(file)).as_ref(), Ok(file));

@@ -65,7 +65,7 @@ impl Workload {
     }
 
     fn timing(&self, random: &mut Random, share: u64) -> Timing {
-        let microseconds = random.within(self.min_period.div_ceil(1_000), self.max_period / 1_000);
+        let microseconds = random.in_range(self.min_period.div_ceil(1_000), self.max_period / 1_000);
         let period = microseconds.saturating_mul(1_000).clamp(crate::task::MIN_PERIOD, crate::task::MAX_PERIOD);
         let execution = u128::from(period) * u128::from(share) / u128::from(Utilization::ONE.0);
         Timing::new(u64::try_from(execution).unwrap_or(period).clamp(1, period), period)
@@ -89,7 +89,7 @@ fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
 
 /// Divides `total` at `count` - 1 random points: every division is equally likely, as in UUniFast.
 fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
-    let mut points: Vec<u64> = (1..count).map(|_| random.within(0, total)).collect();
+    let mut points: Vec<u64> = (1..count).map(|_| random.in_range(0, total)).collect();
     points.sort_unstable();
     points.push(total);
     let mut before = 0;
@@ -106,10 +106,10 @@ fn walked(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let rest = usize::try_from(total % parts).unwrap_or(0);
     shares.iter_mut().take(rest).for_each(|share| *share += 1);
     for _ in 0..count.saturating_mul(STEPS_PER_TASK) {
-        let (first, second) = (random.index(count), random.index(count));
+        let (first, second) = (random.random_index(count), random.random_index(count));
         if first != second {
             let sum = shares[first] + shares[second];
-            shares[first] = random.within(sum.saturating_sub(one), sum.min(one));
+            shares[first] = random.in_range(sum.saturating_sub(one), sum.min(one));
             shares[second] = sum - shares[first];
         }
     }

@@ -144,7 +144,7 @@ impl LanePolicies<'_> {
     ///
     /// # Errors
     /// [`PolicyViolation::NoLane`] or [`PolicyViolation::OutsideBands`].
-    pub fn check_object(&self, priority: Priority) -> Result<(), PolicyViolation> {
+    pub fn check_object_priority(&self, priority: Priority) -> Result<(), PolicyViolation> {
         if !self.lanes.is_empty() && !self.lanes.contains(&priority) {
             return Err(PolicyViolation::NoLane);
         }
@@ -179,7 +179,7 @@ impl LanePolicies<'_> {
     /// [`PolicyViolation`] if the client's priority is in no band, or if no lane serves it. If no
     /// lane serves a priority that the server determines, the request runs in the lowest lane or,
     /// if there are bands, in the lowest lane inside a band.
-    pub fn choose(
+    pub fn choose_lane(
         &self,
         asked: Option<Priority>,
         object: Option<Priority>,
@@ -211,7 +211,7 @@ impl LanePolicies<'_> {
     pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
         if declared.model == PriorityModel::ServerDeclared {
-            return self.choose(None, object, None).ok().and_then(|choice| choice.lane).into_iter().collect();
+            return self.choose_lane(None, object, None).ok().and_then(|choice| choice.lane).into_iter().collect();
         }
         self.eligible()
     }
@@ -274,7 +274,7 @@ mod tests {
     fn objects_have_priorities_of_lanes_and_bands_only() {
         let bands = PriorityBands::new([(1, 14), (15, 24)]).unwrap();
         let of = |bands, lanes: &[Priority], number| {
-            LanePolicies { model: declared(SERVER, 10), bands, lanes }.check_object(p(number))
+            LanePolicies { model: declared(SERVER, 10), bands, lanes }.check_object_priority(p(number))
         };
         assert_eq!(of(None, &[p(10), p(20)], 20), Ok(()));
         assert_eq!(of(None, &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
@@ -290,7 +290,7 @@ mod tests {
         for asked in Priority::all() {
             let choose = |model, bands, lanes: &[Priority], object| {
                 LanePolicies { model, bands, lanes }
-                    .choose(Some(asked), object, None)
+                    .choose_lane(Some(asked), object, None)
                     .map(|choice| (choice.lane, choice.priority))
             };
             assert_eq!(choose(None, None, &[], None), Ok((None, None)));
@@ -326,14 +326,14 @@ mod tests {
         let lanes = [p(30), p(10), p(20)];
         let of = |number| {
             LanePolicies { model: declared(CLIENT, number), bands: None, lanes: &lanes }
-                .choose(None, None, None)
+                .choose_lane(None, None, None)
                 .unwrap()
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
         for (lanes, lowest) in [([p(10), p(30)], 0), ([p(30), p(10)], 1)] {
             let policies = LanePolicies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
-            assert_eq!(policies.choose(None, None, None).unwrap().lane, Some(lowest));
+            assert_eq!(policies.choose_lane(None, None, None).unwrap().lane, Some(lowest));
         }
     }
 

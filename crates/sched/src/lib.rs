@@ -35,7 +35,8 @@ pub mod task_file;
 pub use bands::{BandError, PriorityBand, PriorityBands};
 pub use lane_choice::{PriorityModel, PriorityModelPolicy};
 pub use mapping::{
-    ConsecutiveMapping, DirectMapping, LinearMapping, NativePriority, NativeRange, PriorityMapping, PriorityTransform,
+    ConsecutiveMapping, DirectMapping, LinearMapping, NativePriority, NativePriorityRange, PriorityMapping,
+    PriorityTransform,
 };
 pub use network::{DscpTable, NetworkPriorityMapping};
 pub use priority::Priority;

@@ -10,33 +10,33 @@ use crate::priority::Priority;
 /// A priority of the operating system.
 pub type NativePriority = i32;
 
-/// A range of native priorities, from the least to the most urgent. `min` may be the greater
-/// number, for systems where lower numbers are more urgent.
+/// A range of native priorities, from the least to the most urgent. `least_urgent` may be the
+/// greater number, for systems where lower numbers are more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NativeRange {
+pub struct NativePriorityRange {
     /// The least urgent priority.
-    pub min: NativePriority,
+    pub least_urgent: NativePriority,
     /// The most urgent priority.
-    pub max: NativePriority,
+    pub most_urgent: NativePriority,
 }
 
-impl NativeRange {
+impl NativePriorityRange {
     /// The priorities of Linux's SCHED_FIFO and SCHED_RR.
-    pub const FIXED_PRIORITIES: NativeRange = NativeRange { min: 1, max: 99 };
+    pub const FIXED_PRIORITIES: NativePriorityRange = NativePriorityRange { least_urgent: 1, most_urgent: 99 };
 
     /// Returns true if `native` is in the range.
     #[must_use]
     pub fn contains(self, native: NativePriority) -> bool {
-        (self.min.min(self.max)..=self.min.max(self.max)).contains(&native)
+        (self.least_urgent.min(self.most_urgent)..=self.least_urgent.max(self.most_urgent)).contains(&native)
     }
 
     fn steps(self) -> (i64, i64) {
-        let span = i64::from(self.max) - i64::from(self.min);
+        let span = i64::from(self.most_urgent) - i64::from(self.least_urgent);
         (span.abs(), span.signum())
     }
 
     fn at(self, steps: i64) -> Option<NativePriority> {
-        i32::try_from(i64::from(self.min) + steps * self.steps().1).ok()
+        i32::try_from(i64::from(self.least_urgent) + steps * self.steps().1).ok()
     }
 }
 
@@ -51,19 +51,19 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A mapping that spreads all CORBA priorities evenly over the native range. It maps the CORBA
-/// priority `c` to the native priority that is `floor(|max - min| * c / 32767)` steps from `min`
-/// towards `max`. The conversion back rounds up, so that native -> CORBA -> native is the identity
-/// for ranges of at most 32,768 priorities.
+/// priority `c` to the native priority that is `floor(|most_urgent - least_urgent| * c / 32767)`
+/// steps from `least_urgent` towards `most_urgent`. The conversion back rounds up, so that native
+/// -> CORBA -> native is the identity for ranges of at most 32,768 priorities.
 ///
 /// # Examples
 /// ```
-/// use corelane_sched::{LinearMapping, NativeRange, Priority, PriorityMapping};
-/// let linear = LinearMapping(NativeRange::FIXED_PRIORITIES);
+/// use corelane_sched::{LinearMapping, NativePriorityRange, Priority, PriorityMapping};
+/// let linear = LinearMapping(NativePriorityRange::FIXED_PRIORITIES);
 /// assert_eq!(linear.to_native(Priority::new(16384).unwrap()), Some(50));
 /// assert_eq!(linear.to_corba(50), Priority::new(16384));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinearMapping(pub NativeRange);
+pub struct LinearMapping(pub NativePriorityRange);
 
 impl PriorityMapping for LinearMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
@@ -78,7 +78,7 @@ impl PriorityMapping for LinearMapping {
         if span == 0 {
             return Some(Priority::MIN);
         }
-        let steps = (i64::from(native) - i64::from(self.0.min)).abs();
+        let steps = (i64::from(native) - i64::from(self.0.least_urgent)).abs();
         let ceiling = (i64::from(i16::MAX) * steps + span - 1) / span;
         i32::try_from(ceiling).ok().and_then(Priority::from_i32)
     }
@@ -86,7 +86,7 @@ impl PriorityMapping for LinearMapping {
 
 /// A mapping that uses the CORBA priority as native priority, if it is in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectMapping(pub NativeRange);
+pub struct DirectMapping(pub NativePriorityRange);
 
 impl PriorityMapping for DirectMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
@@ -101,7 +101,7 @@ impl PriorityMapping for DirectMapping {
 /// A mapping of CORBA priority 0 to the least urgent native priority, 1 to the next, and so on.
 /// Greater CORBA priorities cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConsecutiveMapping(pub NativeRange);
+pub struct ConsecutiveMapping(pub NativePriorityRange);
 
 impl PriorityMapping for ConsecutiveMapping {
     fn to_native(&self, priority: Priority) -> Option<NativePriority> {
@@ -113,7 +113,7 @@ impl PriorityMapping for ConsecutiveMapping {
         if !self.0.contains(native) {
             return None;
         }
-        i32::try_from((i64::from(native) - i64::from(self.0.min)).abs()).ok().and_then(Priority::from_i32)
+        i32::try_from((i64::from(native) - i64::from(self.0.least_urgent)).abs()).ok().and_then(Priority::from_i32)
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
+    fn obeys(mapping: &dyn PriorityMapping, range: NativePriorityRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;
         for priority in Priority::all() {
@@ -150,28 +150,38 @@ mod tests {
             assert_eq!(mapping.to_native(back), Some(native));
         }
         assert_eq!(count, mapped, "{mapping:?}");
-        for outside in [range.min.min(range.max) - 1, range.min.max(range.max) + 1, i32::MIN, i32::MAX] {
+        for outside in [
+            range.least_urgent.min(range.most_urgent) - 1,
+            range.least_urgent.max(range.most_urgent) + 1,
+            i32::MIN,
+            i32::MAX,
+        ] {
             assert_eq!(mapping.to_corba(outside), None);
         }
     }
 
     #[test]
     fn all_32768_priorities_through_each_mapping() {
-        let inverted = NativeRange { min: 2, max: -15 };
-        obeys(&LinearMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 32768);
+        let inverted = NativePriorityRange { least_urgent: 2, most_urgent: -15 };
+        obeys(&LinearMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 32768);
         obeys(&LinearMapping(inverted), inverted, -1, 32768);
-        obeys(&LinearMapping(NativeRange { min: 7, max: 7 }), NativeRange { min: 7, max: 7 }, 1, 32768);
-        obeys(&DirectMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 99);
-        obeys(&ConsecutiveMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 99);
+        obeys(
+            &LinearMapping(NativePriorityRange { least_urgent: 7, most_urgent: 7 }),
+            NativePriorityRange { least_urgent: 7, most_urgent: 7 },
+            1,
+            32768,
+        );
+        obeys(&DirectMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 99);
+        obeys(&ConsecutiveMapping(NativePriorityRange::FIXED_PRIORITIES), NativePriorityRange::FIXED_PRIORITIES, 1, 99);
         obeys(&ConsecutiveMapping(inverted), inverted, -1, 18);
-        let wide = NativeRange { min: i32::MIN, max: i32::MAX };
+        let wide = NativePriorityRange { least_urgent: i32::MIN, most_urgent: i32::MAX };
         assert_eq!(LinearMapping(wide).to_native(Priority::MAX), Some(i32::MAX));
         assert_eq!(ConsecutiveMapping(wide).to_native(p(1)), Some(i32::MIN + 1));
     }
 
     #[test]
     fn linear_mapping_equals_the_mapping_of_other_orbs() {
-        let linear = LinearMapping(NativeRange::FIXED_PRIORITIES);
+        let linear = LinearMapping(NativePriorityRange::FIXED_PRIORITIES);
         let table = [
             (0, 1),
             (334, 1),

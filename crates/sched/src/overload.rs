@@ -31,7 +31,7 @@ pub struct OverloadRules {
     /// Maximum number of dynamic threads of the lane, beyond its static threads.
     pub dynamic_threads: u32,
     /// True if the lane may borrow idle threads of lower lanes.
-    pub borrowing: bool,
+    pub can_borrow: bool,
     /// The bounds on requests that wait in the server; `None` if requests may not wait there.
     pub buffering: Option<BufferBounds>,
 }
@@ -40,7 +40,7 @@ impl OverloadRules {
     /// Returns true if these rules require an overload thread.
     #[must_use]
     pub fn needs_overload_thread(self) -> bool {
-        self.dynamic_threads > 0 || self.borrowing || self.buffering.is_some()
+        self.dynamic_threads > 0 || self.can_borrow || self.buffering.is_some()
     }
 }
 
@@ -81,7 +81,7 @@ impl OverloadRules {
         if now.dynamic_threads < self.dynamic_threads {
             return Some(OverloadAction::Spawn);
         }
-        (self.borrowing && now.can_borrow).then_some(OverloadAction::Borrow)
+        (self.can_borrow && now.can_borrow).then_some(OverloadAction::Borrow)
     }
 
     /// Decides about a request of `bytes` bytes that was read from the transport.
@@ -106,7 +106,7 @@ mod tests {
 
     const ALL: OverloadRules = OverloadRules {
         dynamic_threads: 1,
-        borrowing: true,
+        can_borrow: true,
         buffering: Some(BufferBounds { max_requests: 2, max_bytes: 100 }),
     };
 
@@ -134,7 +134,7 @@ mod tests {
         assert!(!rules.can_accept_request(now));
         now.can_borrow = true;
         assert!(rules.can_accept_request(now));
-        assert!(!OverloadRules { borrowing: false, ..rules }.can_accept_request(now));
+        assert!(!OverloadRules { can_borrow: false, ..rules }.can_accept_request(now));
         assert!(ALL.can_accept_request(LaneLoad { dynamic_threads: 1, ..LaneLoad::default() }));
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let none = OverloadRules::default();
         assert!(!none.needs_overload_thread());
         assert!(OverloadRules { dynamic_threads: 1, ..none }.needs_overload_thread());
-        assert!(OverloadRules { borrowing: true, ..none }.needs_overload_thread());
+        assert!(OverloadRules { can_borrow: true, ..none }.needs_overload_thread());
         assert!(
             OverloadRules { buffering: Some(BufferBounds { max_requests: 1, max_bytes: 1 }), ..none }
                 .needs_overload_thread()

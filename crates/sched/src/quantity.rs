@@ -12,10 +12,10 @@ const MAX_DIGITS: usize = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     /// The text is not a number with one of the units ns, us, ms and s.
-    NotTime,
+    NotATime,
     /// The text is not a decimal number without sign and exponent, with at most nine digits after
     /// the point.
-    NotFraction,
+    NotAFraction,
     /// The time is not a whole number of nanoseconds.
     TooPrecise,
     /// The number exceeds the range of 64 bits.
@@ -25,8 +25,8 @@ pub enum QuantityError {
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotTime => "expected a time such as \"3ms\" or \"250us\", in ns, us, ms or s",
-            Self::NotFraction => "expected a number such as 0.95",
+            Self::NotATime => "expected a time such as \"3ms\" or \"250us\", in ns, us, ms or s",
+            Self::NotAFraction => "expected a number such as 0.95",
             Self::TooPrecise => "the time is not a whole number of nanoseconds",
             Self::OutOfRange => "the number is too large",
         })
@@ -50,8 +50,8 @@ impl std::error::Error for QuantityError {}
 pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default();
-    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(QuantityError::NotTime)?;
-    let billionths = billionths(digits.trim_end(), QuantityError::NotTime)?;
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(QuantityError::NotATime)?;
+    let billionths = billionths(digits.trim_end(), QuantityError::NotATime)?;
     let nanos = billionths.checked_mul((*scale).into()).ok_or(QuantityError::OutOfRange)?;
     let one = u128::from(Utilization::ONE.0);
     if nanos % one != 0 {
@@ -73,7 +73,7 @@ pub fn format_time(time: Nanos) -> String {
 /// # Errors
 /// [`QuantityError`] if the text is not such a number.
 pub fn parse_fraction(text: &str) -> Result<Utilization, QuantityError> {
-    let billionths = billionths(text, QuantityError::NotFraction)?;
+    let billionths = billionths(text, QuantityError::NotAFraction)?;
     u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::OutOfRange)
 }
 
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(parse_time("0.0001us"), Err(QuantityError::TooPrecise));
         for wrong in ["", "3", "ms", "3 m", "-3ms", "+3ms", "3e2ms", "3.ms", ".5ms", "1.2.3ms", "3MS", "0x3ms", "٣ms"]
         {
-            assert_eq!(parse_time(wrong), Err(QuantityError::NotTime), "{wrong}");
+            assert_eq!(parse_time(wrong), Err(QuantityError::NotATime), "{wrong}");
         }
         assert_eq!(parse_time("18446744073709551615ns"), Ok(u64::MAX));
         assert_eq!(parse_time("18446744073709551616ns"), Err(QuantityError::OutOfRange));
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(parse_fraction("2"), Ok(Utilization(2_000_000_000)));
         assert_eq!(parse_fraction("0.000000001"), Ok(Utilization(1)));
         for wrong in ["", ".", "1.", ".5", "-1", "1e3", "nan", "0.0000000001"] {
-            assert_eq!(parse_fraction(wrong), Err(QuantityError::NotFraction), "{wrong}");
+            assert_eq!(parse_fraction(wrong), Err(QuantityError::NotAFraction), "{wrong}");
         }
         assert_eq!(parse_fraction("99999999999999999999"), Err(QuantityError::OutOfRange));
     }

@@ -24,22 +24,22 @@ impl Random {
     }
 
     /// Returns a number from `least` to `most`, both included; `least` if `most` is smaller.
-    pub fn within(&mut self, least: u64, most: u64) -> u64 {
+    pub fn in_range(&mut self, least: u64, most: u64) -> u64 {
         let width = u128::from(most.saturating_sub(least)) + 1;
         let scaled = (u128::from(self.next_u64()) * width) >> 64;
         least.saturating_add(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
     /// Returns an index into a list of `length` elements; 0 for an empty list.
-    pub fn index(&mut self, length: usize) -> usize {
+    pub fn random_index(&mut self, length: usize) -> usize {
         let last = u64::try_from(length).unwrap_or(u64::MAX).saturating_sub(1);
-        usize::try_from(self.within(0, last)).unwrap_or(0)
+        usize::try_from(self.in_range(0, last)).unwrap_or(0)
     }
 
     /// Shuffles the elements into a random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, elements: &mut [T]) {
         for last in (1..elements.len()).rev() {
-            elements.swap(last, self.index(last + 1));
+            elements.swap(last, self.random_index(last + 1));
         }
     }
 }
@@ -61,11 +61,11 @@ mod tests {
     #[test]
     fn numbers_lie_within_their_bounds_and_reach_both() {
         let mut random = Random::new(3);
-        let drawn: Vec<u64> = (0..200).map(|_| random.within(5, 7)).collect();
+        let drawn: Vec<u64> = (0..200).map(|_| random.in_range(5, 7)).collect();
         assert!((5..=7).all(|number| drawn.contains(&number)) && drawn.iter().all(|number| (5..=7).contains(number)));
-        assert_eq!(random.within(9, 3), 9);
-        assert_eq!(random.index(0), 0);
-        assert!((0..50).map(|_| random.within(0, u64::MAX)).any(|number| number > u64::MAX / 2));
+        assert_eq!(random.in_range(9, 3), 9);
+        assert_eq!(random.random_index(0), 0);
+        assert!((0..50).map(|_| random.in_range(0, u64::MAX)).any(|number| number > u64::MAX / 2));
     }
 
     #[test]

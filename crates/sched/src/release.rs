@@ -72,7 +72,8 @@ impl ReleaseSequence {
     #[must_use]
     pub const fn missed(&self, now: Nanos) -> u64 {
         let since_next = now.saturating_sub(self.next().at);
-        // The releases after the next one are whole periods later. Releases before `now` count.
+        // The releases after the next one follow at whole periods. One at `now` itself does not
+        // count.
         since_next.saturating_sub(1) / self.period
     }
 

@@ -209,7 +209,7 @@ impl<'a> SimulationRun<'a> {
                 let timing = &self.system.tasks[task];
                 let arrived_at = self.next[task];
                 let (jitter, delay) = self.delays(task);
-                let earliest = self.last_ready[task].map_or(0, |last| last.saturating_add(timing.min_distance));
+                let earliest = self.last_ready[task].map_or(0, |last| last.saturating_add(timing.min_interarrival));
                 let ready_at = arrived_at.saturating_add(jitter).max(earliest);
                 self.last_ready[task] = Some(ready_at);
                 self.open.push(Job {
@@ -232,12 +232,12 @@ impl<'a> SimulationRun<'a> {
         let longest = self.system.tasks[task].jitter;
         let random = &mut self.random[task];
         // Both ends of the range must occur, because they are the worst cases.
-        let jitter = match random.within(0, 3) {
+        let jitter = match random.in_range(0, 3) {
             0 => 0,
             1 => longest,
-            _ => random.within(0, longest),
+            _ => random.in_range(0, longest),
         };
-        (jitter, random.within(0, arrivals.max_delay))
+        (jitter, random.in_range(0, arrivals.max_delay))
     }
 
     fn is_lost(&self, core: usize) -> bool {
@@ -496,7 +496,7 @@ mod tests {
             outcome.execution_intervals.windows(2).map(|pair| pair[1].from - pair[0].from).min()
         };
         assert_eq!(nearest(&tried), Some(1));
-        tried.tasks[0] = tried.tasks[0].with_min_distance(5);
+        tried.tasks[0] = tried.tasks[0].with_min_interarrival(5);
         assert_eq!(nearest(&tried), Some(5));
         assert_eq!(simulate(&tried, 10_000).tasks[0].worst_response, 10, "the distance adds nothing to the jitter");
     }

@@ -26,14 +26,14 @@ pub struct Timing {
     pub blocking: Nanos,
     /// Shortest time between the moments at which two successive jobs become ready; 0 if only the
     /// period and the jitter bound this time.
-    pub min_distance: Nanos,
+    pub min_interarrival: Nanos,
 }
 
 impl Timing {
     /// Creates a timing whose deadline is its period. Jitter, blocking and minimum distance are 0.
     #[must_use]
     pub const fn new(execution: Nanos, period: Nanos) -> Self {
-        Self { execution, period, deadline: period, jitter: 0, blocking: 0, min_distance: 0 }
+        Self { execution, period, deadline: period, jitter: 0, blocking: 0, min_interarrival: 0 }
     }
 
     /// Sets [`deadline`](field@Self::deadline).
@@ -57,10 +57,10 @@ impl Timing {
         self
     }
 
-    /// Sets [`min_distance`](field@Self::min_distance).
+    /// Sets [`min_interarrival`](field@Self::min_interarrival).
     #[must_use]
-    pub const fn with_min_distance(mut self, min_distance: Nanos) -> Self {
-        self.min_distance = min_distance;
+    pub const fn with_min_interarrival(mut self, min_distance: Nanos) -> Self {
+        self.min_interarrival = min_distance;
         self
     }
 
@@ -162,7 +162,7 @@ pub struct Task {
     /// The task's criticality.
     pub criticality: Criticality,
     /// The only core on which the task may run; `None` if it may run on every core.
-    pub pinned: Option<CoreId>,
+    pub pinned_core: Option<CoreId>,
 }
 
 impl Task {
@@ -172,7 +172,7 @@ impl Task {
     /// [`TimingError`] if admission does not accept the timing.
     pub fn new(id: TaskId, timing: Timing) -> Result<Self, TimingError> {
         timing.check()?;
-        Ok(Self { id, timing, criticality: Criticality::Normal, pinned: None })
+        Ok(Self { id, timing, criticality: Criticality::Normal, pinned_core: None })
     }
 }
 
@@ -182,7 +182,8 @@ impl Timing {
     /// # Errors
     /// [`TimingError`] with the first field that is out of range, and its range.
     pub fn check(&self) -> Result<(), TimingError> {
-        let refuse = |field, value, least, most| Err(TimingError { field, value, least, most });
+        let refuse =
+            |field, value, least, most| Err(TimingError { field, value, min_allowed: least, max_allowed: most });
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
             return refuse(TimingField::Period, self.period, MIN_PERIOD, MAX_PERIOD);
         }
@@ -200,8 +201,8 @@ impl Timing {
         if self.blocking > rest - self.jitter {
             return refuse(TimingField::Blocking, self.blocking, 0, rest - self.jitter);
         }
-        if self.min_distance > self.period {
-            return refuse(TimingField::MinDistance, self.min_distance, 0, self.period);
+        if self.min_interarrival > self.period {
+            return refuse(TimingField::MinInterarrival, self.min_interarrival, 0, self.period);
         }
         Ok(())
     }
@@ -220,8 +221,8 @@ pub enum TimingField {
     Jitter,
     /// [`Timing::blocking`].
     Blocking,
-    /// [`Timing::min_distance`].
-    MinDistance,
+    /// [`Timing::min_interarrival`].
+    MinInterarrival,
 }
 
 impl fmt::Display for TimingField {
@@ -232,7 +233,7 @@ impl fmt::Display for TimingField {
             Self::Deadline => "deadline",
             Self::Jitter => "jitter",
             Self::Blocking => "blocking",
-            Self::MinDistance => "min_distance",
+            Self::MinInterarrival => "min_distance",
         })
     }
 }
@@ -245,14 +246,14 @@ pub struct TimingError {
     /// The field's value in nanoseconds.
     pub value: Nanos,
     /// The smallest accepted value, given the other fields.
-    pub least: Nanos,
+    pub min_allowed: Nanos,
     /// The largest accepted value, given the other fields.
-    pub most: Nanos,
+    pub max_allowed: Nanos,
 }
 
 impl fmt::Display for TimingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, value, least, most } = self;
+        let Self { field, value, min_allowed: least, max_allowed: most } = self;
         write!(f, "{field} is {value} ns; with the task's other times it must be {least} to {most} ns")
     }
 }
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(field(good.with_jitter(18 * MS)), Ok(()));
         assert_eq!(field(good.with_jitter(18 * MS + 1)), Err(TimingField::Jitter));
         assert_eq!(field(good.with_jitter(17 * MS).with_blocking(MS + 1)), Err(TimingField::Blocking));
-        assert_eq!(field(good.with_min_distance(21 * MS)), Err(TimingField::MinDistance));
+        assert_eq!(field(good.with_min_interarrival(21 * MS)), Err(TimingField::MinInterarrival));
     }
 
     #[test]

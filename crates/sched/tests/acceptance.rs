@@ -95,7 +95,8 @@ fn an_inline_decision_accepts_nearly_what_an_exhaustive_search_does() {
         for seed in 0..sets(15) {
             let tasks = workload.tasks(seed);
             let exhaustive = Machine { max_steps: u32::MAX, ..machine(2, Discipline::FixedPriority) };
-            parts[0] += admit_all(&machine(2, Discipline::FixedPriority).with_inline_bounds(), &tasks).0.len() as u64;
+            parts[0] +=
+                admit_all(&machine(2, Discipline::FixedPriority).with_short_decision_limits(), &tasks).0.len() as u64;
             let (all, rejections) = admit_all(&exhaustive, &tasks);
             assert!(rejections.iter().all(|rejection| rejection.is_exhaustive));
             parts[1] += all.len() as u64;

@@ -32,11 +32,11 @@ fn all_seeds_run() -> bool {
 const PERIODS: [u64; 10] = [4, 5, 6, 8, 10, 12, 20, 24, 30, 60];
 
 fn small_set(random: &mut Random, most: u64) -> Vec<Timing> {
-    let count = random.within(1, most);
+    let count = random.in_range(1, most);
     let mut one = || {
-        let period = PERIODS[random.index(PERIODS.len())];
-        let execution = random.within(1, (period / 2).max(1));
-        Timing::new(execution, period).with_deadline(random.within(execution, period))
+        let period = PERIODS[random.random_index(PERIODS.len())];
+        let execution = random.in_range(1, (period / 2).max(1));
+        Timing::new(execution, period).with_deadline(random.in_range(execution, period))
     };
     (0..count).map(|_| one()).collect()
 }
@@ -55,7 +55,7 @@ fn response_times_equal_simulation_from_the_critical_instant() {
         let outcome = simulate(&on_one_core(&tasks, SchedulingRule::FixedPriority), 241);
         let found = response_time::response_times(&tasks);
         for (place, (observed, response)) in outcome.tasks.iter().zip(&found).enumerate() {
-            let meets = response.is_some_and(|response| response.meets(&tasks[place]));
+            let meets = response.is_some_and(|response| response.meets_deadline_of(&tasks[place]));
             assert_eq!(
                 meets,
                 observed.missed == 0,
@@ -88,7 +88,7 @@ fn the_demand_test_agrees_with_the_simulator() {
 fn sets_accepted_by_sufficient_tests_pass_the_exact_test() {
     each_seed(3_000, |random, seed| {
         let mut set = small_set(random, 6);
-        if random.within(0, 1) == 0 {
+        if random.in_range(0, 1) == 0 {
             set.iter_mut().for_each(|task| task.deadline = task.period);
         }
         let tasks: Vec<Timing> = priorities::rate_monotonic_order(&set).into_iter().map(|place| set[place]).collect();
@@ -96,7 +96,7 @@ fn sets_accepted_by_sufficient_tests_pass_the_exact_test() {
         assert!(!bounds::passes_liu_layland(&tasks) || bounds::passes_hyperbolic(&tasks), "seed {seed}: {tasks:?}");
         assert!(!bounds::passes_hyperbolic(&tasks) || exact, "seed {seed}: {tasks:?}");
         for (place, task) in tasks.iter().enumerate() {
-            let Some(bound) = bounds::response_bound(task, &tasks[..place]) else { continue };
+            let Some(bound) = bounds::response_time_bound(task, &tasks[..place]) else { continue };
             let response = response_time::response_time(task, &tasks[..place]).expect("a bound").from_arrival;
             assert!(bound >= response, "seed {seed}: {bound} is below {response} for task {place} of {tasks:?}");
         }
@@ -107,17 +107,17 @@ fn sets_accepted_by_sufficient_tests_pass_the_exact_test() {
 fn periodic_tasks_within_their_bound_are_schedulable_beside_a_server() {
     each_seed(20_000, |random, seed| {
         let kinds = [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic];
-        let kind = kinds[random.index(kinds.len())];
+        let kind = kinds[random.random_index(kinds.len())];
         let period = 1_000_000;
-        let server = AperiodicServer { kind, budget: random.within(1, period * 3 / 4), period };
+        let server = AperiodicServer { kind, budget: random.in_range(1, period * 3 / 4), period };
         let shortest = if kind == ServerKind::Deferrable { period + server.budget } else { period };
-        let count = random.within(1, 4);
-        let periods: Vec<u64> = (0..count).map(|_| random.within(shortest, 4 * shortest)).collect();
+        let count = random.in_range(1, 4);
+        let periods: Vec<u64> = (0..count).map(|_| random.in_range(shortest, 4 * shortest)).collect();
         let share = server.as_periodic_task().utilization();
         let mut left = server::max_periodic_utilization(kind, share, count as u32).0;
         let mut tasks: Vec<Timing> = vec![server.as_periodic_task()];
         for (place, &period) in periods.iter().enumerate() {
-            let part = if place + 1 == periods.len() { left } else { random.within(0, left) };
+            let part = if place + 1 == periods.len() { left } else { random.in_range(0, left) };
             left -= part;
             tasks.push(Timing::new(period * part / Utilization::ONE.0, period));
         }
@@ -133,8 +133,8 @@ fn audsley_finds_an_order_whenever_one_exists() {
     each_seed(400, |random, seed| {
         let mut set = small_set(random, 4);
         for task in &mut set {
-            task.deadline = random.within(task.execution, task.period + 6);
-            task.blocking = random.within(0, 2);
+            task.deadline = random.in_range(task.execution, task.period + 6);
+            task.blocking = random.in_range(0, 2);
         }
         let exists = permutations(set.len()).into_iter().any(|order| {
             response_time::all_meet_deadlines(&order.into_iter().map(|place| set[place]).collect::<Vec<_>>())
@@ -182,14 +182,14 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> Simulated
         .iter()
         .map(|promise| {
             let timing = timing(promise.task);
-            let distance = timing.min_distance.saturating_sub(overheads.release_jitter);
-            timing.with_jitter(timing.jitter + overheads.release_jitter).with_min_distance(distance)
+            let distance = timing.min_interarrival.saturating_sub(overheads.release_jitter);
+            timing.with_jitter(timing.jitter + overheads.release_jitter).with_min_interarrival(distance)
         })
         .collect();
     let arrivals = |timing: &Timing| ArrivalPattern {
-        offset: random.within(0, timing.period),
+        offset: random.in_range(0, timing.period),
         seed: Some(random.next_u64()),
-        max_delay: timing.period / 4 * random.within(0, 1),
+        max_delay: timing.period / 4 * random.in_range(0, 1),
     };
     let rule = match machine.discipline {
         Discipline::EarliestDeadlineFirst => SchedulingRule::EarliestDeadlineFirst,
@@ -205,29 +205,29 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> Simulated
 }
 
 fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
-    let mut machine = machine(random.within(1, 3) as u32, discipline);
-    if random.within(0, 1) == 0 && discipline != Discipline::LiuLayland {
+    let mut machine = machine(random.in_range(1, 3) as u32, discipline);
+    if random.in_range(0, 1) == 0 && discipline != Discipline::LiuLayland {
         machine.overheads = Overheads {
-            context_switch: random.within(0, 200_000),
-            hand_off: random.within(0, 300_000),
-            release_jitter: random.within(0, MS),
+            context_switch: random.in_range(0, 200_000),
+            hand_off: random.in_range(0, 300_000),
+            release_jitter: random.in_range(0, MS),
             blocking: 0,
         };
     }
-    if random.within(0, 2) == 0 {
-        machine.max_levels = random.within(1, 4) as u32;
+    if random.in_range(0, 2) == 0 {
+        machine.max_priority_levels = random.in_range(1, 4) as u32;
     }
     machine
 }
 
 fn random_task(random: &mut Random, id: u64, discipline: Discipline) -> Task {
-    let period = random.within(5, 100) * MS;
-    let execution = random.within(MS, period * 6 / 10);
+    let period = random.in_range(5, 100) * MS;
+    let execution = random.in_range(MS, period * 6 / 10);
     let timing = Timing::new(execution, period);
-    let timing = match (discipline, random.within(0, 3)) {
+    let timing = match (discipline, random.in_range(0, 3)) {
         (Discipline::LiuLayland, _) | (_, 0 | 1) => timing,
-        (_, 2) => timing.with_deadline(random.within(execution, period)),
-        _ => timing.with_deadline(random.within(period, 2 * period)),
+        (_, 2) => timing.with_deadline(random.in_range(execution, period)),
+        _ => timing.with_deadline(random.in_range(period, 2 * period)),
     };
     Task::new(TaskId(id), timing).expect("a timing in range")
 }
@@ -243,11 +243,11 @@ fn admitted_tasks_never_miss() {
         for discipline in DISCIPLINES {
             let machine = random_machine(random, discipline);
             let mut set = TaskSet::for_machine(&machine);
-            for id in 0..random.within(4, 16) {
+            for id in 0..random.in_range(4, 16) {
                 let task = random_task(random, id, discipline);
                 match admit(&set, &machine, &task) {
                     Ok(plan) => {
-                        *steps_found.entry(plan.found_by).or_insert(0) += 1;
+                        *steps_found.entry(plan.found_by_step).or_insert(0) += 1;
                         let response = plan.response;
                         set.apply(&plan);
                         assert!(allocation::is_schedulable(&set, &machine), "seed {seed}: {plan:?}");
@@ -261,7 +261,7 @@ fn admitted_tasks_never_miss() {
                 }
             }
             let system = as_system(&set, &machine, random);
-            shared += usize::from(system.levels.len() > machine.max_levels as usize * machine.cores.len());
+            shared += usize::from(system.levels.len() > machine.max_priority_levels as usize * machine.cores.len());
             let outcome = simulate(&system, 2_000 * MS);
             assert!(!outcome.has_misses() && !outcome.is_truncated, "seed {seed}, {discipline:?}: {set:?}");
             for (observed, promise) in outcome.tasks.iter().zip(allocation::task_placements(&set, &machine)) {
@@ -306,19 +306,19 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
             let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
             let has_jitter = discipline != Discipline::LiuLayland;
             for core in &mut machine.cores {
-                for _ in 0..random.within(0, most) {
-                    let period = random.within(5, 100) * MS;
-                    let timing = Timing::new(random.within(MS, period / 4), period);
-                    let jitter = if has_jitter { random.within(0, period) } else { 0 };
+                for _ in 0..random.in_range(0, most) {
+                    let period = random.in_range(5, 100) * MS;
+                    let timing = Timing::new(random.in_range(MS, period / 4), period);
+                    let jitter = if has_jitter { random.in_range(0, period) } else { 0 };
                     core.interference.push(timing.with_jitter(jitter));
                 }
             }
             let mut set = TaskSet::for_machine(&machine);
-            for id in 0..random.within(4, 12) {
+            for id in 0..random.in_range(4, 12) {
                 let mut task = random_task(random, id, discipline);
-                if has_jitter && random.within(0, 1) == 0 {
-                    task.timing.jitter = random.within(0, task.timing.deadline - task.timing.execution);
-                    task.timing.min_distance = random.within(0, task.timing.period);
+                if has_jitter && random.in_range(0, 1) == 0 {
+                    task.timing.jitter = random.in_range(0, task.timing.deadline - task.timing.execution);
+                    task.timing.min_interarrival = random.in_range(0, task.timing.period);
                 }
                 if let Ok(plan) = admit(&set, &machine, &task) {
                     set.apply(&plan);
@@ -326,7 +326,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
             }
             admitted[index] += set.len();
             let mut system = as_system(&set, &machine, random);
-            if random.within(0, 1) == 0 {
+            if random.in_range(0, 1) == 0 {
                 system.arrivals.iter_mut().for_each(|arrivals| arrivals.offset = 0);
             }
             let system = with_interference(system, &machine, random);
@@ -349,12 +349,12 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
 fn admitted_tasks_never_miss_beside_the_reading_of_their_requests() {
     let (mut admitted, mut moved) = (0, 0);
     each_seed(100, |random, seed| {
-        let mut machine = machine(random.within(1, 3) as u32, Discipline::FixedPriority);
-        let core = machine.cores[random.within(0, machine.cores.len() as u64 - 1) as usize].id;
-        let core = (random.within(0, 1) == 0).then_some(core);
-        machine.reading = Some(RequestReading { cost: random.within(10_000, MS), core });
+        let mut machine = machine(random.in_range(1, 3) as u32, Discipline::FixedPriority);
+        let core = machine.cores[random.in_range(0, machine.cores.len() as u64 - 1) as usize].id;
+        let core = (random.in_range(0, 1) == 0).then_some(core);
+        machine.reading = Some(RequestReading { cost: random.in_range(10_000, MS), core });
         let mut set = TaskSet::for_machine(&machine);
-        for id in 0..random.within(4, 12) {
+        for id in 0..random.in_range(4, 12) {
             let Ok(plan) = admit(&set, &machine, &random_task(random, id, machine.discipline)) else { continue };
             set.apply(&plan);
             moved += plan.moves.len();
@@ -387,9 +387,9 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
             let machine = machine(2, discipline);
             let tasks: Vec<Task> = (0..8).map(|id| random_task(random, id, discipline)).collect();
             let (set, _) = allocation::admit_all(&machine, &tasks);
-            let lost = random.index(2);
+            let lost = random.random_index(2);
             let mut system = as_system(&set, &machine, random);
-            system.lost_core = Some((lost, random.within(0, 500 * MS)));
+            system.lost_core = Some((lost, random.in_range(0, 500 * MS)));
             let outcome = simulate(&system, 1_000 * MS);
             let CoreAssignment::Partitioned(cores) = &system.cores else { panic!("a partitioned system") };
             for (observed, core) in outcome.tasks.iter().zip(cores) {
@@ -433,7 +433,7 @@ fn rejected_tasks_miss_from_the_critical_instant() {
                 let outcome = simulate(&on_one_core(&timings, rule), 24_100_000);
                 assert!(outcome.has_misses(), "seed {seed}, {discipline:?}: {timings:?}, {rejection}");
                 rejected[index] += 1;
-                if let Some(longest) = rejection.longest_execution {
+                if let Some(longest) = rejection.max_fitting_execution {
                     let mut fits = task;
                     fits.timing.execution = longest;
                     assert!(admit(&set, &machine, &fits).is_ok(), "seed {seed}: {rejection}");
@@ -455,7 +455,7 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
                 response_time::meets_deadline(&set[place], &others.map(|other| set[other]).collect::<Vec<_>>())
             })
         };
-        let found = priorities::shared_levels(&[], &set, &mut StepBudget::default());
+        let found = priorities::fewest_priority_levels(&[], &set, &mut StepBudget::default());
         let count = |levels: &[u32]| levels.iter().max().map_or(0, |last| last + 1);
         let all = (0..1_u32 << (2 * set.len()))
             .map(|choice| -> Vec<u32> { (0..set.len()).map(|place| (choice >> (2 * place)) & 3).collect() });
@@ -465,9 +465,9 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
         assert!(holds(&levels), "seed {seed}: {set:?}, {levels:?}");
         seen[count(&levels) as usize] += 1;
         let arrivals = |timing: &Timing| ArrivalPattern {
-            offset: random.within(0, timing.period),
+            offset: random.in_range(0, timing.period),
             seed: Some(random.next_u64()),
-            max_delay: random.within(0, 3),
+            max_delay: random.in_range(0, 3),
         };
         let arrivals = set.iter().map(arrivals).collect();
         let system = SimulatedSystem { levels, arrivals, ..on_one_core(&set, SchedulingRule::FixedPriority) };
@@ -481,9 +481,9 @@ fn deadline_monotonic_order_is_optimal_with_jitter_and_one_blocking_time() {
     let mut seen = [0; 2];
     each_seed(1_000, |random, seed| {
         let mut set = small_set(random, 5);
-        let blocking = random.within(0, 2);
+        let blocking = random.in_range(0, 2);
         for task in &mut set {
-            task.jitter = random.within(0, task.deadline - task.execution);
+            task.jitter = random.in_range(0, task.deadline - task.execution);
             task.blocking = blocking;
         }
         let order = priorities::deadline_monotonic_order(&set);
@@ -498,9 +498,9 @@ fn deadline_monotonic_order_is_optimal_with_jitter_and_one_blocking_time() {
 fn global_sets_that_a_baseline_accepts_never_miss() {
     let mut accepted = [0; 3];
     each_seed(1_500, |random, seed| {
-        let cores = random.within(1, 3) as u32;
+        let cores = random.in_range(1, 3) as u32;
         let mut set = small_set(random, 6);
-        if random.within(0, 1) == 0 {
+        if random.in_range(0, 1) == 0 {
             set.iter_mut().for_each(|task| task.deadline = task.period);
         }
         set.sort_by_key(|task| task.period);
@@ -515,9 +515,9 @@ fn global_sets_that_a_baseline_accepts_never_miss() {
             }
             accepted[index] += 1;
             let arrivals = set.iter().map(|task| ArrivalPattern {
-                offset: random.within(0, task.period),
+                offset: random.in_range(0, task.period),
                 seed: Some(random.next_u64()),
-                max_delay: random.within(0, 4),
+                max_delay: random.in_range(0, 4),
             });
             let arrivals = arrivals.collect();
             let system = SimulatedSystem {
@@ -536,14 +536,14 @@ fn global_sets_that_a_baseline_accepts_never_miss() {
 fn the_search_accepts_whatever_some_placement_allows() {
     let mut seen = [0; 2];
     each_seed(120, |random, seed| {
-        let discipline = DISCIPLINES[random.index(3)];
+        let discipline = DISCIPLINES[random.random_index(3)];
         let mut machine = machine(2, discipline);
         machine.max_steps = u32::MAX;
         let mut set = TaskSet::for_machine(&machine);
         let mut all: Vec<Timing> = Vec::new();
         for id in 0..7 {
-            let period = random.within(5, 40);
-            let timing = Timing::new(random.within(1, period * 7 / 10) * MS, period * MS);
+            let period = random.in_range(5, 40);
+            let timing = Timing::new(random.in_range(1, period * 7 / 10) * MS, period * MS);
             let task = Task::new(TaskId(id), timing).expect("a timing in range");
             let with_it: Vec<Timing> = all.iter().copied().chain([timing]).collect();
             let exists = (0..1_u32 << with_it.len()).any(|choice| {

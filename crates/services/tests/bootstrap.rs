@@ -104,7 +104,7 @@ fn initial_references_can_be_given_as_arguments() {
     server.bind("clock", 5);
     let reference = format!("NameService=corbaloc::1.2@127.0.0.1:{}/NameService", server.port());
     let words = ["-v", "-ORBInitRef", &reference, "file"].map(String::from);
-    let (builder, rest) = Orb::builder().take_arguments(words).unwrap();
+    let (builder, rest) = Orb::builder().parse_arguments(words).unwrap();
     assert_eq!(rest, ["-v", "file"]);
     assert!(leads_to(&builder.build().unwrap(), "corbaname:rir:#clock", 5));
 }

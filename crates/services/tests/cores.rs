@@ -12,7 +12,7 @@ use corelane_services::cores::protocol::{
     AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
 use corelane_services::cores::{
-    AdmissionConfig, ClientIdentityInterceptor, DispatchCosts, MemoryBooks, charge_mode, reserve_best_effort,
+    AdmissionConfig, ClientIdentityInterceptor, DispatchCosts, MemoryBooks, charge_mode, with_best_effort_share,
 };
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
@@ -275,7 +275,7 @@ impl PoolScene {
 
     fn wait_until_nothing_is_bound(&self) {
         for _ in 0..60_000 {
-            if self.pool.counts().bound_now == 0 {
+            if self.pool.counts().currently_bound_connections == 0 {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -310,7 +310,7 @@ fn requests_to_a_task_reference_run_on_the_core_and_at_the_priority_of_the_task(
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&of_slow).unwrap_err().kind(), Kind::Transient);
     let counts = scene.pool.counts();
-    assert_eq!((counts.bound, counts.not_bound), (2, 0), "{counts:?}");
+    assert_eq!((counts.connections_bound, counts.requests_not_bound), (2, 0), "{counts:?}");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn each_mode_of_a_pool_is_charged_and_serves_admitted_tasks() {
     {
         let machine = charge_mode(Machine::with_cores(2), mode, DispatchCosts::default());
         let scene = PoolScene::with_machine("tcp:127.0.0.1:0", CorePoolConfig::default().mode(mode), machine);
-        assert_eq!(scene.pool.advisory_reason().is_some(), mode == CorePoolMode::NoAffinity);
+        assert_eq!(scene.pool.missing_guarantee_reason().is_some(), mode == CorePoolMode::NoAffinity);
         let (_client, tasks, target) = scene.client();
         let spec = TaskSpec { target: Some(target.clone()), core: 1, ..task("task", 10 * MS, 100 * MS) };
         let promise = tasks.admit(&spec).unwrap();
@@ -377,7 +377,8 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let uncounted = AdmissionConfig::new(Machine::with_cores(2)).core_pool(config.clone().cores([0, 1]));
     assert_eq!(uncounted.serve(&server).unwrap_err().kind(), Kind::BadParam);
-    let scene = PoolScene::with_machine("tcp:127.0.0.1:0", config, reserve_best_effort(Machine::with_cores(2), share));
+    let scene =
+        PoolScene::with_machine("tcp:127.0.0.1:0", config, with_best_effort_share(Machine::with_cores(2), share));
     let (_client, tasks, target) = scene.client();
     let admit =
         |execution: u64| tasks.admit(&TaskSpec { target: Some(target.clone()), ..task("t", execution, 20 * MS) });
@@ -396,7 +397,10 @@ fn share_for_best_effort_is_above_all_tasks_and_must_be_counted() {
 fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
     let scene = PoolScene::new();
     let (client, tasks, target) = scene.client();
-    scene.server.bind_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap()).unwrap();
+    scene
+        .server
+        .bind_corbaloc_key("Reporter", &scene.server.string_to_object(&scene.target).unwrap().unwrap())
+        .unwrap();
     let Endpoint::Tcp { port, .. } = scene.server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Reporter")).unwrap().unwrap();
     let admit = |target: &ObjectRef| {
@@ -408,7 +412,7 @@ fn task_whose_target_has_a_plain_key_is_served_without_a_forward() {
         assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     }
     scene.wait_until_jobs_are(3);
-    assert!(scene.server.unbind_key("Reporter"));
+    assert!(scene.server.unbind_corbaloc_key("Reporter"));
     assert!(report(&of_plain).unwrap().2.starts_with("cores/b"));
     let refused = tasks.admit(&TaskSpec { target: Some(of_plain), ..task("t", MS, 20 * MS) });
     assert_eq!(kind(refused), Kind::BadParam);
@@ -427,7 +431,7 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
         assert_eq!(report(&of_task).unwrap().1, 98);
         scene.wait_until_jobs_are(expected);
     }
-    assert_eq!(scene.pool.counts().foreign, 1);
+    assert_eq!(scene.pool.counts().requests_without_task, 1);
 }
 
 #[test]
@@ -438,7 +442,7 @@ fn end_of_a_lease_frees_the_thread_of_the_task() {
     let promise = tasks.admit(&short).unwrap();
     let object = promise.target.expect("a task reference");
     report(&object).unwrap();
-    assert_eq!(scene.pool.counts().bound_now, 1);
+    assert_eq!(scene.pool.counts().currently_bound_connections, 1);
     tasks.renew(promise.task, &promise.token, MS).unwrap();
     scene.wait_until_nothing_is_bound();
     assert_eq!(report(&object).unwrap_err().kind(), Kind::Transient);
@@ -465,7 +469,11 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
             }
         }
         let counts = scene.pool.counts();
-        assert_eq!((counts.bound, counts.bound_now, counts.handed_over), (2, 2, 0), "{address} {counts:?}");
+        assert_eq!(
+            (counts.connections_bound, counts.currently_bound_connections, counts.requests_handed_over),
+            (2, 2, 0),
+            "{address} {counts:?}"
+        );
         let [first, _] = &promises;
         let again = tasks.outcome(first.task, &first.token).unwrap();
         assert_eq!(again.target.unwrap().to_string(), first.target.as_ref().unwrap().to_string());
@@ -474,7 +482,7 @@ fn two_tasks_of_one_client_have_two_connections_on_two_cores() {
 
 #[test]
 fn tasks_share_the_address_of_the_pool_until_an_endpoint_is_given_back() {
-    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default().task_endpoints(1));
+    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", CorePoolConfig::default().task_endpoint_count(1));
     let (_client, tasks, target) = scene.client();
     let [own, shared] = two_tasks(&tasks, &target);
     let third = TaskSpec { target: Some(target.clone()), core: 0, ..task("third", MS, 100 * MS) };

@@ -105,7 +105,7 @@ fn connection_is_suspended_resumed_and_refused() {
     negative.header.ttl = -1;
     assert_eq!(supplier.push(&[negative, event(A, 1)]).unwrap_err().kind(), Kind::BadParam);
     let statistics = scene.channel.statistics();
-    assert_eq!((statistics.published, statistics.unpublished, statistics.refused), (4, 1, 1));
+    assert_eq!((statistics.published, statistics.undeclared, statistics.refused), (4, 1, 1));
     let counts = statistics.consumers[0].counts;
     assert_eq!((counts.routed, counts.delivered, counts.dropped.suspended), (4, 3, 1));
 
@@ -130,7 +130,7 @@ fn connection_is_suspended_resumed_and_refused() {
 
 #[test]
 fn reconnection_replaces_consumer_and_filter_if_permitted() {
-    let scene = Scene::with(patient_channel().consumer_reconnect(true).supplier_reconnect(true));
+    let scene = Scene::with(patient_channel().allow_consumer_reconnect(true).allow_supplier_reconnect(true));
     let (old, new) = (Arc::new(Recorder::new()), Arc::new(Recorder::new()));
     let proxy = connect_consumer(&scene.other, &scene.remote(), &only(A), &old);
     let supplier = connect_supplier(&scene.server, scene.channel.reference(), &[(A, 1)], &old);
@@ -144,7 +144,7 @@ fn reconnection_replaces_consumer_and_filter_if_permitted() {
     assert_eq!(types(&new.sets.wait_for(1)), [[17]]);
     assert_eq!((types(&old.sets.all()), old.disconnects.all()), (vec![vec![16]], vec![]));
     wait_until(|| scene.channel.statistics().total().delivered == 2);
-    assert_eq!(scene.channel.statistics().departed.delivered, 1);
+    assert_eq!(scene.channel.statistics().disconnected_consumers.delivered, 1);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
     let scene = Scene::with(patient_channel().name("flight"));
     let other = scene.server.root_poa().activate(&<Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new())));
     let other = other.unwrap();
-    let bind = |key: &str| scene.server.bind_key(key, &other);
+    let bind = |key: &str| scene.server.bind_corbaloc_key(key, &other);
     assert!(bind("flight").is_err() && bind("flight.rtec").is_err());
     bind("mine.rtec").unwrap();
     assert!(patient_channel().name("mine").serve(&scene.server).is_err());
@@ -289,7 +289,7 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     let proxy = connect_consumer(&scene.server, scene.channel.reference(), &only(A), &looping);
     let supplier = connect_supplier(&scene.other, &scene.remote(), &[], &looping);
     supplier.push(&[event(A, 1)]).unwrap();
-    wait_until(|| scene.channel.statistics().total().dropped.nested == 1);
+    wait_until(|| scene.channel.statistics().total().dropped.nesting_too_deep == 1);
     assert_eq!(pushes.load(Ordering::Relaxed), 8);
     assert!(scene.channel.statistics().total().is_balanced());
     proxy.disconnect_push_supplier().unwrap();
@@ -323,7 +323,7 @@ fn ring_of_two_channels_in_one_process_ends_each_event() {
     supplier.push(&[event(A, 1)]).unwrap();
     let totals = channels.map(|channel| channel.statistics().total());
     assert_eq!(totals.map(|total| total.delivered), [4, 4]);
-    assert_eq!(totals.map(|total| total.dropped.nested), [1, 0]);
+    assert_eq!(totals.map(|total| total.dropped.nesting_too_deep), [1, 0]);
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn slow_disk_delays_acknowledgements_and_not_deliveries() {
 #[test]
 fn requests_that_wait_for_a_silent_disk_are_bounded_and_dispatch_goes_on() {
     let disk = TestStore::new();
-    let limits = EventStoreLimits::default().max_waiting_of_channel(3).max_waiting(5);
+    let limits = EventStoreLimits::default().max_waiting_requests_per_channel(3).max_waiting_requests(5);
     let store = EventStore::open_with(disk.clone(), limits).unwrap();
     let served = serve(&store, Retention::default());
     let remote = |channel: &EventChannel| served.client.string_to_reference(&channel.cos_reference().to_string());
@@ -323,7 +323,7 @@ fn shutdown_with_a_silent_disk_ends_and_names_the_events_that_are_not_committed(
             std::thread::yield_now();
         }
         let limit = Duration::from_millis(200);
-        store.limit_waits(limit);
+        store.limit_wait_time(limit);
         served.orb.shutdown(true).unwrap();
         let slow = results.recv().unwrap().unwrap_err();
         assert_eq!((slow.kind(), slow.completed()), (Kind::Timeout, Completion::Maybe));
@@ -364,7 +364,7 @@ fn full_disk_refuses_acknowledgements_while_deliveries_and_reading_go_on() {
     supplier.push(&[large]).unwrap();
     assert_eq!(served.durable.publish(&value(5)).unwrap_err().kind(), Kind::NoResources);
     let unstored = served.channel.statistics().unstored;
-    assert_eq!((unstored.no_room, unstored.size, unstored.total()), (2, 1, 3));
+    assert_eq!((unstored.store_full, unstored.too_large, unstored.total()), (2, 1, 3));
     let monitor = EventMonitor::new();
     monitor.add(&served.channel);
     let monitor = MonitorRef::unchecked_narrow(&monitor.serve(&served.orb).unwrap());
@@ -454,7 +454,7 @@ fn clients_need_permission_to_create_and_destroy_durable_channels() {
     let store = EventStore::open(TestStore::new()).unwrap();
     let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
     let factory = EventChannelFactory::new(EventChannel::builder()).durable_by_permission(&store, Retention::default());
-    let (factory, permitted) = factory.serve_controlled(&orb).unwrap();
+    let (factory, permitted) = factory.serve_with_control_servant(&orb).unwrap();
     let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
     let permitted = EventChannelFactoryRef::unchecked_narrow(&orb.root_poa().activate(&permitted).unwrap());
     let Err(CreateObjectError::System(refused)) = factory.create_object(&factory_key(), &durable_criteria(Some("a")))
@@ -537,7 +537,7 @@ fn refused_channels_leave_nothing_in_the_store() {
     let orb = Arc::new(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
     let factory = EventChannelFactory::new(EventChannel::builder()).durable(&store, Retention::default());
     let factory = factory.serve(&orb).unwrap();
-    orb.bind_key("taken.rtec", &factory).unwrap();
+    orb.bind_corbaloc_key("taken.rtec", &factory).unwrap();
     let factory = EventChannelFactoryRef::unchecked_narrow(&factory);
     for name in ["omniEvents", "CorelaneEvents", "flight.rtec", "taken"] {
         let refused = factory.create_object(&key, &criteria(name));

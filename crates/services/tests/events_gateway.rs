@@ -117,7 +117,7 @@ fn only_wanted_events_with_time_to_live_cross() {
     assert_eq!(south.wait_for(2), [(16, 1, 0), (16, 4, 6)]);
     let after = settled(&gateway);
     assert_eq!((after.received - before.received, after.forwarded - before.forwarded), (3, 2));
-    assert_eq!((after.ttl_ended, after.duplicates, after.dropped_full), (1, 0, 0));
+    assert_eq!((after.ttl_expired, after.duplicates, after.dropped_buffer_full), (1, 0, 0));
     assert!(north.supplier.push(&[crossing(A, 5, -1)]).is_err());
     // Nothing comes back, because the consumers of the north do not want these events.
     assert_eq!(north.events(), []);
@@ -165,7 +165,7 @@ fn ring_of_three_servers_delivers_each_wanted_event_once() {
         sources.sort_unstable();
         assert_eq!(sources, (1..=3 * EVENTS).collect::<Vec<_>>());
     }
-    let lost = |counts: GatewayCounts| counts.dropped_full + counts.dropped_refused;
+    let lost = |counts: GatewayCounts| counts.dropped_buffer_full + counts.dropped_by_destination;
     assert_eq!(gateways.iter().map(settled).map(lost).sum::<u64>(), 0);
     assert!(gateways.iter().map(settled).any(|counts| counts.duplicates > 0));
 }
@@ -191,7 +191,7 @@ fn stopped_destination_holds_up_no_supplier_and_gets_each_event_once_afterwards(
         north.supplier.push(&[crossing(A, source, 1)]).unwrap();
     }
     let counts = gateway.status().counts;
-    assert!(counts.is_balanced() && counts.dropped_full == 0, "{counts:?}");
+    assert!(counts.is_balanced() && counts.dropped_buffer_full == 0, "{counts:?}");
     wait_until(|| !gateway.status().is_connected);
     assert!(gateway.status().problem.is_some());
     gate.open();
@@ -215,8 +215,8 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
     });
     let south = Site::with(patient_channel(), &[A, B], recorder);
     let north = Site::new(patient_channel(), &[]);
-    let narrow = QueueLimits { max_sets: 10, max_bytes: 1 << 20 };
-    let gateway = gateway(&north, &south, quick().buffer(narrow));
+    let narrow = QueueLimits { max_delivery_sets: 10, max_bytes: 1 << 20 };
+    let gateway = gateway(&north, &south, quick().buffer_limits(narrow));
     north.wait_for_demand(&[&south], 1);
     settled(&gateway);
     north.supplier.push(&[crossing(B, 1, 1)]).unwrap();
@@ -225,7 +225,7 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
         north.supplier.push(&[crossing(A, source, 1)]).unwrap();
     }
     // The event B, which the consumer holds, takes a place in the buffer.
-    assert_eq!(gateway.status().counts.dropped_full, 90);
+    assert_eq!(gateway.status().counts.dropped_buffer_full, 90);
     gate.open();
     let sources: Vec<i32> = south.wait_for(10).iter().map(|it| it.1).collect();
     assert_eq!(sources, [1].into_iter().chain(92..=100).collect::<Vec<_>>());
@@ -354,8 +354,8 @@ fn events_cross_to_and_from_channels_of_corbas_event_service() {
 
 #[test]
 fn vanished_gateway_leaves_its_source() {
-    let quickly = MissPolicy { max_misses: 1, suspension: Duration::from_millis(10), ..MissPolicy::default() };
-    let north = Site::new(patient_channel().misses(quickly), &[]);
+    let quickly = MissPolicy { max_misses: 1, suspension_time: Duration::from_millis(10), ..MissPolicy::default() };
+    let north = Site::new(patient_channel().miss_policy(quickly), &[]);
     let south = Site::new(patient_channel(), &[A]);
     let elsewhere = server();
     let reference = |site: &Site| -> corelane_services::events::rtec_event_channel_admin::EventChannelRef {
@@ -397,7 +397,7 @@ fn gateway_that_connects_again_has_one_outlet() {
 
 #[test]
 fn gateways_of_other_processes_need_permission() {
-    let site = Site::new(patient_channel().gateways_by_clients(false), &[A]);
+    let site = Site::new(patient_channel().allow_gateways_by_clients(false), &[A]);
     let elsewhere = server();
     let remote: FederatedChannelRef = elsewhere.string_to_reference(&site.channel.reference().to_string()).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(Arc::new(Recorder::new()));

@@ -89,7 +89,7 @@ fn urgent_events_pass_a_consumer_that_is_stuck_in_a_slow_one() {
     supplier.push(&[event(B, 2), event(A, 3)]).unwrap();
     assert_eq!(sources(&recorder.sets.wait_for(2)), [1, 3]);
     let queues = scene.channel.statistics().consumers[0].queues.clone();
-    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 0), (1, 1)]);
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.delivery_sets)).collect::<Vec<_>>(), [(0, 0), (1, 1)]);
     gate.open();
     assert_eq!(sources(&recorder.sets.wait_for(3)), [1, 3, 2]);
     wait_until(|| scene.channel.statistics().total().delivered == 3);
@@ -141,7 +141,7 @@ fn consumer_that_names_a_lane_gets_everything_there_in_order() {
     supplier.push(&[event(B, 1), event(A, 2), event(B, 3), event(A, 4)]).unwrap();
     recorder.sets.wait_for(1);
     let queues = scene.channel.statistics().consumers[0].queues.clone();
-    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(1, 3)]);
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.delivery_sets)).collect::<Vec<_>>(), [(1, 3)]);
     gate.open();
     assert_eq!(sources(&recorder.sets.wait_for(4)), [1, 2, 3, 4]);
 }
@@ -166,7 +166,7 @@ fn lanes_have_threads_of_their_own_with_their_priorities() {
     supplier.push(&[event(A, 1)]).unwrap();
     seen.wait_for(1);
     supplier.push(&[event(B, 1)]).unwrap();
-    let proxy = channel.statistics().consumers[0].proxy;
+    let proxy = channel.statistics().consumers[0].proxy_number;
     let expected = [(format!("events/s{proxy}l0"), Some(900)), (format!("events/s{proxy}l1"), None)];
     assert_eq!(seen.wait_for(2), expected);
     let reactive = patient_channel().name("reactive").serve(&server).unwrap();
@@ -253,8 +253,8 @@ fn stuck(
     set: &DependencySet,
     max_sets: usize,
 ) -> (Scene, Arc<Gate>, Arc<Recorder>, ProxyPushConsumerRef) {
-    let queue = QueueLimits { max_sets, ..QueueLimits::default() };
-    let scene = Scene::with(builder.queue(queue));
+    let queue = QueueLimits { max_delivery_sets: max_sets, ..QueueLimits::default() };
+    let scene = Scene::with(builder.queue_limits(queue));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
     let recorder = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
@@ -293,7 +293,7 @@ fn gap_event_tells_a_consumer_that_asks_for_it_what_it_has_missed() {
 
 #[test]
 fn consumer_with_a_full_queue_is_disconnected_if_configured() {
-    let builder = two_lanes().overflow(OverflowPolicy::Disconnect);
+    let builder = two_lanes().overflow_policy(OverflowPolicy::Disconnect);
     let (scene, gate, recorder, supplier) = stuck(builder, &DependencySet::new().event(A, ANY), 2);
     supplier.push(&[event(A, 2), event(A, 3)]).unwrap();
     assert_eq!(scene.channel.statistics().consumers.len(), 1);
@@ -302,7 +302,7 @@ fn consumer_with_a_full_queue_is_disconnected_if_configured() {
     gate.open();
     assert_eq!(recorder.disconnects.wait_for(1), ["push consumer"]);
     wait_until(|| scene.channel.statistics().total().in_flight == 0);
-    let departed = scene.channel.statistics().departed;
+    let departed = scene.channel.statistics().disconnected_consumers;
     assert_eq!((departed.routed, departed.delivered), (4, 1));
     assert_eq!((departed.dropped.queue_full, departed.dropped.disconnected), (1, 2));
     assert_eq!(sources(&recorder.sets.all()), [1]);
@@ -310,7 +310,7 @@ fn consumer_with_a_full_queue_is_disconnected_if_configured() {
 
 #[test]
 fn event_that_has_outlived_its_lifetime_is_dropped_and_counted() {
-    let builder = two_lanes().lifetime_of(B, Duration::ZERO);
+    let builder = two_lanes().event_type_lifetime(B, Duration::ZERO);
     let (scene, gate, recorder, supplier) = stuck(builder, &both(), 8);
     let values = scene.channel.cos_reference().for_consumers().unwrap().unwrap();
     let puller = values.obtain_pull_supplier().unwrap().unwrap();
@@ -328,8 +328,8 @@ fn event_that_has_outlived_its_lifetime_is_dropped_and_counted() {
 
 #[test]
 fn least_urgent_event_is_dropped_from_a_full_queue() {
-    let queue = QueueLimits { max_sets: 3, ..QueueLimits::default() };
-    let scene = Scene::with(two_lanes().queue(queue).overflow(OverflowPolicy::DropLeastUrgent));
+    let queue = QueueLimits { max_delivery_sets: 3, ..QueueLimits::default() };
+    let scene = Scene::with(two_lanes().queue_limits(queue).overflow_policy(OverflowPolicy::DropLeastUrgent));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
     let recorder = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
@@ -353,6 +353,6 @@ fn supplier_of_values_is_in_the_lane_of_their_type() {
     supplier(scene.channel.reference(), &[]).unwrap().push(&[event(A, 1)]).unwrap();
     connect_cos_supplier(scene.channel.cos_reference()).push(&Any::new(&7_i32).unwrap()).unwrap();
     let queues = scene.channel.statistics().consumers[0].queues.clone();
-    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.sets)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+    assert_eq!(queues.iter().map(|queue| (queue.lane, queue.delivery_sets)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
     assert_eq!(puller.try_pull().unwrap().0.extract::<i32>(), Ok(7));
 }

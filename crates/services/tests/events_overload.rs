@@ -23,9 +23,9 @@ const HEALTHY: usize = 5;
 /// answer in four seconds.
 fn impatient(max_sets: usize) -> EventChannelBuilder {
     let send_timeout = Duration::from_secs(4);
-    let misses = MissPolicy { send_timeout, max_misses: 1, suspension: Duration::ZERO, max_suspensions: 0 };
-    let queue = QueueLimits { max_sets, max_bytes: 64 << 20 };
-    EventChannel::builder().misses(misses).queue(queue).overflow(OverflowPolicy::DropOldest)
+    let misses = MissPolicy { send_timeout, max_misses: 1, suspension_time: Duration::ZERO, max_suspensions: 0 };
+    let queue = QueueLimits { max_delivery_sets: max_sets, max_bytes: 64 << 20 };
+    EventChannel::builder().miss_policy(misses).queue_limits(queue).overflow_policy(OverflowPolicy::DropOldest)
 }
 
 fn assert_all_accounted_for(statistics: &ChannelStatistics, consumers: u64) {
@@ -84,11 +84,15 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
     });
     let statistics = scene.channel.statistics();
     assert_all_accounted_for(&statistics, HEALTHY as u64 + 3);
-    assert_eq!((statistics.published, statistics.refused, statistics.unpublished), (EVENTS, 0, 0));
+    assert_eq!((statistics.published, statistics.refused, statistics.undeclared), (EVENTS, 0, 0));
     for consumer in &statistics.consumers[..HEALTHY] {
         assert_eq!((consumer.counts.routed, consumer.counts.delivered), (EVENTS, EVENTS));
     }
-    assert!(statistics.departed.dropped.failed > 0 && statistics.departed.dropped.disconnected > 0, "{statistics:?}");
+    assert!(
+        statistics.disconnected_consumers.dropped.failed > 0
+            && statistics.disconnected_consumers.dropped.disconnected > 0,
+        "{statistics:?}"
+    );
     drop(stopped);
 }
 
@@ -122,7 +126,7 @@ fn two_way_consumers_without_answers_are_given_up_and_the_others_get_every_event
     let statistics = scene.channel.statistics();
     assert_all_accounted_for(&statistics, HEALTHY as u64 + 1);
     // One event was sent without an answer; the others were queued, or dropped from the full queue.
-    let departed = statistics.departed;
+    let departed = statistics.disconnected_consumers;
     assert_eq!((departed.delivered, departed.dropped.failed), (0, 1));
     assert!(departed.dropped.queue_full + departed.dropped.disconnected < EVENTS);
     assert_eq!(proxy.as_object().non_existent(), Ok(true));
@@ -130,7 +134,7 @@ fn two_way_consumers_without_answers_are_given_up_and_the_others_get_every_event
 
 #[test]
 fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
-    let scene = Scene::with(impatient(64).overflow(OverflowPolicy::KeepLatest));
+    let scene = Scene::with(impatient(64).overflow_policy(OverflowPolicy::KeepLatest));
     let gate = Gate::new();
     let at_gate = Arc::clone(&gate);
     let slow = Arc::new(Recorder { in_push: Box::new(move |_| at_gate.pass()), ..Recorder::new() });
@@ -161,8 +165,8 @@ fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
 fn events_of_concurrent_suppliers_arrive_once_and_in_the_order_of_each_supplier() {
     const SUPPLIERS: i32 = 4;
     const EACH: i64 = 1_500;
-    let queue = QueueLimits { max_sets: 1 << 20, max_bytes: 1 << 30 };
-    let scene = Scene::with(patient_channel().queue(queue));
+    let queue = QueueLimits { max_delivery_sets: 1 << 20, max_bytes: 1 << 30 };
+    let scene = Scene::with(patient_channel().queue_limits(queue));
     let every = DependencySet::new().event(A, ANY);
     let gates = [Gate::new(), Gate::new()];
     let consumers = gates.iter().map(|gate| {

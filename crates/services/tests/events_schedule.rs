@@ -30,7 +30,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
         .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS).max_users(2))
-        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).size(64).max_users(2))
+        .publication(PublicationEntry::new(102, 20, HOUR).wcet(MS).max_size(64).max_users(2))
         .subscription(SubscriptionEntry::new(201).max_users(2))
         .subscription(SubscriptionEntry::new(202).wcet(12 * MS))
 }
@@ -149,7 +149,7 @@ fn surplus_goes_to_the_least_urgent_lane() {
 
 #[test]
 fn surplus_is_dropped_and_counted() {
-    let scene = Scene::with(channel(schedule().surplus(SurplusPolicy::Drop)));
+    let scene = Scene::with(channel(schedule().surplus_policy(SurplusPolicy::Drop)));
     let recorder = Arc::new(Recorder::new());
     consume(&scene, &scene.remote(), 201, &recorder).unwrap();
     push_too_much(&scene);
@@ -165,7 +165,7 @@ fn further_user_of_an_entry_is_refused_until_one_leaves() {
     let one_user = ChannelSchedule::new()
         .publication(PublicationEntry::new(101, 20, HOUR).wcet(MS).event(A, EventSource(1)))
         .subscription(SubscriptionEntry::new(201));
-    let scene = Scene::with(channel(one_user).consumer_reconnect(true));
+    let scene = Scene::with(channel(one_user).allow_consumer_reconnect(true));
     let remote = scene.remote();
     let recorder = Arc::new(Recorder::new());
     let first = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
@@ -173,11 +173,11 @@ fn further_user_of_an_entry_is_refused_until_one_leaves() {
     let says = |refused: SystemException, peer, entry| {
         assert_eq!((refused.kind(), refused.minor()), (Kind::NoResources, minor::NOT_ADMITTED));
         let refusal = scene.channel.refusals().pop().unwrap();
-        assert_eq!((refusal.peer, refusal.test), (peer, ScheduleTest::Users { entry, max: 1 }));
+        assert_eq!((refusal.peer, refusal.failed_test), (peer, ScheduleTest::EntryUsers { entry, max: 1 }));
     };
     says(supply(&remote, &publishing(&[(A, 1)], 101)).unwrap_err(), RefusedPeer::Supplier, 101);
     says(consume(&scene, &remote, 201, &recorder).unwrap_err(), RefusedPeer::Consumer, 201);
-    // Peers without an entry, and the user itself on its proxy, are no further users.
+    // Peers without an entry are not users. The entry's user may connect again on its own proxy.
     supply(&remote, &publishing(&[(A, 1)], 0)).unwrap();
     consume(&scene, &remote, 0, &recorder).unwrap();
     let servant = <Recorder as PushConsumer>::servant_of(recorder.clone());
@@ -200,7 +200,7 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
     let remote = scene.remote();
     let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
     let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
-    // Neither of them would be admitted.
+    // An analysis would refuse both this supplier and the consumer with entry 202 below.
     let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
     let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
     assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");
@@ -215,7 +215,7 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
 
 #[test]
 fn supplier_that_connects_again_goes_on_with_its_meter() {
-    let scene = Scene::with(channel(schedule()).supplier_reconnect(true));
+    let scene = Scene::with(channel(schedule()).allow_supplier_reconnect(true));
     let remote = scene.remote();
     // The entry permits one event an hour.
     let first = supply(&remote, &publishing(&[(A, 1)], 102)).unwrap();

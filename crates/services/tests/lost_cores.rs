@@ -201,5 +201,5 @@ fn tasks_of_a_lost_core_move_or_are_demoted_and_return_with_it() {
         }
         Err(error) => eprintln!("not run with a cpuset: the kernel or the system refuses one: {error}"),
     }
-    assert_eq!(service.core_pool().and_then(|pool| pool.advisory_reason()), None);
+    assert_eq!(service.core_pool().and_then(|pool| pool.missing_guarantee_reason()), None);
 }

@@ -601,10 +601,10 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     let file = File::new("again");
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let other = orb.string_to_object("corbaloc::192.0.2.1/O").unwrap().unwrap();
-    orb.bind_key("NameService", &other).unwrap();
+    orb.bind_corbaloc_key("NameService", &other).unwrap();
     let Err(ServeError::Orb(refused)) = NamingConfig::new().store_file(&file.0).serve(&orb) else { panic!() };
     assert_eq!(kind_of(&refused), SystemExceptionKind::BadParam);
-    orb.unbind_key("NameService");
+    orb.unbind_corbaloc_key("NameService");
     let Err(ServeError::Store(_)) = NamingConfig::new().store_file(std::env::temp_dir()).serve(&orb) else { panic!() };
     NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }

@@ -139,7 +139,10 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     });
     let statistics = running.unwrap().wait();
     assert_eq!((statistics.started, statistics.completed, statistics.failed), (20, 20, 0), "{statistics:?}");
-    assert_eq!((statistics.skipped, statistics.response.count(), statistics.start_lateness.count()), (0, 20, 20));
+    assert_eq!(
+        (statistics.skipped_releases, statistics.response.count(), statistics.start_lateness.count()),
+        (0, 20, 20)
+    );
     let reports = reports.lock();
     let numbers: Vec<u64> = reports.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (0..20).collect::<Vec<_>>());
@@ -149,7 +152,16 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
     assert_eq!((*core, *native), (1, 98));
     assert!(thread.starts_with("cores/b"), "{thread}");
     let counts = scene.service.core_pool().unwrap().counts();
-    assert_eq!((counts.bound, counts.foreign, counts.handed_over, counts.not_bound), (2, 0, 0, 0), "{counts:?}");
+    assert_eq!(
+        (
+            counts.connections_bound,
+            counts.requests_without_task,
+            counts.requests_handed_over,
+            counts.requests_not_bound
+        ),
+        (2, 0, 0, 0),
+        "{counts:?}"
+    );
     check_measurements(&scene, admitted.promise().task);
     let once = admitted.periodic().max_jobs(1);
     let statistics = admitted.start(once, |object, _| report(object).map(drop)).unwrap().wait();
@@ -222,11 +234,11 @@ fn task_that_catches_up_runs_every_job_and_task_that_skips_leaves_missed_ones_ou
     let (statistics, numbers) = run(OverrunRule::CatchUp { max_backlog: u64::MAX });
     assert_eq!(numbers, (0..6).map(|number| (number, 0)).collect::<Vec<_>>());
     assert!(statistics.overruns >= 1 && statistics.missed_deadlines >= 2, "{statistics:?}");
-    assert_eq!((statistics.completed, statistics.skipped), (6, 0));
+    assert_eq!((statistics.completed, statistics.skipped_releases), (6, 0));
     let (statistics, numbers) = run(OverrunRule::SkipMissed);
     let &(second, skipped) = &numbers[1];
     assert!(skipped >= 3 && second == skipped + 1, "{numbers:?}");
-    assert!(statistics.skipped >= 3 && statistics.completed == 6, "{statistics:?}");
+    assert!(statistics.skipped_releases >= 3 && statistics.completed == 6, "{statistics:?}");
 }
 
 #[test]
@@ -247,7 +259,7 @@ fn handler_of_overruns_chooses_the_next_job() {
     assert_eq!(overruns[0].job, 0);
     assert!(overruns[0].missed_releases >= 3 && overruns[0].response >= Duration::from_millis(13), "{overruns:?}");
     assert_eq!(statistics.overruns, overruns.len() as u64);
-    assert!(statistics.skipped >= overruns[0].missed_releases - 1, "{statistics:?}");
+    assert!(statistics.skipped_releases >= overruns[0].missed_releases - 1, "{statistics:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use corelane_services::store::{
-    Durability, FileStore, MemoryStore, RecordChange, RecordKind, Revision, Store, StoreError,
+    Durability, FileStore, MemoryStore, RecordChange, RecordFormat, Revision, Store, StoreError,
 };
 use redb::{Database, TableDefinition};
 
@@ -21,7 +21,7 @@ mod power_events;
 
 use disk::{Disk, Random};
 
-const KIND: RecordKind = RecordKind { service: "test", format: 3 };
+const KIND: RecordFormat = RecordFormat { service: "test", format: 3 };
 
 type Record = (Vec<u8>, Vec<u8>);
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -238,11 +238,11 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     drop(store);
     let whole = fs::read(&path).unwrap();
 
-    let other = message(FileStore::open(&path, RecordKind { service: "other", format: 3 }));
+    let other = message(FileStore::open(&path, RecordFormat { service: "other", format: 3 }));
     assert!(other.contains("a store of the service \"test\", not \"other\""), "{other}");
-    let later = message(FileStore::open(&path, RecordKind { service: "test", format: 2 }));
+    let later = message(FileStore::open(&path, RecordFormat { service: "test", format: 2 }));
     assert!(later.contains("has format 3, and this program knows formats up to 2: use a later version"), "{later}");
-    FileStore::open(&path, RecordKind { service: "test", format: 4 }).unwrap();
+    FileStore::open(&path, RecordFormat { service: "test", format: 4 }).unwrap();
 
     for (number, text) in [&b"Some text"[..], b"r", &[0; 100_000], b"SQLite format 3\0"].into_iter().enumerate() {
         let path = folder.file(&format!("foreign{number}"));
@@ -430,7 +430,8 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<RecordChange<'_>> {
         .collect()
 }
 
-/// The disk keeps synced data and some of the later writes. The last of them may be incomplete.
+/// At a power failure the disk keeps the synced data and some later writes. The last write that it
+/// keeps may be incomplete.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();

@@ -67,10 +67,10 @@ pub enum SniffEvent<'m> {
         code_sets: CodeSets,
     },
     /// The capture lacks this number of octets.
-    MissingOctets(u64),
+    MissingBytes(u64),
     /// The sniffer dropped this number of captured octets of incomplete messages, because all connections together took too
     /// much memory.
-    DroppedOctets(usize),
+    DroppedBytes(usize),
     /// The capture or the connection ends within messages, of which this number of octets was
     /// captured.
     UnfinishedMessage(usize),
@@ -99,7 +99,7 @@ pub struct SniffCounts {
     /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
-    pub unsupported_link_layers: u64,
+    pub packets_of_unsupported_link_layers: u64,
     /// Connections that were discarded above the maximum of 10,000 connections.
     pub discarded_connections: u64,
 }
@@ -146,7 +146,7 @@ impl Sniffer {
             Ok(segment) => segment,
             Err(NoSegment::Other) => return,
             Err(NoSegment::IpFragment) => return self.counts.ip_fragments += 1,
-            Err(NoSegment::Link) => return self.counts.unsupported_link_layers += 1,
+            Err(NoSegment::Link) => return self.counts.packets_of_unsupported_link_layers += 1,
         };
         let is_wanted = |port: u16| self.ports.is_empty() || self.ports.contains(&port);
         if !is_wanted(segment.from.port()) && !is_wanted(segment.to.port()) {
@@ -181,7 +181,7 @@ impl Sniffer {
                     time_ns: at,
                     from: segment.from,
                     to: segment.to,
-                    event: SniffEvent::DroppedOctets(dropped),
+                    event: SniffEvent::DroppedBytes(dropped),
                 });
             }
             self.held = self.held - connection.held + connection.recount();
@@ -274,7 +274,7 @@ fn message<'m>(
 ) -> SniffEvent<'m> {
     let (header, octets, fragment_starts) = match step {
         StreamStep::Message { header, octets, fragment_starts } => (header, octets, fragment_starts),
-        StreamStep::Lost(octets) => return SniffEvent::MissingOctets(octets.into()),
+        StreamStep::Lost(octets) => return SniffEvent::MissingBytes(octets.into()),
         StreamStep::Fault(fault) => return SniffEvent::Fault(fault),
     };
     let mut remember = |id: u32, operation: &[u8]| {
@@ -313,5 +313,5 @@ fn message<'m>(
 
 fn code_sets_of(request: &Request<'_>) -> Option<CodeSets> {
     let data = request.contexts.find(context_id::CODE_SETS)?;
-    CodeSetContext::parse(data).ok()?.code_sets(WideByteOrder::Standard)
+    CodeSetContext::parse(data).ok()?.code_sets(WideByteOrder::SpecifiedOrder)
 }

@@ -74,7 +74,7 @@ impl Stream {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.unread.len() + self.waiting_bytes + self.framer.partial_bytes()
+        self.unread.len() + self.waiting_bytes + self.framer.partial_message_bytes()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -151,7 +151,7 @@ impl Stream {
         while self.is_waiting() {
             self.skip_gap(limits, visit);
         }
-        self.unread.len() + self.framer.partial_bytes()
+        self.unread.len() + self.framer.partial_message_bytes()
     }
 
     /// Drops the octets of incomplete messages; the stream then searches for the next message.

@@ -51,7 +51,7 @@ fn line(seen: &SniffRecord<'_>) -> String {
             format!("reply {} alone", reply.request_id)
         }
         SniffEvent::Message { header, .. } => format!("{:?}", header.kind),
-        SniffEvent::MissingOctets(octets) => format!("lost {octets}"),
+        SniffEvent::MissingBytes(octets) => format!("lost {octets}"),
         SniffEvent::UnfinishedMessage(octets) => format!("unfinished {octets}"),
         SniffEvent::Fault(fault) => format!("fault {fault}"),
         other => format!("{other:?}"),

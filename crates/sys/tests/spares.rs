@@ -9,7 +9,7 @@ const LARGE: usize = 1 << 20;
 
 fn buffer(octets: usize, spares: &RegionCache) -> Buffer {
     let mut buffer = Buffer::new();
-    buffer.reserve_from(octets, spares).unwrap();
+    buffer.reserve_from_cache(octets, spares).unwrap();
     buffer
 }
 
@@ -40,12 +40,12 @@ fn large_messages_reuse_cached_regions() {
 
     // A cached region has committed memory before bytes arrive: the whole region.
     let again = buffer(LARGE, spares);
-    assert_eq!((again.committed(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
-    assert_eq!(buffer(LARGE, spares).committed(), 0);
+    assert_eq!((again.committed_bytes(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
+    assert_eq!(buffer(LARGE, spares).committed_bytes(), 0);
     drop(again);
 
     let small = buffer(LARGE / 4, spares);
-    assert_eq!(small.committed(), 0);
+    assert_eq!(small.committed_bytes(), 0);
     drop(small);
 
     spares.evict_unused();

@@ -470,7 +470,7 @@ impl<const D: u8, const S: u8> Cdr for Fixed<D, S> {
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Self, CdrError> {
-        Self::from_unscaled(d.read_fixed(u16::from(D))?).map_err(|_| CdrError::BadFixed)
+        Self::from_unscaled(d.read_fixed(u16::from(D))?).map_err(|_| CdrError::MalformedFixed)
     }
 }
 

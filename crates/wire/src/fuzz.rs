@@ -20,18 +20,18 @@ static LIMITS: Limits = Limits {
     max_sequence_length: 8192,
     max_decoded_bytes: 1 << 20,
     max_nesting: 8,
-    max_values: 64,
+    max_valuetype_instances: 64,
     max_repository_ids: 4,
     max_repository_id_length: 64,
     max_service_contexts: 8,
     max_profiles: 4,
-    max_components: 8,
+    max_tagged_components: 8,
     max_lane_endpoints: 16,
     max_partial_messages: 4,
-    max_partial_bytes: 8192,
+    max_partial_message_bytes: 8192,
     max_fragments: 16,
     max_outstanding_requests: 8,
-    max_reference_text: 4096,
+    max_reference_text_length: 4096,
 };
 
 /// Decodes the input as values of many types. The first byte of the input selects the decoder's
@@ -43,7 +43,7 @@ pub fn cdr(input: &[u8]) {
     let code_sets = CodeSets {
         char: if bit(3) { CharSet::Utf8 } else { CharSet::Latin1 },
         wchar: if bit(4) { WideCodeSet::Utf16 } else { WideCodeSet::None },
-        wide_order: if bit(5) { WideByteOrder::Sender } else { WideByteOrder::Standard },
+        wide_order: if bit(5) { WideByteOrder::MessageOrder } else { WideByteOrder::SpecifiedOrder },
     };
     let scratch = Scratch::new();
     let mut octets = octets.to_vec();
@@ -86,7 +86,7 @@ pub fn any(input: &[u8]) {
     let Ok(any) = AnyValue::decode(&mut d) else { return };
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
-    let _ = Value::initial(type_code);
+    let _ = Value::default_of_type(type_code);
     // Writing may fail, because text may have no form in the encoder's version and code sets.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
@@ -118,8 +118,8 @@ fn read_one(step: u8, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         9 => d.read_wstr().map(drop),
         10 => d.read_wstring().map(drop),
         11 => d.read_bounded_wstring(3).map(drop),
-        12 => d.read_octets().map(drop),
-        13 => d.read_octets_owned().map(drop),
+        12 => d.read_octet_sequence().map(drop),
+        13 => d.read_octet_sequence_owned().map(drop),
         14 => d.read_long_double().map(drop),
         15 => d.read_fixed(u16::from(step)).map(drop),
         16 => d.read_encapsulation().and_then(|mut inner| inner.read_nested(|inner| read_one(step / 24, inner))),
@@ -169,7 +169,7 @@ fn each_type(d: &Decoder<'_>) {
     one::<Ior>(d);
     one::<CodeSetInfo>(d);
     let _ = SystemExceptionBody::read(&mut d.clone());
-    for data in [d.rest()] {
+    for data in [d.remaining_bytes()] {
         for tag in [
             0,
             crate::ior::profile_tag::UNIX,
@@ -182,7 +182,8 @@ fn each_type(d: &Decoder<'_>) {
             }
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
-        let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
+        let _ =
+            (rt::parse_priority_context(data), rt::parse_priority_range_context(data), rt::parse_priority_bands(data));
         let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
         let _ = (
             parse_alternate_address(data),
@@ -191,7 +192,7 @@ fn each_type(d: &Decoder<'_>) {
             CodeSetContext::parse(data),
         );
         if let Ok(info) = CodeSetInfo::parse(data) {
-            let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideByteOrder::Standard);
+            let _ = negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &info, WideByteOrder::SpecifiedOrder);
         }
     }
 }
@@ -225,8 +226,8 @@ fn framed(stream: &[u8], sizes: &[u8]) -> Framed {
             }
         }
         assert!(read <= arrived);
-        assert!(framer.partial_count() <= LIMITS.max_partial_messages as usize);
-        assert!(framer.partial_bytes() <= LIMITS.max_partial_bytes as usize + Header::LEN);
+        assert!(framer.partial_message_count() <= LIMITS.max_partial_messages as usize);
+        assert!(framer.partial_message_bytes() <= LIMITS.max_partial_message_bytes as usize + Header::LEN);
     }
 }
 
@@ -335,7 +336,7 @@ pub fn ior_text(input: &[u8]) {
         }
         ObjectUrl::Corbaname(corbaname) => corbaname.to_string(),
     };
-    let limits = Limits { max_reference_text: u32::MAX, ..LIMITS.clone() };
+    let limits = Limits { max_reference_text_length: u32::MAX, ..LIMITS.clone() };
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 

@@ -26,7 +26,7 @@ pub struct Limits {
     pub max_nesting: u32,
     /// Values (IDL `valuetype`) of one message. Stops a message of some megabytes that becomes
     /// objects of several times its size. Default: 262,144.
-    pub max_values: u32,
+    pub max_valuetype_instances: u32,
     /// Repository ids in front of one value. Stops long lists of ids, which the receiver searches
     /// once for each value. Default: 32.
     pub max_repository_ids: u32,
@@ -41,7 +41,7 @@ pub struct Limits {
     pub max_profiles: u32,
     /// Components of one profile, or policies of one list. Stops a profile that makes every search
     /// walk thousands of components. Default: 64.
-    pub max_components: u32,
+    pub max_tagged_components: u32,
     /// Lane endpoints in one profile. A longer list is ignored. Stops a reference that makes a
     /// client keep a connection table for tens of thousands of addresses. Default: 1,024.
     pub max_lane_endpoints: u32,
@@ -50,7 +50,7 @@ pub struct Limits {
     pub max_partial_messages: u32,
     /// Bytes buffered for all partial messages of one connection, in addition to one 12-byte
     /// header. Stops a peer that sends few but large partial messages. Default: 64 MiB.
-    pub max_partial_bytes: u32,
+    pub max_partial_message_bytes: u32,
     /// Fragments of one message, the first included. Stops a peer that keeps a request alive and a
     /// thread busy with empty fragments. Default: 131,072.
     pub max_fragments: u32,
@@ -60,7 +60,7 @@ pub struct Limits {
     pub max_outstanding_requests: u32,
     /// Length in bytes of a stringified reference or of a corbaloc or corbaname URL. Stops a text
     /// file that is parsed into tens of megabytes. Default: 1 MiB.
-    pub max_reference_text: u32,
+    pub max_reference_text_length: u32,
 }
 
 impl Limits {
@@ -71,18 +71,18 @@ impl Limits {
         max_sequence_length: 64 << 20,
         max_decoded_bytes: 512 << 20,
         max_nesting: 128,
-        max_values: 1 << 18,
+        max_valuetype_instances: 1 << 18,
         max_repository_ids: 32,
         max_repository_id_length: 512,
         max_service_contexts: 128,
         max_profiles: 64,
-        max_components: 64,
+        max_tagged_components: 64,
         max_lane_endpoints: 1024,
         max_partial_messages: 128,
-        max_partial_bytes: 64 << 20,
+        max_partial_message_bytes: 64 << 20,
         max_fragments: 1 << 17,
         max_outstanding_requests: 4096,
-        max_reference_text: 1 << 20,
+        max_reference_text_length: 1 << 20,
     };
 }
 

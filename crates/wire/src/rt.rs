@@ -52,7 +52,7 @@ pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
 /// octet order | 1 octet of padding | short low | short high
 /// ```
 #[must_use]
-pub fn encode_range_context(low: i16, high: i16) -> [u8; 6] {
+pub fn encode_priority_range_context(low: i16, high: i16) -> [u8; 6] {
     let ([a, b], [c, d]) = (low.to_ne_bytes(), high.to_ne_bytes());
     [Endian::NATIVE.to_flag(), 0, a, b, c, d]
 }
@@ -61,7 +61,7 @@ pub fn encode_range_context(low: i16, high: i16) -> [u8; 6] {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
-pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
+pub fn parse_priority_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((d.read_i16()?, d.read_i16()?))
 }
@@ -94,7 +94,7 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
-/// [`Limits::max_components`].
+/// [`Limits::max_tagged_components`].
 pub fn parse_round_trip_timeout(data: &[u8], limits: &Limits) -> Result<Option<Duration>, CdrError> {
     let Some(value) = parse_policies(data, limits)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else {
         return Ok(None);
@@ -147,7 +147,7 @@ impl PriorityModelValue {
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`].
-pub fn encode_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
+pub fn encode_priority_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
     encapsulated(|e| {
         e.write_len(bands.len())?;
         for (low, high) in bands {
@@ -162,7 +162,7 @@ pub fn encode_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
-pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
+pub fn parse_priority_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;
     (0..count).map(|_| Ok((d.read_i16()?, d.read_i16()?))).collect()
@@ -228,7 +228,7 @@ impl ProtocolValue {
             return Ok(ProtocolValue::Other);
         }
         if !matches!(tag, profile_tag::IIOP | profile_tag::TAO_UIOP | profile_tag::UNIX) {
-            return Err(CdrError::Unsupported);
+            return Err(CdrError::UnsupportedForm);
         }
         let (send_buffer, receive_buffer) = (d.read_i32()?, d.read_i32()?);
         if tag != profile_tag::IIOP {
@@ -261,8 +261,9 @@ pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError
 /// Parses the value of a ClientProtocolPolicy.
 ///
 /// # Errors
-/// [`CdrError::Unsupported`] for a protocol with unknown properties; [`CdrError::LimitExceeded`]
-/// for more protocols than [`Limits::max_profiles`]; another error if the value is malformed.
+/// [`CdrError::UnsupportedForm`] for a protocol with unknown properties;
+/// [`CdrError::LimitExceeded`] for more protocols than [`Limits::max_profiles`]; another error if
+/// the value is malformed.
 pub fn parse_protocols(value: &[u8], limits: &Limits) -> Result<Vec<ProtocolValue>, CdrError> {
     let mut d = Decoder::for_encapsulation(value)?;
     let count = d.read_len(4)?;
@@ -289,11 +290,11 @@ mod tests {
         let little = cfg!(target_endian = "little");
         if little {
             assert_eq!(encode_priority_context(1000), [1, 0, 0xe8, 0x03]);
-            assert_eq!(encode_range_context(5, 15), [1, 0, 5, 0, 15, 0]);
+            assert_eq!(encode_priority_range_context(5, 15), [1, 0, 5, 0, 15, 0]);
             let model = PriorityModelValue { model: 0, server_priority: 0 };
             assert_eq!(model.encode().unwrap(), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             let bands = [1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 15, 0, 25, 0, 35, 0];
-            assert_eq!(encode_bands(&[(5, 15), (25, 35)]).unwrap(), bands);
+            assert_eq!(encode_priority_bands(&[(5, 15), (25, 35)]).unwrap(), bands);
             let tcp = ProtocolValue::Tcp {
                 send_buffer: 0x4000,
                 receive_buffer: 0x8000,
@@ -307,8 +308,8 @@ mod tests {
         let big = [0, 0, 0, 0, 0, 0, 0, 1, 0, 5];
         assert_eq!(PriorityModelValue::parse(&big), Ok(PriorityModelValue { model: 1, server_priority: 5 }));
         assert_eq!(parse_priority_context(&[0, 0xaa, 0x03, 0xe8]), Ok(1000));
-        assert_eq!(parse_range_context(&[0, 0, 0, 5, 0, 15]), Ok((5, 15)));
-        assert_eq!(parse_bands(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 5, 0, 15]), Ok(vec![(5, 15)]));
+        assert_eq!(parse_priority_range_context(&[0, 0, 0, 5, 0, 15]), Ok((5, 15)));
+        assert_eq!(parse_priority_bands(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 5, 0, 15]), Ok(vec![(5, 15)]));
     }
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
         let model = PriorityModelValue { model: 1, server_priority: 32767 };
         assert_eq!(PriorityModelValue::parse(&model.encode().unwrap()), Ok(model));
         let bands = [(0, 99), (100, 32767)];
-        assert_eq!(parse_bands(&encode_bands(&bands).unwrap()).unwrap(), bands);
+        assert_eq!(parse_priority_bands(&encode_priority_bands(&bands).unwrap()).unwrap(), bands);
         let protocols = [
             ProtocolValue::Unix { tag: profile_tag::TAO_UIOP, send_buffer: 1, receive_buffer: -1 },
             ProtocolValue::Tcp {
@@ -334,7 +335,7 @@ mod tests {
             ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
         ];
         assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap(), &Limits::DEFAULT).unwrap(), protocols);
-        assert_eq!(parse_range_context(&encode_range_context(1, 2)), Ok((1, 2)));
+        assert_eq!(parse_priority_range_context(&encode_priority_range_context(1, 2)), Ok((1, 2)));
         for remaining in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::from_millis(7)] {
             assert_eq!(parse_deadline_context(&encode_deadline_context(remaining)), Ok(remaining));
         }
@@ -345,20 +346,20 @@ mod tests {
     fn malformed_values_are_refused() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[2, 0]] {
             assert!(parse_priority_context(data).is_err(), "{data:?}");
-            assert!(parse_range_context(data).is_err(), "{data:?}");
+            assert!(parse_priority_range_context(data).is_err(), "{data:?}");
             assert!(parse_deadline_context(data).is_err(), "{data:?}");
         }
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
-        assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
+        assert!(parse_priority_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
         assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0], &Limits::DEFAULT).is_err());
         let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(parse_protocols(&unknown, &Limits::DEFAULT), Err(CdrError::Unsupported));
+        assert_eq!(parse_protocols(&unknown, &Limits::DEFAULT), Err(CdrError::UnsupportedForm));
     }
 
     #[test]
     fn lists_longer_than_the_limits_are_refused() {
-        let limits = Limits { max_profiles: 2, max_components: 3, ..Limits::DEFAULT };
+        let limits = Limits { max_profiles: 2, max_tagged_components: 3, ..Limits::DEFAULT };
         let protocols = |count| encode_protocols(&vec![ProtocolValue::SharedMemory; count]).unwrap();
         assert_eq!(parse_protocols(&protocols(2), &limits).unwrap().len(), 2);
         assert_eq!(parse_protocols(&protocols(3), &limits), Err(CdrError::LimitExceeded));
@@ -366,7 +367,7 @@ mod tests {
         let context = |count| TaggedComponent::policies(&vec![time.clone(); count]).unwrap().data;
         assert_eq!(parse_round_trip_timeout(&context(3), &limits), Ok(Some(Duration::from_nanos(700))));
         assert_eq!(parse_round_trip_timeout(&context(4), &limits), Err(CdrError::LimitExceeded));
-        let many = Limits { max_profiles: 65, max_components: 65, ..Limits::DEFAULT };
+        let many = Limits { max_profiles: 65, max_tagged_components: 65, ..Limits::DEFAULT };
         assert_eq!(parse_protocols(&protocols(65), &many).unwrap().len(), 65);
         assert_eq!(parse_policies(&context(65), &many).unwrap().len(), 65);
     }

@@ -65,7 +65,7 @@ fn read_inner(d: &mut Decoder<'_>) -> u32 {
         ValueHead::Null => 100,
         ValueHead::Indirection(number, _) => 200 + number,
         ValueHead::Value(start) => {
-            assert!(start.ids.as_slice().iter().all(|id| *id == INNER[0].as_bytes()));
+            assert!(start.repository_ids.as_slice().iter().all(|id| *id == INNER[0].as_bytes()));
             let number = d.read_u16().unwrap();
             d.end_value(&start).unwrap();
             number.into()
@@ -75,12 +75,12 @@ fn read_inner(d: &mut Decoder<'_>) -> u32 {
 
 fn read_custom(d: &mut Decoder<'_>) {
     let ValueHead::Value(start) = d.read_value_head().unwrap() else { panic!("no value") };
-    assert_eq!(start.ids.as_slice(), [CUSTOM[0].as_bytes()]);
+    assert_eq!(start.repository_ids.as_slice(), [CUSTOM[0].as_bytes()]);
     assert_eq!((d.read_u8(), d.read_f64()), (Ok(1), Ok(2.5)));
     let (first, again) = (read_inner(d), read_inner(d));
-    assert_eq!((first, again), (7, 200 + start.number + 1));
+    assert_eq!((first, again), (7, 200 + start.value_number + 1));
     assert_eq!((d.read_i32(), d.read_i32(), d.read_f64()), (Ok(-1), Ok(-4), Ok(4.5)));
-    assert_eq!((read_inner(d), read_inner(d), read_inner(d)), (8, 100, 200 + start.number + 2));
+    assert_eq!((read_inner(d), read_inner(d), read_inner(d)), (8, 100, 200 + start.value_number + 2));
     assert_eq!(d.read_f64(), Ok(8.5));
     d.end_value(&start).unwrap();
 }
@@ -120,7 +120,7 @@ fn decoded(octets: &[u8], endian: Endian, shift: usize) -> Vec<AnyValue> {
     let space = ValueReadState::new();
     let mut d = Decoder::new(octets, endian).at_position(shift).with_value_read_state(&space);
     let values = (0..5).map(|_| AnyValue::decode(&mut d).unwrap()).collect();
-    assert_eq!(d.remaining(), 0);
+    assert_eq!(d.remaining_len(), 0);
     values
 }
 
@@ -133,7 +133,7 @@ fn check(values: &[AnyValue]) {
                 } else {
                     read_custom(d)
                 }
-                assert_eq!(d.remaining(), 0);
+                assert_eq!(d.remaining_len(), 0);
                 Ok(())
             })
         };
@@ -158,7 +158,7 @@ fn custom_values_are_forwarded_unchanged_at_every_offset_in_both_byte_orders() {
                     value.encode(&mut one).unwrap();
                     let (octets, space) = (one.to_vec(), ValueReadState::new());
                     let mut d = Decoder::new(&octets, endian).at_position(further).with_value_read_state(&space);
-                    assert_eq!((&AnyValue::decode(&mut d).unwrap(), d.remaining()), (value, 0));
+                    assert_eq!((&AnyValue::decode(&mut d).unwrap(), d.remaining_len()), (value, 0));
                 }
                 let second = decoded(&all.to_vec(), endian, further);
                 check(&second);
@@ -174,12 +174,12 @@ fn custom_values_in_another_byte_order_need_their_custom_code() {
     let values = decoded(&message(foreign, 0), foreign, 0);
     let native = decoded(&message(Endian::NATIVE, 0), Endian::NATIVE, 0);
     for (value, other) in values.iter().zip(&native) {
-        assert_eq!(value.encode(&mut Encoder::new()), Err(CdrError::CustomValue));
+        assert_eq!(value.encode(&mut Encoder::new()), Err(CdrError::CustomValueNotConvertible));
         // Without the custom code, values in different forms count as different.
         assert!(value != other && value == &value.clone());
     }
-    assert_eq!(CdrError::CustomValue.kind(), SystemExceptionKind::NoImplement);
-    assert_eq!(native[0].value(), Err(CdrError::CustomValue));
+    assert_eq!(CdrError::CustomValueNotConvertible.kind(), SystemExceptionKind::NoImplement);
+    assert_eq!(native[0].value(), Err(CdrError::CustomValueNotConvertible));
     assert_eq!(AnyValue::from_value(&custom(), &Value::Null).unwrap().value(), Ok(Value::Null));
     // An `any` cannot contain an indirection to a value outside it.
     let mut e = Encoder::new();
@@ -192,14 +192,14 @@ fn custom_values_in_another_byte_order_need_their_custom_code() {
     let (octets, space) = (e.to_vec(), ValueReadState::new());
     let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space);
     assert_eq!(read_inner(&mut d), 1);
-    assert_eq!(AnyValue::decode_value(custom(), &mut d).err(), Some(CdrError::CustomValue));
+    assert_eq!(AnyValue::decode_value(custom(), &mut d).err(), Some(CdrError::CustomValueNotConvertible));
 }
 
 #[test]
 fn malformed_custom_values_are_refused() {
     let decode = |octets: &[u8]| {
         let space = ValueReadState::new();
-        let limits = Limits { max_values: 1000, ..Limits::DEFAULT };
+        let limits = Limits { max_valuetype_instances: 1000, ..Limits::DEFAULT };
         let mut d = Decoder::new(octets, Endian::Big).with_value_read_state(&space).with_limits(&limits);
         AnyValue::decode_value(custom(), &mut d).err()
     };
@@ -210,12 +210,12 @@ fn malformed_custom_values_are_refused() {
         octets
     };
     assert_eq!(decode(&with(&[4, 1, 0xffff_ffff])), None);
-    assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
+    assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::MalformedValuetype));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
-    assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
-    assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
-    assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
+    assert_eq!(decode(&with(&[40, 1])), Some(CdrError::MalformedValuetype));
+    assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::MalformedValuetype));
+    assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::MalformedValuetype));
+    assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::MalformedValuetype));
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
     assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));

@@ -2,7 +2,7 @@
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};
-use corelane_wire::typecode::{Kind, UnionMember};
+use corelane_wire::typecode::{TypeCodeKind, UnionMember};
 use corelane_wire::{
     AnyValue, Cdr, CdrError, CodeSets, Decoder, Encoder, Endian, Limits, Octets, TypeCode, Value, Version,
     dynamic::UnionValue,
@@ -99,48 +99,48 @@ fn value(type_code: &TypeCode) -> BoxedStrategy<Value> {
     let type_code = type_code.unaliased();
     let length = type_code.length().unwrap_or(0);
     match type_code.kind() {
-        Kind::Short => any::<i16>().prop_map(Value::Short).boxed(),
-        Kind::Long => any::<i32>().prop_map(Value::Long).boxed(),
-        Kind::UShort => any::<u16>().prop_map(Value::UShort).boxed(),
-        Kind::ULong => any::<u32>().prop_map(Value::ULong).boxed(),
-        Kind::Float => (-1e9f32..1e9).prop_map(Value::Float).boxed(),
-        Kind::Double => (-1e99f64..1e99).prop_map(Value::Double).boxed(),
-        Kind::Boolean => any::<bool>().prop_map(Value::Boolean).boxed(),
-        Kind::Char => select(vec!['a', 'z', '~']).prop_map(Value::Char).boxed(),
-        Kind::WChar => select(vec!['a', 'é', '€']).prop_map(Value::WChar).boxed(),
-        Kind::Octet => any::<u8>().prop_map(Value::Octet).boxed(),
-        Kind::LongLong => any::<i64>().prop_map(Value::LongLong).boxed(),
-        Kind::ULongLong => any::<u64>().prop_map(Value::ULongLong).boxed(),
-        Kind::LongDouble => any::<[u8; 16]>().prop_map(Value::LongDouble).boxed(),
-        Kind::String => text(length).prop_map(Value::String).boxed(),
-        Kind::WString => text(length).prop_map(Value::WString).boxed(),
-        Kind::ObjRef => reference().prop_map(Value::Object).boxed(),
-        Kind::TypeCode => any_type().prop_map(Value::TypeCode).boxed(),
-        Kind::Any => leaf_type()
-            .prop_filter("any in any ends", |inner| inner.kind() != Kind::Any)
+        TypeCodeKind::Short => any::<i16>().prop_map(Value::Short).boxed(),
+        TypeCodeKind::Long => any::<i32>().prop_map(Value::Long).boxed(),
+        TypeCodeKind::UShort => any::<u16>().prop_map(Value::UShort).boxed(),
+        TypeCodeKind::ULong => any::<u32>().prop_map(Value::ULong).boxed(),
+        TypeCodeKind::Float => (-1e9f32..1e9).prop_map(Value::Float).boxed(),
+        TypeCodeKind::Double => (-1e99f64..1e99).prop_map(Value::Double).boxed(),
+        TypeCodeKind::Boolean => any::<bool>().prop_map(Value::Boolean).boxed(),
+        TypeCodeKind::Char => select(vec!['a', 'z', '~']).prop_map(Value::Char).boxed(),
+        TypeCodeKind::WChar => select(vec!['a', 'é', '€']).prop_map(Value::WChar).boxed(),
+        TypeCodeKind::Octet => any::<u8>().prop_map(Value::Octet).boxed(),
+        TypeCodeKind::LongLong => any::<i64>().prop_map(Value::LongLong).boxed(),
+        TypeCodeKind::ULongLong => any::<u64>().prop_map(Value::ULongLong).boxed(),
+        TypeCodeKind::LongDouble => any::<[u8; 16]>().prop_map(Value::LongDouble).boxed(),
+        TypeCodeKind::String => text(length).prop_map(Value::String).boxed(),
+        TypeCodeKind::WString => text(length).prop_map(Value::WString).boxed(),
+        TypeCodeKind::ObjRef => reference().prop_map(Value::Object).boxed(),
+        TypeCodeKind::TypeCode => any_type().prop_map(Value::TypeCode).boxed(),
+        TypeCodeKind::Any => leaf_type()
+            .prop_filter("any in any ends", |inner| inner.kind() != TypeCodeKind::Any)
             .prop_flat_map(|inner| {
                 value(&inner).prop_map(move |value| Value::Any(Box::new(AnyValue::from_value(&inner, &value).unwrap())))
             })
             .boxed(),
-        Kind::Fixed => {
+        TypeCodeKind::Fixed => {
             let digits = type_code.digits_and_scale().map_or(1, |(digits, _)| u32::from(digits));
             (-(10i128.pow(digits) - 1)..10i128.pow(digits)).prop_map(Value::Fixed).boxed()
         }
-        Kind::Enum => (0..u32::try_from(type_code.member_count()).unwrap()).prop_map(Value::Enum).boxed(),
-        Kind::Struct => {
+        TypeCodeKind::Enum => (0..u32::try_from(type_code.member_count()).unwrap()).prop_map(Value::Enum).boxed(),
+        TypeCodeKind::Struct => {
             let members = (0..type_code.member_count()).map(|index| value(&type_code.member_type(index).unwrap()));
             members.collect::<Vec<_>>().prop_map(Value::Struct).boxed()
         }
-        Kind::Union => union_value(type_code),
-        Kind::Sequence | Kind::Array => {
+        TypeCodeKind::Union => union_value(type_code),
+        TypeCodeKind::Sequence | TypeCodeKind::Array => {
             let element = type_code.content_type().unwrap();
             let most = length as usize;
             let range = match type_code.kind() {
-                Kind::Array => most..=most,
+                TypeCodeKind::Array => most..=most,
                 _ if most == 0 => 0..=5,
                 _ => 0..=most,
             };
-            if element.unaliased().kind() == Kind::Octet {
+            if element.unaliased().kind() == TypeCodeKind::Octet {
                 return vec(any::<u8>(), range).prop_map(|octets| Value::Octets(Octets::from(octets))).boxed();
             }
             vec(value(&element), range).prop_map(Value::List).boxed()
@@ -151,8 +151,8 @@ fn value(type_code: &TypeCode) -> BoxedStrategy<Value> {
 
 fn union_value(type_code: TypeCode) -> BoxedStrategy<Value> {
     let most = match type_code.discriminator_type().unwrap().unaliased().kind() {
-        Kind::Boolean => 2,
-        Kind::Enum => 3,
+        TypeCodeKind::Boolean => 2,
+        TypeCodeKind::Enum => 3,
         _ => 6,
     };
     let choose = (0i128..most).prop_flat_map(move |label| {
@@ -196,7 +196,7 @@ fn written<T: Cdr>(value: &T, place: Place) -> Vec<u8> {
     e.set_endian(place.endian);
     e.set_version(place.version);
     e.set_code_sets(place.code_sets);
-    e.write_raw(&vec![7; place.before]);
+    e.write_bytes(&vec![7; place.before]);
     value.encode(&mut e).unwrap();
     e.write_u8(0xaa);
     e.to_vec()
@@ -208,7 +208,7 @@ fn read<T: Cdr>(octets: &[u8], place: Place) -> Result<T, CdrError> {
         .with_version(place.version)
         .with_code_sets(place.code_sets);
     let value = T::decode(&mut d)?;
-    assert_eq!((d.read_u8(), d.remaining()), (Ok(0xaa), 0));
+    assert_eq!((d.read_u8(), d.remaining_len()), (Ok(0xaa), 0));
     Ok(value)
 }
 
@@ -263,7 +263,7 @@ proptest! {
 
     #[test]
     fn initial_value_is_a_value_of_its_type(type_code in any_type()) {
-        let value = Value::initial(&type_code).unwrap();
+        let value = Value::default_of_type(&type_code).unwrap();
         if let Ok(any) = AnyValue::from_value(&type_code, &value) {
             prop_assert_eq!(any.value().unwrap(), value);
         }
@@ -313,8 +313,8 @@ fn non_ascii_char_in_an_any_cannot_be_sent_in_utf_8() {
     assert_eq!(any.value().unwrap(), Value::Char('é'));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(any.encode(&mut e), Err(CdrError::NotInCodeSet));
-    assert_eq!(CdrError::NotInCodeSet.kind(), SystemExceptionKind::DataConversion);
+    assert_eq!(any.encode(&mut e), Err(CdrError::CharacterNotInCodeSet));
+    assert_eq!(CdrError::CharacterNotInCodeSet.kind(), SystemExceptionKind::DataConversion);
 }
 
 #[test]
@@ -327,15 +327,15 @@ fn char_discriminator_is_converted_between_code_sets() {
     assert_eq!(any.value().as_ref(), Ok(&chosen));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(any.encode_value(&mut e), Err(CdrError::NotInCodeSet));
-    assert_eq!(chosen.encode(&type_code, &mut e), Err(CdrError::NotInCodeSet));
+    assert_eq!(any.encode_value(&mut e), Err(CdrError::CharacterNotInCodeSet));
+    assert_eq!(chosen.encode(&type_code, &mut e), Err(CdrError::CharacterNotInCodeSet));
     let mut e = Encoder::new();
     e.set_code_sets(CodeSets::LATIN1_UTF16);
     any.encode_value(&mut e).unwrap();
     assert_eq!(e.to_vec(), [0xe9, 7]);
     let octets = [0xe9, 7];
     let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
-    assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
+    assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::CharacterNotInCodeSet));
 }
 
 /// omniORB writes a byte-order mark, and compares its own values with received values by their
@@ -347,10 +347,10 @@ fn wide_text_in_an_any_keeps_its_received_form() {
         AnyValue::from_writer(&type_code, |e| {
             e.write_u8(1);
             let text: &[u8] = if marked { &[0xff, 0xfe, 0xac, 0x20, 0x61, 0] } else { &[0x20, 0xac, 0, 0x61] };
-            e.write_octets_copied(text)?;
+            e.write_octet_sequence_copied(text)?;
             e.write_f64(0.5);
             let letter: &[u8] = if marked { &[4, 0xff, 0xfe, 0xac, 0x20] } else { &[2, 0x20, 0xac] };
-            e.write_raw(letter);
+            e.write_bytes(letter);
             Ok(())
         })
         .unwrap()
@@ -363,7 +363,7 @@ fn wide_text_in_an_any_keeps_its_received_form() {
             let mut e = Encoder::new();
             e.set_endian(endian);
             e.set_code_sets(CodeSets::UTF8_UTF16);
-            e.write_raw(&[7; 8][..before]);
+            e.write_bytes(&[7; 8][..before]);
             any.encode_value(&mut e).unwrap();
             e.to_vec().split_off(before)
         };
@@ -401,7 +401,7 @@ fn value_of_another_type_is_refused() {
 fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError> {
     let mut e = Encoder::new();
     type_code.encode(&mut e).unwrap();
-    e.write_raw(value);
+    e.write_bytes(value);
     AnyValue::decode(&mut Decoder::new(&e.to_vec(), Endian::NATIVE))
 }
 
@@ -420,7 +420,7 @@ fn values_of_many_empty_parts_are_refused() {
         shared = structure(vec![shared.clone(), shared], id);
     }
     assert_eq!(with_octets(&shared, &[]).err(), Some(CdrError::LimitExceeded));
-    assert_eq!(Value::initial(&shared).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::default_of_type(&shared).err(), Some(CdrError::LimitExceeded));
     assert!(with_octets(&TypeCode::array(structure(vec![], 0), 100).unwrap(), &[]).is_ok());
 }
 
@@ -441,7 +441,7 @@ fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
     for behind in [0, 1, 400] {
         let mut e = Encoder::new();
         any.encode(&mut e).unwrap();
-        e.write_raw(&vec![7; behind]);
+        e.write_bytes(&vec![7; behind]);
         assert_eq!(read_again(&e.to_vec(), e.endian()).value().unwrap(), value);
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
@@ -472,11 +472,11 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     let octets = |padded: bool| {
         let mut e = Encoder::new();
         structure(vec![TypeCode::ANY, array.clone()], 1).encode(&mut e).unwrap();
-        e.write_u32(Kind::Sequence.number());
+        e.write_u32(TypeCodeKind::Sequence.number());
         e.write_encapsulation(|e| {
-            e.write_u32(Kind::Long.number());
+            e.write_u32(TypeCodeKind::Long.number());
             e.write_u32(0);
-            e.write_raw(&vec![0; if padded { 4000 } else { 0 }]);
+            e.write_bytes(&vec![0; if padded { 4000 } else { 0 }]);
             Ok(())
         })
         .unwrap();
@@ -489,7 +489,7 @@ fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     let list = TypeCode::sequence(few, 0).unwrap();
     let mut e = Encoder::new();
     list.encode(&mut e).unwrap();
-    e.write_octets_copied(&[5; 1000]).unwrap();
+    e.write_octet_sequence_copied(&[5; 1000]).unwrap();
     read_again(&e.to_vec(), e.endian());
 }
 
@@ -500,7 +500,7 @@ fn nesting_of_values_is_limited() {
     let one = 1u32.to_ne_bytes();
     assert_eq!(with_octets(&node, &one.repeat(1 << 16)).err(), Some(CdrError::NestingTooDeep));
     assert!(with_octets(&node, &[one.repeat(100), vec![0; 4]].concat()).is_ok());
-    let any = Kind::Any.number().to_ne_bytes();
+    let any = TypeCodeKind::Any.number().to_ne_bytes();
     let octets = any.repeat(1 << 16);
     assert_eq!(AnyValue::decode(&mut Decoder::new(&octets, Endian::NATIVE)).err(), Some(CdrError::NestingTooDeep));
 }
@@ -509,7 +509,7 @@ fn nesting_of_values_is_limited() {
 fn structure_that_contains_itself_has_no_value() {
     let node = TypeCode::structure("IDL:N:1.0", "N", [("self", TypeCode::recursive("IDL:N:1.0"))]).unwrap();
     assert_eq!(with_octets(&node, &[0; 64]).err(), Some(CdrError::LimitExceeded));
-    assert_eq!(Value::initial(&node).err(), Some(CdrError::LimitExceeded));
+    assert_eq!(Value::default_of_type(&node).err(), Some(CdrError::LimitExceeded));
 }
 
 #[test]
@@ -521,6 +521,6 @@ fn large_octets_in_an_any_share_the_message() {
     let limits = Limits::DEFAULT;
     let mut d = Decoder::new(&message, Endian::NATIVE).with_shared_message(&message).with_limits(&limits);
     let any = AnyValue::decode(&mut d).unwrap();
-    let octets = any.read(|d| d.read_octets().map(|octets| octets.as_ptr().addr())).unwrap();
+    let octets = any.read(|d| d.read_octet_sequence().map(|octets| octets.as_ptr().addr())).unwrap();
     assert!((message.as_ptr().addr()..message.as_ptr().addr() + message.len()).contains(&octets));
 }

@@ -140,7 +140,7 @@ fn chunked_and_unchunked_values_are_equal() {
         e.set_endian(Endian::Big);
         type_code.encode(&mut e).unwrap();
         e.align(4);
-        e.write_raw(octets);
+        e.write_bytes(octets);
         read(&e.to_vec(), Endian::Big)
     };
     let id = |name: &str| [&u32::try_from(name.len() + 1).unwrap().to_be_bytes(), name.as_bytes(), &[0]].concat();

@@ -25,7 +25,7 @@ fn headers_that_announce_60_mib_take_no_memory() {
     let mut framers: Vec<Framer> = (0..200).map(|_| Framer::new()).collect();
     for framer in &mut framers {
         assert_eq!(framer.next(&announced, &Limits::DEFAULT), Ok(FramingStep::NeedMore((60 << 20) + 12)));
-        assert_eq!(framer.partial_bytes(), 0);
+        assert_eq!(framer.partial_message_bytes(), 0);
     }
     assert!(resident() < before + 4096);
 }
@@ -48,12 +48,12 @@ fn number_of_unfinished_requests_is_limited() {
     }
     assert_eq!(accepted, limits.max_partial_messages);
     assert_eq!(fault, Some(Err(ProtocolFault::TooManyPartialMessages { limit: limits.max_partial_messages })));
-    assert!(framer.partial_bytes() <= 128 * 1016);
+    assert!(framer.partial_message_bytes() <= 128 * 1016);
 }
 
 #[test]
 fn total_size_of_unfinished_requests_is_limited() {
-    let limits = Limits { max_partial_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { max_partial_message_bytes: 1 << 20, ..Limits::default() };
     let mut framer = Framer::new();
     let body = vec![0; 100_000];
     let mut held = 0;
@@ -66,7 +66,7 @@ fn total_size_of_unfinished_requests_is_limited() {
         }
     };
     assert!(matches!(fault, Err(ProtocolFault::PartialMessagesTooLarge { .. })) && held == 10);
-    assert!(framer.partial_bytes() <= (1 << 20) + 12);
+    assert!(framer.partial_message_bytes() <= (1 << 20) + 12);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn memory_of_decoded_elements_is_limited() {
     assert_eq!(Vec::<Vec<Large>>::decode(&mut decoder(&fewer)).unwrap().len(), 99);
     let many = vec![0; 20_000];
     assert_eq!(decoder(&many).read_slice_with(20_000, Large::decode).unwrap_err(), CdrError::LimitExceeded);
-    assert!(scratch.allocated() < 1 << 20);
+    assert!(scratch.allocated_bytes() < 1 << 20);
 }
 
 #[test]

@@ -107,8 +107,8 @@ impl Item {
                 Item::WText(owned)
             }
             Item::Octets(_) => {
-                let owned = d.clone().read_octets_owned().unwrap().into_vec();
-                assert_eq!(d.read_octets().unwrap(), owned);
+                let owned = d.clone().read_octet_sequence_owned().unwrap().into_vec();
+                assert_eq!(d.read_octet_sequence().unwrap(), owned);
                 Item::Octets(owned)
             }
             Item::Longs(_) => {
@@ -130,7 +130,7 @@ impl Item {
             Item::Encapsulated(items) => {
                 let mut inner = d.read_encapsulation().unwrap();
                 let items = items.iter().map(|item| item.read(&mut inner)).collect();
-                assert_eq!(inner.remaining(), 0);
+                assert_eq!(inner.remaining_len(), 0);
                 Item::Encapsulated(items)
             }
         }
@@ -206,7 +206,7 @@ fn version() -> impl Strategy<Value = Version> {
 fn sets() -> impl Strategy<Value = CodeSets> {
     let standard = prop_oneof![Just(CodeSets::LATIN1_UTF16), Just(CodeSets::UTF8_UTF16)];
     (standard, any::<bool>()).prop_map(|(sets, sender)| {
-        let wide_order = if sender { WideByteOrder::Sender } else { WideByteOrder::Standard };
+        let wide_order = if sender { WideByteOrder::MessageOrder } else { WideByteOrder::SpecifiedOrder };
         CodeSets { wide_order, ..sets }
     })
 }
@@ -276,7 +276,7 @@ impl Sent {
         let scratch = Scratch::new();
         let mut d = body.with_code_sets(self.sets).with_scratch(&scratch).with_fragment_starts(breaks);
         let read: Vec<Item> = self.items.iter().map(|item| item.read(&mut d)).collect();
-        assert_eq!((&read, d.remaining()), (&self.items, 0));
+        assert_eq!((&read, d.remaining_len()), (&self.items, 0));
     }
 }
 
@@ -287,7 +287,7 @@ fn messages(stream: &[u8], pieces: &[usize]) -> Vec<(Vec<u8>, Vec<usize>)> {
     loop {
         match framer.next(&stream[read..arrived], &LIMITS).unwrap() {
             FramingStep::NeedMore(_) if arrived == stream.len() => {
-                assert_eq!((read, framer.partial_count()), (arrived, 0));
+                assert_eq!((read, framer.partial_message_count()), (arrived, 0));
                 return found;
             }
             FramingStep::NeedMore(_) => arrived = (arrived + pieces.next().unwrap()).min(stream.len()),
@@ -343,7 +343,7 @@ proptest! {
             if index == 0 {
                 giop::begin_reply(&mut e, version, 7, ReplyStatus::NoException, &[]).unwrap();
             } else {
-                e.write_raw(&[0; 12]);
+                e.write_bytes(&[0; 12]);
             }
             group.iter().for_each(|item| item.write(&mut e));
             let fragment = e.to_vec();
@@ -364,7 +364,7 @@ proptest! {
                 prop_assert_eq!(&item.read(&mut d), item);
             }
         }
-        prop_assert_eq!(d.remaining(), 0);
+        prop_assert_eq!(d.remaining_len(), 0);
     }
 
     #[test]

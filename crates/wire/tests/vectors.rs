@@ -124,7 +124,7 @@ fn contexts(contexts: giop::ReceivedServiceContexts<'_>) -> Value {
                 fields.insert("priority".into(), json!(rt::parse_priority_context(data).unwrap()));
             }
             giop::context_id::RT_CORBA_PRIORITY_RANGE => {
-                let (min, max) = rt::parse_range_context(data).unwrap();
+                let (min, max) = rt::parse_priority_range_context(data).unwrap();
                 fields.insert("min".into(), json!(min));
                 fields.insert("max".into(), json!(max));
             }
@@ -180,7 +180,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
     if expected.get("arguments").is_some() {
         let mut d = request.body().with_code_sets(corelane_wire::CodeSets::LATIN1_UTF16);
         out.insert("arguments".into(), idl::arguments(&operation, &mut d));
-        assert!(request.body_offset == message.len() || d.remaining() == 0);
+        assert!(request.body_offset == message.len() || d.remaining_len() == 0);
     }
     out.insert("operation".into(), json!(operation));
     let again = |version| {
@@ -196,7 +196,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
             contexts: &contexts,
         };
         giop::write_request_header(&mut e, &head).unwrap();
-        e.write_raw(&message[request.body_offset..]);
+        e.write_bytes(&message[request.body_offset..]);
         giop::finish_message(&mut e).unwrap();
         e.to_vec()
     };
@@ -205,7 +205,10 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
     let second = Request::parse(&written, &whole, &LIMITS).unwrap();
     assert_eq!(second.target, request.target);
     assert_eq!((second.operation, second.response_expected), (request.operation, request.response_expected));
-    assert_eq!((second.contexts, second.body().rest()), (request.contexts, request.body().rest()));
+    assert_eq!(
+        (second.contexts, second.body().remaining_bytes()),
+        (request.contexts, request.body().remaining_bytes())
+    );
     let garbage = expected["reserved_hex"].as_str().is_some_and(|octets| octets != "000000");
     compare_octets(message, &written, expected, garbage || expected["response_flags"] == 2);
 }
@@ -231,7 +234,7 @@ fn reply(message: &[u8], header: &Header, expected: &Value, operation: &str, out
         ReplyStatus::NoException => {
             if expected.get("result").is_some() {
                 out.insert("result".into(), idl::results(operation, &mut d));
-                assert_eq!(d.remaining(), 0);
+                assert_eq!(d.remaining_len(), 0);
             }
             "NO_EXCEPTION"
         }
@@ -250,7 +253,7 @@ fn reply(message: &[u8], header: &Header, expected: &Value, operation: &str, out
             e.set_endian(header.endian);
             body.write(&mut e);
             if expected["padding_not_zero"] == false {
-                assert_eq!(e.to_vec(), reply.body().rest());
+                assert_eq!(e.to_vec(), reply.body().remaining_bytes());
             }
             "SYSTEM_EXCEPTION"
         }
@@ -265,7 +268,7 @@ fn reply(message: &[u8], header: &Header, expected: &Value, operation: &str, out
     e.set_endian(header.endian);
     let contexts: Vec<_> = reply.contexts.iter().map(|(id, data)| ServiceContext { id, data }).collect();
     giop::begin_reply(&mut e, header.version, reply.request_id, reply.status, &contexts).unwrap();
-    e.write_raw(&message[reply.body_offset..]);
+    e.write_bytes(&message[reply.body_offset..]);
     giop::finish_message(&mut e).unwrap();
     compare_octets(message, &e.to_vec(), expected, false);
 }
@@ -301,7 +304,7 @@ fn locate(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Strin
         };
         out.insert("locate_status".into(), json!(name));
         giop::begin_locate_reply(&mut e, header.version, reply.request_id, reply.status);
-        e.write_raw(&message[reply.body_offset..]);
+        e.write_bytes(&message[reply.body_offset..]);
         giop::finish_message(&mut e).unwrap();
     }
     compare_octets(message, &e.to_vec(), expected, false);
@@ -380,10 +383,10 @@ fn refused(name: &str, octets: &[u8]) {
     let step = Framer::new().next(octets, &LIMITS);
     match name {
         "probe/raw_giop_13/client" | "probe/raw_giop_20/client" => {
-            assert!(matches!(step, Err(ProtocolFault::Header(HeaderError::Version { .. }))));
+            assert!(matches!(step, Err(ProtocolFault::Header(HeaderError::UnsupportedVersion { .. }))));
         }
         "probe/raw_type_9/client" => {
-            assert_eq!(step, Err(ProtocolFault::Header(HeaderError::Kind { got: 9 })));
+            assert_eq!(step, Err(ProtocolFault::Header(HeaderError::UnknownMessageKind { got: 9 })));
         }
         _ => {
             let Ok(FramingStep::Message { header, .. }) = step else { panic!("{name}: {step:?}") };
@@ -423,7 +426,7 @@ fn every_vector_decodes_to_its_documented_meaning() {
             }
         }
         for framer in capture.framers.values() {
-            assert_eq!(framer.partial_count(), 0);
+            assert_eq!(framer.partial_message_count(), 0);
         }
     }
     assert_eq!(count, 548);

@@ -13,12 +13,12 @@ struct Form {
 
 impl Form {
     const ALL: [Form; 6] = [
-        Form { endian: Endian::Big, version: Version::GIOP_1_1, wide_order: WideByteOrder::Standard },
-        Form { endian: Endian::Little, version: Version::GIOP_1_1, wide_order: WideByteOrder::Standard },
-        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard },
-        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard },
-        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::Sender },
-        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Sender },
+        Form { endian: Endian::Big, version: Version::GIOP_1_1, wide_order: WideByteOrder::SpecifiedOrder },
+        Form { endian: Endian::Little, version: Version::GIOP_1_1, wide_order: WideByteOrder::SpecifiedOrder },
+        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::SpecifiedOrder },
+        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::SpecifiedOrder },
+        Form { endian: Endian::Big, version: Version::GIOP_1_2, wide_order: WideByteOrder::MessageOrder },
+        Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::MessageOrder },
     ];
 
     fn code_sets(self) -> CodeSets {
@@ -40,7 +40,7 @@ impl Form {
     fn unit(self, character: char) -> [u8; 2] {
         let unit = u16::try_from(u32::from(character)).unwrap();
         let is_big = self.endian == Endian::Big
-            || (self.version == Version::GIOP_1_2 && self.wide_order == WideByteOrder::Standard);
+            || (self.version == Version::GIOP_1_2 && self.wide_order == WideByteOrder::SpecifiedOrder);
         if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() }
     }
 }
@@ -94,7 +94,7 @@ fn every_character_round_trips() {
 /// Some ORBs write a mark before every text and every character.
 #[test]
 fn byte_order_mark_is_removed_once() {
-    let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::Standard };
+    let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::SpecifiedOrder };
     for endian in [Endian::Big, Endian::Little] {
         let units = |units: [u16; 2]| {
             units.map(|unit| if endian == Endian::Big { unit.to_be_bytes() } else { unit.to_le_bytes() })

@@ -30,7 +30,7 @@ pub(crate) fn serve(rio: &Arc<RioTransport>, servant: &Servant) -> Result<(Orb, 
         .listen(format!("tcp:{}:0", link::ADDRESS))
         .log_events()
         .build()?;
-    let lane = LaneConfig::default().priority(PRIORITY).static_threads(2).io(COMMANDS);
+    let lane = LaneConfig::default().priority(PRIORITY).static_threads(2).io_class(COMMANDS);
     let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes([lane]))?;
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, PRIORITY)),
@@ -46,17 +46,23 @@ pub(crate) fn serve(rio: &Arc<RioTransport>, servant: &Servant) -> Result<(Orb, 
 
 /// Prints the lines that the demo shows in its report, each of which begins with `stream`.
 pub(crate) fn print(rio: &RioTransport) {
-    println!("stream    level {}; not higher, because {}", rio.level(), rio.limit());
+    println!("stream    level {}; not higher, because {}", rio.level(), rio.level_limit_reason());
     for stream in rio.streams() {
         let bytes = stream.budget.map_or(0, |budget| budget.received_bytes);
-        let waits = stream.budget.map_or(0, |budget| budget.waits);
+        let waits = stream.budget.map_or(0, |budget| budget.wait_count);
         println!("stream    commands: guaranteed, {bytes} bytes received, {waits} waits for the budget");
-        if let (Some(frames), Some(thread)) = (stream.frames, &stream.kernel_thread) {
-            println!("stream    commands: {} frames to the thread {thread}, {} missed", frames.queued, frames.missed);
+        if let (Some(frames), Some(thread)) = (stream.frame_counts, &stream.kernel_thread) {
+            println!(
+                "stream    commands: {} frames to the thread {thread}, {} missed",
+                frames.queued_frames, frames.undeliverable_frames
+            );
         }
-        stream.lack.iter().for_each(|lack| println!("stream    commands: {lack}"));
+        stream.missing_feature_reason.iter().for_each(|lack| println!("stream    commands: {lack}"));
     }
     if let Some(frames) = rio.best_effort_frames() {
-        println!("stream    bulk and the rest: best effort, {} frames in the receive context", frames.missed);
+        println!(
+            "stream    bulk and the rest: best effort, {} frames in the receive context",
+            frames.undeliverable_frames
+        );
     }
 }

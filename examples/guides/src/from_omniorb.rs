@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // poa->the_POAManager()->activate()
     poa.manager().activate()?;
     // The omniINSPOA: corbaloc::1.2@127.0.0.1:2810/Echo
-    orb.bind_key("Echo", &object)?;
+    orb.bind_corbaloc_key("Echo", &object)?;
     // orb->object_to_string(object)
     println!("{object}");
     // orb->run()

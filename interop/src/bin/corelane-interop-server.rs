@@ -55,7 +55,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         None => suite,
     };
     let reference = poa.activate(&servants::suite_servant(suite))?;
-    orb.bind_key("Interop", &reference)?;
+    orb.bind_corbaloc_key("Interop", &reference)?;
     let reference = match &admission {
         Some(service) => admit(service, "suite", 0, &reference)?,
         None => reference,
@@ -85,7 +85,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     orb.shutdown(true)?;
     println!("ended; events: {counts:?}; core pool: {tasks:?}; {second:?}");
     match tasks {
-        Some(tasks) if tasks.bound == 0 => Err("no connection was bound to the task".into()),
+        Some(tasks) if tasks.connections_bound == 0 => Err("no connection was bound to the task".into()),
         Some(_) if second.elsewhere.load(Ordering::SeqCst) > 0 => Err("a request left the core of its task".into()),
         Some(_) if second.bound.load(Ordering::SeqCst) == 0 => Err("no request of the second task ran".into()),
         _ => Ok(()),
@@ -104,7 +104,7 @@ struct SecondTask {
 impl SecondTask {
     fn count(&self) {
         let by = served_by();
-        let is_bound = by.thread.contains("/b") && by.core == Some(1) && !by.handed_over;
+        let is_bound = by.thread.contains("/b") && by.core == Some(1) && !by.was_handed_over;
         if is_bound { &self.bound } else { &self.elsewhere }.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -176,7 +176,7 @@ impl Wide for SuiteServant {
 
 impl Contexts for SuiteServant {
     fn properties(&self, text: &str) -> Result<StringSeq, SystemException> {
-        let context = Context::of_call();
+        let context = Context::of_current_call();
         let told = context.iter().flat_map(|(name, value)| [name, value]);
         Ok(std::iter::once(text).chain(told).map(str::to_owned).collect())
     }

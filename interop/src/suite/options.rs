@@ -124,7 +124,7 @@ impl OrbOptions {
         // Each nested call of a thread needs a connection, and calls take long on a busy machine.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment_size {
-            builder = builder.fragment_size(octets);
+            builder = builder.max_fragment_size(octets);
         }
         if self.listen.is_empty() {
             return Ok(builder.listen("tcp:127.0.0.1:0"));

@@ -63,7 +63,7 @@ fn this_object() -> Result<ObjectRef, SystemException> {
 }
 
 fn internal(why: &str) -> SystemException {
-    SystemException::new(SystemExceptionKind::Internal, 0, Completion::No).because(why)
+    SystemException::new(SystemExceptionKind::Internal, 0, Completion::No).with_message(why)
 }
 
 fn from_poa(error: PoaError) -> SystemException {

@@ -61,7 +61,7 @@ fn check(server: Peer) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     for key in ["One", "Two"] {
         let object = orb.root_poa().activate(&BindingIterator::servant(Plain)).unwrap();
-        orb.bind_key(key, &object).unwrap();
+        orb.bind_corbaloc_key(key, &object).unwrap();
     }
     orb.root_poa().manager().activate().unwrap();
     let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };

@@ -87,7 +87,8 @@ pub(super) fn serve(transport: BaselineTransport, spin: StreamSpin) -> io::Resul
 
 fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
-        if !matches!(poll::wait_readable(listener.readiness(), Some(clock::now() + STOP_INTERVAL)), Ok(true)) {
+        if !matches!(poll::wait_readable(listener.readiness_descriptor(), Some(clock::now() + STOP_INTERVAL)), Ok(true))
+        {
             continue;
         }
         let Ok(stream) = listener.accept() else { continue };

@@ -20,7 +20,7 @@ use crate::value::{MICROSECONDS_PER_CALL, SingleValue};
 use crate::workload::{compared_quantity, message_sizes, run_length};
 
 const DEFAULT_OPERATIONS: [MeasuredOperation; 18] = [
-    MeasuredOperation::Nothing,
+    MeasuredOperation::EmptyCall,
     MeasuredOperation::Octet,
     MeasuredOperation::Short,
     MeasuredOperation::Long,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane::rt::{DirectMapping, NativeRange, RtConfig};
+use corelane::rt::{DirectMapping, NativePriorityRange, RtConfig};
 use corelane_sys::counters;
 use corelane_sys::thread::Scheduling;
 
@@ -76,7 +76,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 /// lanes at the request's priority, and without lanes at another priority, where the server's
 /// thread changes its priority. Also counts the system calls of a mutex without contention.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;

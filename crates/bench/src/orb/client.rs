@@ -101,7 +101,7 @@ fn repeated(
     times: &mut impl Repeat,
 ) -> Result<Duration, Failure> {
     match operation {
-        MeasuredOperation::Nothing | MeasuredOperation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
+        MeasuredOperation::EmptyCall | MeasuredOperation::Oneway => times.around(|| Ok(target.echo_nothing()?)),
         MeasuredOperation::Octet => times.around(|| expect(target.echo_octet(7)? == 7)),
         MeasuredOperation::Short => times.around(|| expect(target.echo_short(-7)? == -7)),
         MeasuredOperation::Long => times.around(|| expect(target.echo_long(70_000)? == 70_000)),

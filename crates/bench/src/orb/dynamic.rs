@@ -23,7 +23,7 @@ pub(crate) struct DynamicCalls {
 impl DynamicCalls {
     fn calls(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         match self.operation {
-            MeasuredOperation::Nothing => time_calls(count, into, || self.nothing()),
+            MeasuredOperation::EmptyCall => time_calls(count, into, || self.nothing()),
             MeasuredOperation::Octet => self.echoes("echo_octet", &7_u8, count, into),
             MeasuredOperation::Short => self.echoes("echo_short", &-7_i16, count, into),
             MeasuredOperation::Long => self.echoes("echo_long", &70_000_i32, count, into),
@@ -128,7 +128,7 @@ mod tests {
         let text = orb.root_poa().id_to_reference(&id).unwrap().to_string();
         let client = client_orb(0).unwrap();
         for operation in [
-            MeasuredOperation::Nothing,
+            MeasuredOperation::EmptyCall,
             MeasuredOperation::Octet,
             MeasuredOperation::Short,
             MeasuredOperation::Long,

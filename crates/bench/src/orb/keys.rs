@@ -1,6 +1,6 @@
 //! Lifetimes of object keys.
 
-use corelane::poa::{IdAssignment, KeyHints, Lifespan, PoaPolicies};
+use corelane::poa::{IdAssignment, Lifespan, ObjectKeyHints, PoaPolicies};
 
 use crate::Failure;
 
@@ -37,7 +37,7 @@ impl KeyLifetime {
         match self {
             KeyLifetime::Transient => PoaPolicies::default(),
             KeyLifetime::Persistent => persistent,
-            KeyLifetime::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
+            KeyLifetime::Hinted => PoaPolicies { object_key_hints: ObjectKeyHints::Slots, ..persistent },
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Mapping of CORBA priorities to the native levels 1 to 98.
 
-use corelane::rt::{LinearMapping, NativeRange, Priority, PriorityMapping};
+use corelane::rt::{LinearMapping, NativePriorityRange, Priority, PriorityMapping};
 
 pub(crate) const LEVELS: u8 = 98;
 
-pub(crate) const MAPPING: LinearMapping = LinearMapping(NativeRange { min: 1, max: LEVELS as i32 });
+pub(crate) const MAPPING: LinearMapping =
+    LinearMapping(NativePriorityRange { least_urgent: 1, most_urgent: LEVELS as i32 });
 
 /// Returns the lowest and the highest CORBA priority of a level.
 pub(crate) fn band(level: u8) -> Option<(i16, i16)> {

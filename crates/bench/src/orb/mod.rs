@@ -18,7 +18,7 @@ pub(crate) mod generated {
 use std::fmt;
 use std::sync::Arc;
 
-use corelane::rt::{DirectMapping, NativeRange, RtConfig, SchedulingClass};
+use corelane::rt::{DirectMapping, NativePriorityRange, RtConfig, SchedulingClass};
 use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
@@ -90,7 +90,7 @@ pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
 /// Returns the settings of an ORB whose threads have native priorities that equal their CORBA priorities. Without the
 /// permission to use these, the threads keep their class.
 pub(crate) fn direct_priorities() -> RtConfig {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     if permits_fixed_priorities() { rt } else { rt.scheduling(SchedulingClass::Fair) }
 }
 

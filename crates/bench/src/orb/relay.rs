@@ -45,13 +45,13 @@ pub(crate) fn measure_message_sizes(
     let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
     // The first call may have service contexts that later calls lack.
-    two_way(&target, MeasuredOperation::Nothing, 2, &mut samples)?;
+    two_way(&target, MeasuredOperation::EmptyCall, 2, &mut samples)?;
     let before = read();
-    two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
+    two_way(&target, MeasuredOperation::EmptyCall, 1, &mut samples)?;
     let nothing = read();
     if operation.is_oneway() {
         target.take_octet(7)?;
-        two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
+        two_way(&target, MeasuredOperation::EmptyCall, 1, &mut samples)?;
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }

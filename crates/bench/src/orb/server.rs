@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use corelane::poa::{ObjectId, PoaPolicies};
 use corelane::rt::{
-    DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
+    DirectMapping, LaneConfig, LanesConfig, NativePriorityRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig,
 };
 use corelane::{Endpoint, Orb, PoolConfig, Servant, SpinPolicy};
@@ -172,7 +172,7 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
 /// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED). Each
 /// lane has a port, or a Unix socket if `address` is one.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
@@ -180,7 +180,7 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
         let ceiling = Some(i16::MAX);
-        let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
+        let mut lane = LaneConfig::default().priority(priority.into()).max_request_priority(ceiling);
         lane.listen.extend(listen);
         lane
     });
@@ -234,7 +234,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
 /// Serves an object in a pool of one thread without lanes. The thread waits at this native
 /// priority, and changes to the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {

@@ -88,7 +88,7 @@ fn import(
             Ok(_) => {}
         }
         imported
-            .take_text(source, &String::from_utf8_lossy(&text), orb)
+            .read_text(source, &String::from_utf8_lossy(&text), orb)
             .map_err(|malformed| (WRONG_USAGE, message(&format!("{name}:{}", malformed.line), &malformed)))?;
     }
     imported

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use corelane_config::{Configuration, ConfigurationError, SettingSource, ShownSetting};
+use corelane_config::{Configuration, ConfigurationError, EffectiveSetting, SettingSource};
 use serde_json::{Value as Json, json};
 
 use crate::text::printable;
@@ -40,20 +40,20 @@ pub(super) struct ProgramSources<'w> {
 }
 
 impl ProgramSources<'_> {
-    fn read(self) -> Result<Vec<ShownSetting>, ConfigurationError> {
+    fn read(self) -> Result<Vec<EffectiveSetting>, ConfigurationError> {
         let mut configuration = Configuration::new().read_file(self.file)?;
         if let Some(prefix) = self.prefix {
             let variables =
                 env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-            configuration = configuration.take_environment(&prefix, variables)?;
+            configuration = configuration.read_environment(&prefix, variables)?;
         }
-        let (configuration, _) = configuration.take_arguments(self.arguments)?;
+        let (configuration, _) = configuration.parse_arguments(self.arguments)?;
         configuration.builder().map(drop)?;
         Ok(configuration.settings())
     }
 
     pub(super) fn into_text(self) -> Result<String, String> {
-        let line = |setting: &ShownSetting| {
+        let line = |setting: &EffectiveSetting| {
             let source = match &setting.source {
                 None => "default".to_owned(),
                 Some(source) => printable(&source.to_string()),
@@ -65,7 +65,7 @@ impl ProgramSources<'_> {
 
     pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
-        let setting = |setting: &ShownSetting| {
+        let setting = |setting: &EffectiveSetting| {
             let (source, place) = match &setting.source {
                 None => ("default", Json::Null),
                 Some(SettingSource::File { line, .. }) => ("file", json!(line)),
@@ -73,7 +73,7 @@ impl ProgramSources<'_> {
                 Some(SettingSource::Argument(name)) => ("argument", json!(name)),
                 Some(other) => ("other", json!(other.to_string())),
             };
-            json!({ "key": setting.key, "value": setting.value, "form": setting.form, "source": source, "place": place })
+            json!({ "key": setting.key, "value": setting.value, "form": setting.expected_form, "source": source, "place": place })
         };
         let settings = self.read().map_err(|error| error.to_string())?;
         let settings: Vec<Json> = settings.iter().map(setting).collect();

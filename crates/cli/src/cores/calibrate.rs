@@ -225,7 +225,7 @@ struct CalibrationReport {
 impl CalibrationReport {
     fn new(jobs: Vec<MeasuredJobs>, costs: MachineCosts) -> Self {
         let MachineCosts { cores, has_fixed_priorities, .. } = costs;
-        let timer = SortedTimes::new(costs.timer);
+        let timer = SortedTimes::new(costs.timer_latencies);
         let same_core = SortedTimes::new(costs.same_core_wake_up);
         let other_core = SortedTimes::new(costs.other_core_wake_up);
         let sleeping_move = SortedTimes::new(costs.sleeping_move);
@@ -344,7 +344,7 @@ mod tests {
     fn costs_become_the_machine_of_a_task_file() {
         let costs = MachineCosts {
             cores: vec![0, 1],
-            timer: vec![60_000, 50_000],
+            timer_latencies: vec![60_000, 50_000],
             same_core_wake_up: vec![5_000],
             other_core_wake_up: vec![9_000, 8_000],
             sleeping_move: vec![3_000],

@@ -22,7 +22,7 @@ use corelane::rt::{BestEffortShare, CorePoolMode};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
-use corelane_sched::task_file::{self, MAX_BYTES, MAX_CORES, TaskFile};
+use corelane_sched::task_file::{self, MAX_CORES, MAX_FILE_BYTES, TaskFile};
 
 use self::output::{milliseconds, write_file, write_table};
 use crate::arguments::{self, ArgumentRefusal, flag, option};
@@ -382,11 +382,11 @@ fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
     Ok(file)
 }
 
-/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_BYTES`]. The parser of
-/// task files refuses a text of this length.
+/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_FILE_BYTES`]. The
+/// parser of task files refuses a text of this length.
 fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
-    let most = MAX_BYTES as u64 + 1;
+    let most = MAX_FILE_BYTES as u64 + 1;
     match name {
         "-" => io::stdin().lock().take(most).read_to_string(&mut text)?,
         _ => File::open(name)?.take(most).read_to_string(&mut text)?,

@@ -14,7 +14,7 @@ use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::{
     ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, DispatchCosts, RestoredTasks,
-    StoredBooks, admit_task, charge_mode, reserve_best_effort,
+    StoredBooks, admit_task, charge_mode, with_best_effort_share,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -49,7 +49,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let discipline = machine.discipline;
     machine = charge_mode(machine, arguments.mode, DispatchCosts::default());
     if let Some(share) = arguments.best_effort {
-        machine = reserve_best_effort(machine, share);
+        machine = with_best_effort_share(machine, share);
     }
     let options = ServerOptions {
         orb_config: arguments.orb_config.as_deref(),
@@ -63,7 +63,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
             orb_pool = orb_pool.dispatch(Dispatch::LeaderFollowers { threads: MAX_WAITING_SAVES + 4 });
             let books = StoredBooks::open_file(path, machine, BooksLimits::default()).map_err(explain_store)?;
             let config = AdmissionConfig::with_books(books).max_waiting_saves(MAX_WAITING_SAVES);
-            config.by_deadline(discipline == Discipline::EarliestDeadlineFirst)
+            config.earliest_deadline_first(discipline == Discipline::EarliestDeadlineFirst)
         }
         None => AdmissionConfig::new(machine),
     };
@@ -87,7 +87,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(restored_text(arguments, &service).as_bytes());
-    if let Some(reason) = service.core_pool().and_then(CorePool::advisory_reason) {
+    if let Some(reason) = service.core_pool().and_then(CorePool::missing_guarantee_reason) {
         let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
     }
     poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ fn at_task_ports(pool: CorePoolConfig, endpoints: &[Endpoint], first: u16) -> Re
     let (host, _) = hosts.next().ok_or("`--task-ports` needs a server that listens at a TCP address")?;
     let at = |port| format!("tcp:{host}:{port}");
     let endpoints = (first + 1..=first + TASK_ENDPOINTS).map(|port| vec![at(port)]).collect();
-    Ok(pool.listen(at(first)).task_endpoints(TASK_ENDPOINTS.into()).task_addresses(endpoints))
+    Ok(pool.listen(at(first)).task_endpoint_count(TASK_ENDPOINTS.into()).task_addresses(endpoints))
 }
 
 fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> String {
@@ -197,7 +197,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
         Criticality::Normal => protocol::Criticality::Normal,
         Criticality::High => protocol::Criticality::High,
     };
-    let core = match named.task.pinned {
+    let core = match named.task.pinned_core {
         Some(core) => i32::try_from(core.core).map_err(|_| format!("there is no core {}", core.core))?,
         None => -1,
     };
@@ -211,7 +211,7 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
             deadline: timing.deadline,
             jitter: timing.jitter,
             blocking: timing.blocking,
-            min_distance: timing.min_distance,
+            min_distance: timing.min_interarrival,
         },
         importance,
         core,

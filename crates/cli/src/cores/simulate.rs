@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         arrivals: arrivals(&timings, arguments.seed),
         lost_core: arguments.lost_core,
         ..simulation::SimulatedSystem::new(
-            timings.iter().map(|timing| system.machine.overheads.charge(timing)).collect(),
+            timings.iter().map(|timing| system.machine.overheads.add_to(timing)).collect(),
             if arguments.is_global {
                 CoreAssignment::Global(cores)
             } else {

@@ -26,7 +26,7 @@ fn to_json(name: &str, examination: &InterfaceExamination) -> Json {
         "schema": 1,
         "interface": name,
         "level": examination.level.to_string(),
-        "limit": if examination.limit.is_empty() { Json::Null } else { json!(examination.limit) },
+        "limit": if examination.level_limit_reason.is_empty() { Json::Null } else { json!(examination.level_limit_reason) },
         "findings": findings,
     })
 }
@@ -45,8 +45,8 @@ fn to_text(name: &str, examination: &InterfaceExamination) -> String {
             text += &format!("       remedy: {}\n", one.remedy);
         }
     }
-    if !examination.limit.is_empty() {
-        text += &format!("\nNot higher, because {}.\n", examination.limit);
+    if !examination.level_limit_reason.is_empty() {
+        text += &format!("\nNot higher, because {}.\n", examination.level_limit_reason);
     }
     text + &format!("\nReal-time I/O on {name} has the level \"{}\".\n", examination.level)
 }

@@ -161,7 +161,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
 
 /// The end of the machine's report. Only the process of a server can report its reachable lanes.
 const REACHABLE: &str = "\
-Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
+Each server reports at its start which lanes other machines can reach, and up to which priority: Event::LaneReachableByOtherMachines
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
 ";
 
@@ -224,7 +224,7 @@ mod tests {
             guarantee("third", GuaranteeStatus::Unknown),
         ]);
         assert_eq!(text.matches("     wanted: What holds.\n     remedy: What to change.\n").count(), 2, "{text}");
-        assert!(text.contains("Event::ReachableLane"), "{text}");
+        assert!(text.contains("Event::LaneReachableByOtherMachines"), "{text}");
         assert!(text.contains("NO   second") && text.contains("?    third") && text.contains("1 of 3"), "{text}");
     }
 

@@ -25,7 +25,7 @@ use crate::text::{excerpt, printable};
 const MAX_TIME: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
-const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::publish, `corelane naming serve --publish`, omniORB's \
+const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::published_address, `corelane naming serve --publish`, omniORB's \
      -ORBendPointPublish, TAO's hostname_in_ior";
 const NAME: &str = "correct the name, or bind it: `corelane naming list` and `corelane naming bind`";
 const MINOR_CODES: &str = "docs/minor-codes.md explains the exceptions of Corelane servers";
@@ -172,7 +172,7 @@ impl Examination {
 
     fn unusable(&mut self, number: usize, tag: u32, error: CdrError) {
         let name = profile_name(tag);
-        let finding = if error == CdrError::Unsupported || !is_known(tag) {
+        let finding = if error == CdrError::UnsupportedForm || !is_known(tag) {
             no_transport(&name)
         } else {
             let remedy = "make the reference again: its octets are damaged";
@@ -320,7 +320,8 @@ fn at(candidate: &Candidate, finding: Finding) -> Finding {
 
 fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, SystemException> {
     let object = orb.string_to_object(&candidate.ior.to_text()?)?;
-    let nil = || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).because("the reference is nil");
+    let nil =
+        || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).with_message("the reference is nil");
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 
@@ -454,7 +455,7 @@ fn code_sets(profile: &Profile<'_>) -> Finding {
     let Ok(server) = CodeSetInfo::parse(data) else {
         return Finding::bad(check, "the component is malformed", "make the reference again: its octets are damaged");
     };
-    match negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &server, WideByteOrder::Standard) {
+    match negotiate(&CodeSetInfo::for_native(CharSet::Utf8), &server, WideByteOrder::SpecifiedOrder) {
         Ok(sets) => {
             let wide = code_set(sets.wchar.id());
             Finding::good(check, format!("{} for char, {wide} for wchar", code_set(sets.char.id())))

@@ -122,8 +122,15 @@ impl<'w> Watched<'w> {
         if is_json {
             return json_line(&self.json(&status));
         }
-        let GatewayCounts { received, forwarded, duplicates, returned, ttl_ended, .. } = status.counts;
-        let GatewayCounts { dropped_full, dropped_refused, waiting, reconnects, .. } = status.counts;
+        let GatewayCounts { received, forwarded, duplicates, loops_stopped: returned, ttl_expired: ttl_ended, .. } =
+            status.counts;
+        let GatewayCounts {
+            dropped_buffer_full: dropped_full,
+            dropped_by_destination: dropped_refused,
+            waiting,
+            reconnects,
+            ..
+        } = status.counts;
         format!(
             "{} -> {}: received {received}, forwarded {forwarded}, duplicates {duplicates}, returned {returned}, \
              ttl ended {ttl_ended}, dropped {}, waiting {waiting}, reconnects {reconnects}\n",
@@ -143,9 +150,9 @@ impl<'w> Watched<'w> {
             "received": counts.received,
             "forwarded": counts.forwarded,
             "duplicates": counts.duplicates,
-            "returned": counts.returned,
-            "ttl_ended": counts.ttl_ended,
-            "dropped": { "full": counts.dropped_full, "refused": counts.dropped_refused },
+            "returned": counts.loops_stopped,
+            "ttl_ended": counts.ttl_expired,
+            "dropped": { "full": counts.dropped_buffer_full, "refused": counts.dropped_by_destination },
             "waiting": counts.waiting,
             "reconnects": counts.reconnects,
         })

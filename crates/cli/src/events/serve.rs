@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
             factory.durable_by_permission(store, retention)
         };
     }
-    let (_, permitted_factory) = factory.serve_controlled(&orb).map_err(message)?;
+    let (_, permitted_factory) = factory.serve_with_control_servant(&orb).map_err(message)?;
     monitor.serve(&orb).map_err(message)?;
     let controlled = match &arguments.control {
         Some(path) => {
@@ -121,7 +121,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
     // The shutdown waits for running requests, and the store then has the events of all.
     if let Some(store) = &store {
-        store.limit_waits(END_TIMEOUT);
+        store.limit_wait_time(END_TIMEOUT);
     }
     let controlled = controlled.map_or(Ok(()), |controlled| controlled.shutdown(true).map_err(message));
     let ended = orb.shutdown(true).map_err(message);
@@ -153,7 +153,7 @@ fn channel_builder(
     arguments: &EventsArguments,
     schedule: Option<&(ChannelFile, ChannelSchedule)>,
 ) -> Result<EventChannelBuilder, String> {
-    let builder = EventChannel::builder().max_waiting_pulls(0).overflow(arguments.overflow);
+    let builder = EventChannel::builder().max_waiting_pulls(0).overflow_policy(arguments.overflow);
     let (builder, lanes) = match schedule {
         Some((file, schedule)) => (builder.filter_builder(file.builder).schedule(schedule.clone()), file.event_lanes()),
         None => (builder.filter_builder(arguments.filter_builder), arguments.lanes.clone()),
@@ -162,6 +162,6 @@ fn channel_builder(
         true => builder.real_time(receive_lanes(orb, &lanes, arguments.ceiling).map_err(message)?),
         false => builder,
     };
-    let builder = builder.lanes(lanes).gateways_by_clients(!arguments.has_no_gateways_by_clients);
-    Ok(builder.destroyed_by_clients(arguments.is_destroyed_by_clients))
+    let builder = builder.lanes(lanes).allow_gateways_by_clients(!arguments.has_no_gateways_by_clients);
+    Ok(builder.allow_destroy_by_clients(arguments.is_destroyed_by_clients))
 }

@@ -105,7 +105,7 @@ pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
         }
         _ => {
             let name = NAMES.iter().find(|(number, _)| *number == tag).map_or("unknown", |(_, name)| *name);
-            known(name, Err(CdrError::Unsupported))
+            known(name, Err(CdrError::UnsupportedForm))
         }
     }
 }

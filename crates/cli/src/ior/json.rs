@@ -57,7 +57,7 @@ fn profile(tagged: &TaggedProfile) -> Json {
     });
     if tagged.tag == profile_tag::MULTIPLE_COMPONENTS {
         let list = Decoder::for_encapsulation(&tagged.data)
-            .and_then(|mut decoder| TaggedList::parse(&mut decoder, Limits::DEFAULT.max_components));
+            .and_then(|mut decoder| TaggedList::parse(&mut decoder, Limits::DEFAULT.max_tagged_components));
         match list {
             Ok(list) => shown["components"] = components(tagged.tag, list),
             Err(error) => shown["error"] = json!(error.to_string()),

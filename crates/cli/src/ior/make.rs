@@ -11,7 +11,7 @@ use corelane_wire::ior::{
     Corbaloc, CorbalocAddress, Ior, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, orb_type_id,
     unescape_key,
 };
-use corelane_wire::rt::{PriorityModelValue, encode_bands, policy_type};
+use corelane_wire::rt::{PriorityModelValue, encode_priority_bands, policy_type};
 
 use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::json::parse_hexadecimal;
@@ -205,7 +205,7 @@ fn components(parsed: &ArgMatches, lanes: &[TaoEndpoint]) -> Result<Vec<TaggedCo
     }
     let bands = arguments::texts(parsed, "band").iter().map(|text| band(text)).collect::<Result<Vec<_>, _>>()?;
     if !bands.is_empty() {
-        policies.push((policy_type::PRIORITY_BANDED_CONNECTION, encode_bands(&bands).map_err(refused)?));
+        policies.push((policy_type::PRIORITY_BANDED_CONNECTION, encode_priority_bands(&bands).map_err(refused)?));
     }
     if !policies.is_empty() {
         found.push(TaggedComponent::policies(&policies));
@@ -350,7 +350,7 @@ mod tests {
             let model = PriorityModelValue::parse(policies.find(policy_type::PRIORITY_MODEL).unwrap()).unwrap();
             assert_eq!((model.model, model.server_priority), (1, 7));
             let bands = policies.find(policy_type::PRIORITY_BANDED_CONNECTION).unwrap();
-            assert_eq!(rt::parse_bands(bands).unwrap(), [(0, 9), (10, 20)]);
+            assert_eq!(rt::parse_priority_bands(bands).unwrap(), [(0, 9), (10, 20)]);
             assert_eq!(profile.components.find(0x7777), Some(&[0xab][..]));
         }
         let (_, text) = made("--lane 5@h:1 --lane 9@i:2 --key k");

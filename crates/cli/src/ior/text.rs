@@ -56,7 +56,7 @@ fn reference(text: &mut String, ior: &Ior) {
 fn profile_body(text: &mut String, tagged: &TaggedProfile) {
     if tagged.tag == profile_tag::MULTIPLE_COMPONENTS
         && let Ok(mut decoder) = Decoder::for_encapsulation(&tagged.data)
-        && let Ok(list) = TaggedList::parse(&mut decoder, Limits::DEFAULT.max_components)
+        && let Ok(list) = TaggedList::parse(&mut decoder, Limits::DEFAULT.max_tagged_components)
     {
         components(text, tagged.tag, list);
         return;

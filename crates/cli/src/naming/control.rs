@@ -66,13 +66,13 @@ impl Transport for AllowedUnix {
         Unix.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        Unix.connect_with(endpoint, properties, deadline)
+        Unix.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -104,8 +104,8 @@ impl Listener for AllowedListener {
         self.inner.set_properties(properties)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.inner.readiness()
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.readiness_descriptor()
     }
 
     fn local_endpoint(&self) -> &Endpoint {
@@ -119,7 +119,7 @@ impl Refusing {
     fn refuse() -> SystemException {
         REFUSED.say("refused control to a client that did not come over the Unix socket of --allow-control");
         let why = "operations on the server itself go over the Unix socket of --allow-control";
-        SystemException::new(Kind::NoPermission, 0, Completion::No).because(why)
+        SystemException::new(Kind::NoPermission, 0, Completion::No).with_message(why)
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     let root = orb.root_poa();
     let refusing = root.activate(&Control::servant(Refusing)).map_err(|error| error.to_string())?;
     root.manager().activate().map_err(|error| error.to_string())?;
-    orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
+    orb.bind_corbaloc_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
 pub(super) fn serve(
@@ -168,7 +168,7 @@ pub(crate) fn serve_objects(objects: &[(&Servant, &str)], path: &Path, users: Ve
     let root = orb.root_poa();
     for (servant, key) in objects {
         let control = root.activate(servant).map_err(|error| error.to_string())?;
-        orb.bind_key(key, &control).map_err(|error| error.to_string())?;
+        orb.bind_corbaloc_key(key, &control).map_err(|error| error.to_string())?;
     }
     // The server checks the user of each connection, so the mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))

@@ -186,7 +186,12 @@ fn show_all(
 }
 
 fn left_out(counts: SniffCounts, show: &mut MessagePrinter<'_, '_>) -> Result<(), String> {
-    let SniffCounts { ip_fragments, unsupported_link_layers, discarded_connections, .. } = counts;
+    let SniffCounts {
+        ip_fragments,
+        packets_of_unsupported_link_layers: unsupported_link_layers,
+        discarded_connections,
+        ..
+    } = counts;
     for (count, what) in [
         (ip_fragments, "fragments of IP packets were left out"),
         (unsupported_link_layers, "packets have a link layer that is not known here"),

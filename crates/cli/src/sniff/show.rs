@@ -83,11 +83,11 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
             SniffEvent::Message { header, content, fragment_starts, code_sets } => {
                 return self.message(header, content, (*fragment_starts, *code_sets), seen.time_ns, members);
             }
-            SniffEvent::MissingOctets(octets) => {
+            SniffEvent::MissingBytes(octets) => {
                 add("lost_octets", json!(octets));
                 format!("{octets} octets are not in the capture")
             }
-            SniffEvent::DroppedOctets(octets) => {
+            SniffEvent::DroppedBytes(octets) => {
                 add("dropped_octets", json!(octets));
                 format!("{octets} octets were dropped: too many wait for the rest of their messages")
             }

@@ -116,7 +116,9 @@ pub(super) const LIMITS: &[Entry<Limits>] = &[
         size_in(value, 1..=u64::MAX).map(|max| limits.max_decoded_bytes = max)
     }),
     entry("max-nesting", "number", "128", |limits, value| count(value).map(|max| limits.max_nesting = max)),
-    entry("max-values", "number", "262144", |limits, value| count(value).map(|max| limits.max_values = max)),
+    entry("max-values", "number", "262144", |limits, value| {
+        count(value).map(|max| limits.max_valuetype_instances = max)
+    }),
     entry("max-repository-ids", "number", "32", |limits, value| {
         count(value).map(|max| limits.max_repository_ids = max)
     }),
@@ -127,7 +129,7 @@ pub(super) const LIMITS: &[Entry<Limits>] = &[
         count(value).map(|max| limits.max_service_contexts = max)
     }),
     entry("max-profiles", "number", "64", |limits, value| count(value).map(|max| limits.max_profiles = max)),
-    entry("max-components", "number", "64", |limits, value| count(value).map(|max| limits.max_components = max)),
+    entry("max-components", "number", "64", |limits, value| count(value).map(|max| limits.max_tagged_components = max)),
     entry("max-lane-endpoints", "number", "1024", |limits, value| {
         count(value).map(|max| limits.max_lane_endpoints = max)
     }),
@@ -135,14 +137,14 @@ pub(super) const LIMITS: &[Entry<Limits>] = &[
         count(value).map(|max| limits.max_partial_messages = max)
     }),
     entry("max-partial-bytes", "size", "64MiB", |limits, value| {
-        octets(value).map(|max| limits.max_partial_bytes = max)
+        octets(value).map(|max| limits.max_partial_message_bytes = max)
     }),
     entry("max-fragments", "number", "131072", |limits, value| count(value).map(|max| limits.max_fragments = max)),
     entry("max-outstanding-requests", "number", "4096", |limits, value| {
         count(value).map(|max| limits.max_outstanding_requests = max)
     }),
     entry("max-reference-text", "size", "1MiB", |limits, value| {
-        octets(value).map(|max| limits.max_reference_text = max)
+        octets(value).map(|max| limits.max_reference_text_length = max)
     }),
 ];
 

@@ -45,7 +45,9 @@ pub(super) const POOL: &[Entry<PoolDraft>] = &[
     entry("thread-stack-size", "size", "1MiB", |pool, value| {
         stack_size(value).map(|size| pool.config.thread_stack_size = size)
     }),
-    entry("ceiling", "priority or none", "none", |pool, value| ceiling(value).map(|max| pool.config.ceiling = max)),
+    entry("ceiling", "priority or none", "none", |pool, value| {
+        ceiling(value).map(|max| pool.config.max_request_priority = max)
+    }),
 ];
 
 pub(super) const CONNECTIONS: &[Entry<ConnectionLimits>] = &[

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use corelane::rt::{
-    ConsecutiveMapping, DirectMapping, DscpTable, ExpiredRequestAction, LinearMapping, NativeRange, OverrunAction,
-    PriorityMapping, SchedulingClass, TcpProperties, UnixProperties, UnmatchedPriority,
+    ConsecutiveMapping, DirectMapping, DscpTable, ExpiredRequestAction, LinearMapping, NativePriorityRange,
+    OverrunAction, PriorityMapping, SchedulingClass, TcpProperties, UnixProperties, UnmatchedPriority,
 };
 
 use super::orb::addresses;
@@ -39,7 +39,7 @@ pub(super) const ROOT: &[Entry<RealTimeDraft>] = &[
         Ok(())
     }),
     entry("expired-requests", "run, reject, lower-priority PRIORITY", "run", |real_time, value| {
-        real_time.config.expired_requests = match action(value)? {
+        real_time.config.expired_request_action = match action(value)? {
             Action::Run => ExpiredRequestAction::Run,
             Action::Reject => ExpiredRequestAction::Reject,
             Action::LowerPriority(priority) => ExpiredRequestAction::LowerPriority(priority),
@@ -47,7 +47,7 @@ pub(super) const ROOT: &[Entry<RealTimeDraft>] = &[
         Ok(())
     }),
     entry("overruns", "run, reject, lower-priority PRIORITY", "run", |real_time, value| {
-        real_time.config.overruns = match action(value)? {
+        real_time.config.overrun_action = match action(value)? {
             Action::Run => OverrunAction::Run,
             Action::Reject => OverrunAction::Reject,
             Action::LowerPriority(priority) => OverrunAction::LowerPriority(priority),
@@ -145,7 +145,9 @@ pub(super) const LANE: &[Entry<LaneDraft>] = &[
         integer(value, 0..=MAX_THREADS).map(|threads| lane.config.dynamic_threads = threads)
     }),
     entry("listen", "list of addresses", "none", |lane, value| addresses(value).map(|list| lane.config.listen = list)),
-    entry("ceiling", "priority or none", "none", |lane, value| ceiling(value).map(|max| lane.config.ceiling = max)),
+    entry("ceiling", "priority or none", "none", |lane, value| {
+        ceiling(value).map(|max| lane.config.max_request_priority = max)
+    }),
     entry("cores", "list of numbers", "none", |lane, value| cores(value).map(|list| lane.config.cores = list)),
     entry("reservation-runtime", "duration", "none", |lane, value| {
         positive_duration(value).map(|time| lane.runtime = Some(time))
@@ -183,7 +185,8 @@ fn priority_mapping(value: &RawValue) -> Converted<Arc<dyn PriorityMapping>> {
     let refusal = || "is linear, direct or consecutive with a range, such as \"linear 1..99\"".to_owned();
     let (name, ends) = text(value)?.split_once(' ').ok_or_else(refusal)?;
     let (min, max) = range(&RawValue::Text(ends.to_owned()), 1..=99).map_err(|_| refusal())?;
-    let ends = i32::try_from(min).and_then(|min| Ok(NativeRange { min, max: i32::try_from(max)? }));
+    let ends = i32::try_from(min)
+        .and_then(|min| Ok(NativePriorityRange { least_urgent: min, most_urgent: i32::try_from(max)? }));
     let range = ends.map_err(|_| refusal())?;
     match name {
         "linear" => Ok(Arc::new(LinearMapping(range))),

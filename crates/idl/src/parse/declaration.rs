@@ -229,7 +229,7 @@ impl Parser<'_> {
         let start = self.token();
         if start.is(P::ColonColon) && self.ahead(1).is_some_and(|next| next.kind == TokenKind::String) {
             self.bump();
-            return Ok(crate::ast::ScopedName { absolute: true, parts: Vec::new(), span: start.span });
+            return Ok(crate::ast::ScopedName { is_absolute: true, parts: Vec::new(), span: start.span });
         }
         self.scoped_name("the name of a module, interface or value type")
     }
@@ -242,14 +242,14 @@ impl Parser<'_> {
         }
         let base = if self.take(P::Colon).is_some() { Some(self.scoped_name("a structure")?) } else { None };
         let (members, faulty, end) = self.members()?;
-        Ok(Kind::Struct(Struct { name, base, members, faulty, end }))
+        Ok(Kind::Struct(Struct { name, base, members, is_faulty: faulty, end }))
     }
 
     fn exception(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the exception")?;
         let (members, _, end) = self.members()?;
-        Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
+        Ok(Kind::Exception(Struct { name, base: None, members, is_faulty: false, end }))
     }
 
     fn members(&mut self) -> ParseResult<(Vec<Member>, bool, Span)> {

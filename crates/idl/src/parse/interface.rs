@@ -103,7 +103,7 @@ impl Parser<'_> {
                     let message = "an abstract value type has no state";
                     self.report(Diagnostic::error(span.to(self.before()), message).label("state"));
                 }
-                Ok(Kind::State(StateMember { public, ty, declarators }))
+                Ok(Kind::State(StateMember { is_public: public, ty, declarators }))
             }
             (Some(K::Factory), Some(flavor)) => {
                 let span = self.bump().span;
@@ -294,6 +294,6 @@ impl Parser<'_> {
             let message = "attributes that raise exceptions are declared one by one";
             self.report(Diagnostic::error(start.to(self.before()), message));
         }
-        Ok(Kind::Attribute(Attribute { readonly, ty, names, get_raises, set_raises }))
+        Ok(Kind::Attribute(Attribute { is_readonly: readonly, ty, names, get_raises, set_raises }))
     }
 }

@@ -66,7 +66,7 @@ impl DeclarationResolver<'_> {
     fn find_annotation(&mut self, annotation: &Annotation, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let symbol = self.annotation_symbol(name);
         let (_, path) = annotation.name.parts.split_last()?;
-        let mut scope = Some(if annotation.name.absolute { super::ScopeId(0) } else { at.scope });
+        let mut scope = Some(if annotation.name.is_absolute { super::ScopeId(0) } else { at.scope });
         while let Some(here) = scope {
             let inner = path.iter().try_fold(here, |scope, part| match self.entry(scope, part.symbol)?.what {
                 ScopeItem::Definition(id) | ScopeItem::Introduced(id) => self.scope_of(id),
@@ -138,7 +138,7 @@ impl DeclarationResolver<'_> {
         }
         let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
-            if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
+            if !name.is_absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));
         let at = if inner { DeclarationSite { scope, ..at } } else { at };
         let _ = self.evaluate_as(value, &parameter.ty, value.span, at);
     }

@@ -304,13 +304,13 @@ impl DeclarationResolver<'_> {
                     | (V::Fixed(..), RequiredType::Fixed(_))
                     | (V::Boolean(_), RequiredType::Boolean) => return Ok(value),
                     (V::Float(number), RequiredType::Float { kind: BasicType::LongDouble }) => {
-                        return Ok(V::LongDouble(Binary128::of_double(*number)));
+                        return Ok(V::LongDouble(Binary128::from_f64(*number)));
                     }
                     (V::LongDouble(_), RequiredType::Float { kind: BasicType::LongDouble })
                     | (V::Float(_), RequiredType::Float { .. }) => {
                         return Ok(value);
                     }
-                    (V::LongDouble(number), RequiredType::Float { .. }) => return Ok(V::Float(number.to_double())),
+                    (V::LongDouble(number), RequiredType::Float { .. }) => return Ok(V::Float(number.to_f64())),
                     (V::Integer(number), RequiredType::Float { kind }) if self.extended => {
                         return Ok(integer_as(*number, kind));
                     }
@@ -354,7 +354,7 @@ impl DeclarationResolver<'_> {
         target: RequiredType,
         at: DeclarationSite,
     ) -> Option<DefinitionId> {
-        let (RequiredType::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else {
+        let (RequiredType::Label(of), [single], false) = (target, name.parts.as_slice(), name.is_absolute) else {
             return None;
         };
         if !matches!(self.find_outwards(single.symbol, at.scope), (LookUpResult::Nothing, _)) {
@@ -523,5 +523,5 @@ fn basic_target(basic: BasicType) -> Option<RequiredType> {
 
 fn integer_as(number: i128, kind: BasicType) -> V {
     let long = Binary128::of_integer(number);
-    if kind == BasicType::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }
+    if kind == BasicType::LongDouble { V::LongDouble(long) } else { V::Float(long.to_f64()) }
 }

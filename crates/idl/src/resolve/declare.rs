@@ -139,7 +139,7 @@ impl DeclarationResolver<'_> {
             };
             let id = self.add(at, declarator.name, declaration.first_token, DefinitionKind::Typedef(declared));
             let definition = self.model.get_mut(id);
-            (definition.local, definition.last_alias, definition.elements) = (local, last_alias, elements);
+            (definition.is_local, definition.last_alias, definition.elements) = (local, last_alias, elements);
             self.declare(at.scope, declarator.name, ScopeItem::Definition(id));
             self.list(at, id);
         }
@@ -176,11 +176,11 @@ impl DeclarationResolver<'_> {
         }
         let empty = match kind {
             ForwardKind::Struct => {
-                DefinitionKind::Struct(Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() })
+                DefinitionKind::Struct(Struct { is_defined: false, base: None, members: Vec::new(), inner: Vec::new() })
             }
             ForwardKind::Union => {
                 let discriminator = Type::Faulty;
-                DefinitionKind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() })
+                DefinitionKind::Union(Union { is_defined: false, discriminator, arms: Vec::new(), inner: Vec::new() })
             }
         };
         let id = self.add(at, name, declaration.first_token, empty);
@@ -214,11 +214,11 @@ impl DeclarationResolver<'_> {
         exception: bool,
     ) -> Option<DefinitionId> {
         let announced =
-            |kind: &DefinitionKind| !exception && matches!(kind, DefinitionKind::Struct(known) if !known.defined);
+            |kind: &DefinitionKind| !exception && matches!(kind, DefinitionKind::Struct(known) if !known.is_defined);
         let id = match self.fulfil(structure.name, declaration.first_token, at, announced) {
             Some(id) => id,
             None => {
-                let empty = Struct { defined: false, base: None, members: Vec::new(), inner: Vec::new() };
+                let empty = Struct { is_defined: false, base: None, members: Vec::new(), inner: Vec::new() };
                 let kind = if exception { DefinitionKind::Exception(empty) } else { DefinitionKind::Struct(empty) };
                 let id = self.add(at, structure.name, declaration.first_token, kind);
                 self.declare(at.scope, structure.name, ScopeItem::Definition(id));
@@ -227,7 +227,7 @@ impl DeclarationResolver<'_> {
         };
         let inner = DeclarationSite { scope: self.open_scope(at.scope, Some(id)), parent: Some(id) };
         let base = structure.base.as_ref().and_then(|base| self.structure_base(base, at));
-        if structure.members.is_empty() && !exception && base.is_none() && !self.extended && !structure.faulty {
+        if structure.members.is_empty() && !exception && base.is_none() && !self.extended && !structure.is_faulty {
             let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
             self.report(
                 Diagnostic::error(structure.name.span, message)
@@ -235,7 +235,7 @@ impl DeclarationResolver<'_> {
             );
         }
         let mut members = Vec::new();
-        let mut local = base.is_some_and(|base| self.model.get(base).local);
+        let mut local = base.is_some_and(|base| self.model.get(base).is_local);
         for member in &structure.members {
             self.check_annotations(&member.annotations, AnnotatedItem::Other, at);
             let before = members.len();
@@ -257,9 +257,9 @@ impl DeclarationResolver<'_> {
         let inherited = base.map_or(0, |base| self.model.get(base).elements);
         self.set_elements(id, members.iter().fold(inherited, |all, one| all.saturating_add(self.elements(&one.ty))));
         let definition = self.model.get_mut(id);
-        definition.local = local;
+        definition.is_local = local;
         if let DefinitionKind::Struct(known) | DefinitionKind::Exception(known) = &mut definition.kind {
-            (known.defined, known.base, known.members) = (true, base, members);
+            (known.is_defined, known.base, known.members) = (true, base, members);
         }
         self.model.completed.push(id);
         self.list(at, id);
@@ -269,7 +269,7 @@ impl DeclarationResolver<'_> {
     fn structure_base(&mut self, name: &ast::ScopedName, at: DeclarationSite) -> Option<DefinitionId> {
         let id = self.look_up(name, at.scope, false).ok()?;
         match &self.model.get(id).kind {
-            DefinitionKind::Struct(base) if base.defined => self.check_chain(id, name.span),
+            DefinitionKind::Struct(base) if base.is_defined => self.check_chain(id, name.span),
             _ => {
                 let message = format!("{} is not a defined structure", self.described(id));
                 self.report(Diagnostic::error(name.span, message));
@@ -347,13 +347,17 @@ impl DeclarationResolver<'_> {
         declaration: &Declaration,
         at: DeclarationSite,
     ) -> Option<DefinitionId> {
-        let announced = |kind: &DefinitionKind| matches!(kind, DefinitionKind::Union(known) if !known.defined);
+        let announced = |kind: &DefinitionKind| matches!(kind, DefinitionKind::Union(known) if !known.is_defined);
         let id = match self.fulfil(union.name, declaration.first_token, at, announced) {
             Some(id) => id,
             None => {
                 let discriminator = Type::Faulty;
-                let kind =
-                    DefinitionKind::Union(Union { defined: false, discriminator, arms: Vec::new(), inner: Vec::new() });
+                let kind = DefinitionKind::Union(Union {
+                    is_defined: false,
+                    discriminator,
+                    arms: Vec::new(),
+                    inner: Vec::new(),
+                });
                 let id = self.add(at, union.name, declaration.first_token, kind);
                 self.declare(at.scope, union.name, ScopeItem::Definition(id));
                 id
@@ -385,16 +389,16 @@ impl DeclarationResolver<'_> {
             self.members(&arm.ty, std::slice::from_ref(&arm.declarator), arm.first_token, inner, &mut members);
             for member in members {
                 self.check_no_native(&member.ty, member.span);
-                arms.push(Arm { labels: labels.clone(), default, member });
+                arms.push(Arm { labels: labels.clone(), is_default: default, member });
             }
         }
         self.check_default_reachable(&discriminator, &seen);
         let local = arms.iter().any(|arm| self.is_local(&arm.member.ty));
         self.set_elements(id, arms.iter().map(|arm| self.elements(&arm.member.ty)).max().unwrap_or(1));
         let definition = self.model.get_mut(id);
-        definition.local = local;
+        definition.is_local = local;
         if let DefinitionKind::Union(known) = &mut definition.kind {
-            (known.defined, known.discriminator, known.arms) = (true, discriminator, arms);
+            (known.is_defined, known.discriminator, known.arms) = (true, discriminator, arms);
         }
         self.model.completed.push(id);
         self.list(at, id);
@@ -521,10 +525,10 @@ impl DeclarationResolver<'_> {
         for (id, span) in std::mem::take(&mut self.announced) {
             let definition = self.model.get(id);
             let defined = match &definition.kind {
-                DefinitionKind::Interface(interface) => interface.defined,
-                DefinitionKind::Value(value) => value.defined,
-                DefinitionKind::Struct(structure) => structure.defined,
-                DefinitionKind::Union(union) => union.defined,
+                DefinitionKind::Interface(interface) => interface.is_defined,
+                DefinitionKind::Value(value) => value.is_defined,
+                DefinitionKind::Struct(structure) => structure.is_defined,
+                DefinitionKind::Union(union) => union.is_defined,
                 _ => true,
             };
             // The ORB implements the objects and values that its IDL files only declare forward.

@@ -101,7 +101,7 @@ impl DeclarationResolver<'_> {
             rest = &rest[1..];
         }
         let span = parts.first()?.span.to(parts.last()?.span);
-        Some((ScopedName { absolute, parts, span }, rest))
+        Some((ScopedName { is_absolute: absolute, parts, span }, rest))
     }
 
     fn pragma_id(&mut self, name: &ScopedName, id: String, span: Span, at: DeclarationSite) {

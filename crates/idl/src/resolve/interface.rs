@@ -32,9 +32,9 @@ impl DeclarationResolver<'_> {
         declaration: &Declaration,
         at: DeclarationSite,
     ) -> DefinitionId {
-        let interface = Interface { flavor, defined: false, bases: Vec::new(), members: Vec::new() };
+        let interface = Interface { flavor, is_defined: false, bases: Vec::new(), members: Vec::new() };
         let id = self.add(at, name, declaration.first_token, DefinitionKind::Interface(interface));
-        self.model.get_mut(id).local = flavor == InterfaceFlavor::Local;
+        self.model.get_mut(id).is_local = flavor == InterfaceFlavor::Local;
         self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         self.announced.push((id, name.span));
@@ -61,7 +61,7 @@ impl DeclarationResolver<'_> {
         let name = interface.name;
         let known = self
             .known_definition(name, at)
-            .filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Interface(known) if !known.defined));
+            .filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Interface(known) if !known.is_defined));
         let id = match known {
             Some(id) => {
                 self.check_flavor(id, interface.flavor, name.span);
@@ -87,7 +87,7 @@ impl DeclarationResolver<'_> {
         self.prefixes.truncate(depth);
         self.prefix = self.prefixes.pop().unwrap_or_default();
         if let DefinitionKind::Interface(known) = &mut self.model.get_mut(id).kind {
-            known.defined = true;
+            known.is_defined = true;
         }
         self.check_operations(id, name);
     }
@@ -146,7 +146,7 @@ impl DeclarationResolver<'_> {
                 );
                 continue;
             };
-            let (base_flavor, defined) = (base.flavor, base.defined);
+            let (base_flavor, defined) = (base.flavor, base.is_defined);
             if !defined {
                 let (what, place) = described(self);
                 let message = format!("{what} is announced, not defined yet");

@@ -26,7 +26,7 @@ impl DeclarationResolver<'_> {
         let wcet_microseconds = self.wcet_microseconds(&declaration.annotations, at);
         let kind = DefinitionKind::Operation(OperationDeclaration {
             name: id_name.symbol,
-            oneway: oneway.is_some(),
+            is_oneway: oneway.is_some(),
             result: if Self::is_void(&result) { None } else { Some(result) },
             parameters,
             raises,
@@ -73,7 +73,7 @@ impl DeclarationResolver<'_> {
             self.check_remote(&ty, parameter.ty.span, at);
             self.check_complete(&ty, parameter.ty.span, None);
             if let ast::TypeKind::Named(name) = &parameter.ty.kind
-                && !name.absolute
+                && !name.is_absolute
             {
                 let first = name.parts[0];
                 names.entry(self.symbols.case_folded(first.symbol)).or_insert((first, "used as a type here"));
@@ -187,7 +187,7 @@ impl DeclarationResolver<'_> {
         let set_raises = self.raises(&attribute.set_raises, at);
         for name in &attribute.names {
             let kind = DefinitionKind::Attribute(Attribute {
-                readonly: attribute.readonly,
+                is_readonly: attribute.is_readonly,
                 ty: ty.clone(),
                 get_raises: get_raises.clone(),
                 set_raises: set_raises.clone(),

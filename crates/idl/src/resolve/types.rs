@@ -147,8 +147,8 @@ impl DeclarationResolver<'_> {
         let Type::Named(id) = element else { return true };
         let id = *id;
         let defined = match &self.model.get(id).kind {
-            DefinitionKind::Struct(structure) => structure.defined,
-            DefinitionKind::Union(union) => union.defined,
+            DefinitionKind::Struct(structure) => structure.is_defined,
+            DefinitionKind::Union(union) => union.is_defined,
             _ => true,
         };
         if defined {
@@ -170,7 +170,7 @@ impl DeclarationResolver<'_> {
 
     pub(super) fn is_local(&self, ty: &Type) -> bool {
         match ty {
-            Type::Named(id) => self.model.get(*id).local,
+            Type::Named(id) => self.model.get(*id).is_local,
             Type::Sequence(element, _) | Type::Array(element, _) => self.is_local(element),
             Type::Map(pair, _) => self.is_local(&pair.0) || self.is_local(&pair.1),
             _ => false,

@@ -51,7 +51,7 @@ impl DeclarationResolver<'_> {
                 && definition.span.start <= first.span.start
         };
         let follow = |id: DefinitionId| rest.iter().try_fold(id, |id, part| self.declared_in(id, part.symbol));
-        let mut meant = self.model.ids().filter(is_candidate).filter_map(follow);
+        let mut meant = self.model.definition_ids().filter(is_candidate).filter_map(follow);
         let (only, other) = (meant.next()?, meant.next());
         let here = self.scopes[scope.0].owner;
         (other.is_none() && here != Some(only)).then(|| self.full_name(only))

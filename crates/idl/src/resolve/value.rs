@@ -41,8 +41,8 @@ impl DeclarationResolver<'_> {
     ) -> DefinitionId {
         let value = ValueDeclaration {
             flavor,
-            defined: false,
-            truncatable: false,
+            is_defined: false,
+            is_truncatable: false,
             bases: Vec::new(),
             supports: Vec::new(),
             members: Vec::new(),
@@ -60,7 +60,7 @@ impl DeclarationResolver<'_> {
         let name = value.name;
         let known = self.known_definition(name, at);
         let known =
-            known.filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Value(known) if !known.defined));
+            known.filter(|id| matches!(&self.model.get(*id).kind, DefinitionKind::Value(known) if !known.is_defined));
         let id = match known {
             Some(id) => {
                 if let DefinitionKind::Value(known) = &self.model.get(id).kind
@@ -78,10 +78,10 @@ impl DeclarationResolver<'_> {
         let bases = self.value_bases(value, at);
         let supports = self.supported(&value.supports, at);
         self.check_supported(value, &bases, &supports);
-        self.model.get_mut(id).local = bases.iter().chain(&supports).any(|of| self.model.get(*of).local);
+        self.model.get_mut(id).is_local = bases.iter().chain(&supports).any(|of| self.model.get(*of).is_local);
         if let DefinitionKind::Value(known) = &mut self.model.get_mut(id).kind {
             known.flavor = value.flavor;
-            known.truncatable = value.truncatable.is_some();
+            known.is_truncatable = value.truncatable.is_some();
             known.bases.clone_from(&bases);
             known.supports = supports;
         }
@@ -96,7 +96,7 @@ impl DeclarationResolver<'_> {
         self.prefixes.truncate(depth);
         self.prefix = self.prefixes.pop().unwrap_or_default();
         if let DefinitionKind::Value(known) = &mut self.model.get_mut(id).kind {
-            known.defined = true;
+            known.is_defined = true;
         }
     }
 
@@ -114,7 +114,7 @@ impl DeclarationResolver<'_> {
                 self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
                 continue;
             };
-            let (flavor, defined) = (base.flavor, base.defined);
+            let (flavor, defined) = (base.flavor, base.is_defined);
             let fault = if !defined {
                 Some(format!("{what} is announced, not defined yet"))
             } else if bases.contains(&id) {
@@ -177,7 +177,7 @@ impl DeclarationResolver<'_> {
                     let message = format!("{what} is named twice");
                     self.report(Diagnostic::error(name.span, message).help("leave it out here"));
                 }
-                DefinitionKind::Interface(interface) if interface.defined => {
+                DefinitionKind::Interface(interface) if interface.is_defined => {
                     if interface.flavor != InterfaceFlavor::Abstract {
                         if let Some(first) = concrete {
                             let message = "a value type supports at most one interface that is not abstract";
@@ -233,7 +233,7 @@ impl DeclarationResolver<'_> {
         let boxed = self.ty(ty, at);
         self.check_complete(&boxed, ty.span, None);
         self.check_no_native(&boxed, ty.span);
-        self.model.get_mut(id).local = self.is_local(&boxed);
+        self.model.get_mut(id).is_local = self.is_local(&boxed);
         if *self.model.unaliased(&boxed) == Type::Basic(ast::BasicType::ValueBase) {
             self.report(Diagnostic::error(ty.span, "`ValueBase` cannot be boxed: it is a value already"));
         }
@@ -254,9 +254,9 @@ impl DeclarationResolver<'_> {
             self.check_no_native(&member.ty, member.span);
         }
         let local = members.iter().any(|member| self.is_local(&member.ty));
-        self.model.get_mut(parent).local |= local;
+        self.model.get_mut(parent).is_local |= local;
         if let DefinitionKind::Value(value) = &mut self.model.get_mut(parent).kind {
-            value.state.extend(members.into_iter().map(|member| (member, state.public)));
+            value.state.extend(members.into_iter().map(|member| (member, state.is_public)));
         }
     }
 
@@ -279,7 +279,7 @@ impl DeclarationResolver<'_> {
         let Some(parent) = at.parent else { return };
         let factory = OperationDeclaration {
             name: name.symbol,
-            oneway: false,
+            is_oneway: false,
             result: None,
             parameters,
             raises,

@@ -226,7 +226,7 @@ impl Generator<'_> {
     fn encode_elements(&mut self, element: &Type, operand: &EncodedExpression, e: &str) -> Vec<CodeLine> {
         let slice = operand.reference();
         if self.is_octet(element) {
-            vec![CodeLine::plain(format!("{e}.write_raw({slice});"))]
+            vec![CodeLine::plain(format!("{e}.write_bytes({slice});"))]
         } else if self.is_number(element) {
             vec![CodeLine::plain(format!("{e}.write_slice({slice});"))]
         } else if self.call_of(element) == Some("bool") {
@@ -257,7 +257,7 @@ impl Generator<'_> {
             _ if self.handle_of(ty).is_some() => self.encode_optional(ty, name, e),
             _ if self.is_by_value(ty) => self.encode(ty, &EncodedExpression::Place(name.to_owned()), e),
             Type::Sequence(element, None) if self.is_octet(element) => {
-                vec![CodeLine::plain(format!("{e}.write_octets({name})?;"))]
+                vec![CodeLine::plain(format!("{e}.write_octet_sequence({name})?;"))]
             }
             Type::Sequence(element, bound) if self.is_string(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
@@ -290,7 +290,7 @@ impl Generator<'_> {
     pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         match self.model().unaliased(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
-                vec![CodeLine::plain(format!("{e}.write_octets_owned({name})?;"))]
+                vec![CodeLine::plain(format!("{e}.write_octet_sequence_owned({name})?;"))]
             }
             Type::Sequence(element, bound) if self.is_number(element) && !self.is_octet(element) => {
                 let mut lines = self.encode_length(name, *bound, e);
@@ -316,7 +316,7 @@ impl Generator<'_> {
             }
             _ if self.handle_of(ty).is_some() => self.decode_handle(ty, d),
             Type::Sequence(element, None) if self.is_octet(element) => {
-                DecodingCode::Expression(format!("{d}.read_octets_owned()?"))
+                DecodingCode::Expression(format!("{d}.read_octet_sequence_owned()?"))
             }
             _ if self.has_cdr(ty) => {
                 let cdr = self.runtime("Cdr");
@@ -382,7 +382,7 @@ impl Generator<'_> {
     fn decode_sequence(&mut self, element: &Type, bound: Option<u32>, d: &str) -> DecodingCode {
         let mut lines = vec![CodeLine::plain(self.read_length(element, bound, d))];
         if self.is_octet(element) {
-            return DecodingCode::Block(lines, format!("{d}.read_raw(len)?.into()"));
+            return DecodingCode::Block(lines, format!("{d}.read_bytes(len)?.into()"));
         }
         if self.has_cdr(element) {
             let cdr = self.runtime("Cdr");
@@ -443,10 +443,10 @@ impl Generator<'_> {
                 }])
             }
             Type::Sequence(element, None) if self.is_octet(element) => {
-                lent(vec![format!("let {name} = {d}.read_octets()?;")])
+                lent(vec![format!("let {name} = {d}.read_octet_sequence()?;")])
             }
             Type::Sequence(element, bound) if self.is_octet(element) => {
-                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_raw(len)?;")])
+                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_bytes(len)?;")])
             }
             Type::Sequence(element, bound) if self.is_number(element) => {
                 let element = self.model().unaliased(element).clone();

@@ -146,11 +146,11 @@ impl Generator<'_> {
             .map(|arm| UnionVariant {
                 name: free(escaped(upper_camel(self.text(arm.member.name))), &mut taken),
                 arm: Some(arm),
-                carries: arm.default || arm.labels.len() != 1,
+                carries: arm.is_default || arm.labels.len() != 1,
             })
             .collect();
         let mut variants = arms;
-        if !union.arms.iter().any(|arm| arm.default) && !self.covers_all(union) {
+        if !union.arms.iter().any(|arm| arm.is_default) && !self.covers_all(union) {
             variants.push(UnionVariant { name: free("Other".to_owned(), &mut taken), arm: None, carries: true });
         }
         self.document(id, out);
@@ -226,9 +226,9 @@ impl Generator<'_> {
             };
             // The default arm, or the variant without a member, covers all values without a label.
             let (own, negated) = match variant.arm {
-                Some(arm) if !arm.default => (arm.labels.clone(), false),
+                Some(arm) if !arm.is_default => (arm.labels.clone(), false),
                 _ => {
-                    let others: Vec<&Arm> = union.arms.iter().filter(|arm| !arm.default).collect();
+                    let others: Vec<&Arm> = union.arms.iter().filter(|arm| !arm.is_default).collect();
                     (labels(&others), true)
                 }
             };
@@ -291,7 +291,7 @@ impl Generator<'_> {
         self.open_decode(false, out);
         out.lines(&self.decode_into(&union.discriminator, "discriminator", "d"));
         if let [UnionVariant { name, arm: Some(arm), .. }] = variants
-            && arm.default
+            && arm.is_default
         {
             let lines = self.decode_into(&arm.member.ty, "value", "d");
             let member = snake(self.text(arm.member.name));
@@ -303,11 +303,11 @@ impl Generator<'_> {
         out.open("match discriminator {");
         let mut catches_all = false;
         // The default arm becomes the last match arm, even if other arms follow it in the IDL.
-        let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
-        let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
+        let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.is_default));
+        let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.is_default));
         for variant in ordered.chain(last) {
             let pattern = match variant.arm {
-                Some(arm) if !arm.default => self.label_patterns(&arm.labels),
+                Some(arm) if !arm.is_default => self.label_patterns(&arm.labels),
                 _ => {
                     catches_all = true;
                     vec!["_".to_owned()]
@@ -446,8 +446,8 @@ impl Generator<'_> {
             ConstantValue::Float(value) if single => format!("{:?}", *value as f32),
             ConstantValue::Float(value) => format!("{value:?}"),
             ConstantValue::LongDouble(value) => {
-                let (name, double) = (self.runtime("LongDouble"), value.to_double());
-                if Binary128::of_double(double) == *value {
+                let (name, double) = (self.runtime("LongDouble"), value.to_f64());
+                if Binary128::from_f64(double) == *value {
                     return format!("{name}::from_f64({double:?})");
                 }
                 let bits = format!("{:032x}", value.bits());

@@ -84,7 +84,7 @@ impl Generator<'_> {
     fn union_described(&mut self, head: &str, union: &Union) -> (String, Vec<String>) {
         let discriminator = self.described(&union.discriminator);
         let (mut arms, mut default) = (Vec::new(), -1);
-        for Arm { labels, default: is_default, member } in &union.arms {
+        for Arm { labels, is_default, member } in &union.arms {
             let name = self.text(member.name);
             let ty = self.described(&member.ty);
             arms.extend(labels.iter().map(|label| format!("arm({}, {name:?}, {ty})", self.label_number(label))));
@@ -114,7 +114,7 @@ impl Generator<'_> {
             ValueFlavor::Custom => 1,
             ValueFlavor::Abstract => 2,
             ValueFlavor::Plain => {
-                if value.truncatable {
+                if value.is_truncatable {
                     3
                 } else {
                     0

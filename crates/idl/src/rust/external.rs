@@ -63,7 +63,7 @@ impl Generator<'_> {
             let mut outer = std::iter::successors(Some(*id), |id| self.model().get(*id).parent);
             external.files.contains_key(id) || outer.any(|id| external.modules.contains_key(&id))
         };
-        external.all = self.model().ids().filter(within).collect();
+        external.all = self.model().definition_ids().filter(within).collect();
         self.external = external;
         refused
     }
@@ -82,7 +82,8 @@ impl Generator<'_> {
             let path = self.model().path(id).into_iter();
             path.map(|id| self.text(self.model().get(id).name)).collect::<Vec<_>>().join("::")
         };
-        let modules = self.model().ids().filter(|id| matches!(self.model().get(*id).kind, DefinitionKind::Module(_)));
+        let modules =
+            self.model().definition_ids().filter(|id| matches!(self.model().get(*id).kind, DefinitionKind::Module(_)));
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
@@ -96,7 +97,7 @@ impl Generator<'_> {
                 && !matches!(definition.kind, DefinitionKind::Module(_))
                 && sources.file(sources.file_of(definition.span)).path.ends_with(Path::new(name))
         };
-        self.model().ids().filter(is_in_file).collect()
+        self.model().definition_ids().filter(is_in_file).collect()
     }
 }
 

@@ -72,7 +72,7 @@ impl Generator<'_> {
                         of: *member,
                         wire,
                         method: self.name(*member),
-                        oneway: operation.oneway,
+                        oneway: operation.is_oneway,
                         result: operation.result.clone(),
                         parameters: named.collect(),
                         raises: operation.raises.clone(),
@@ -126,7 +126,7 @@ impl Generator<'_> {
         if interface.flavor == InterfaceFlavor::Local {
             return self.local_interface(id, interface, &calls, out);
         }
-        if !interface.defined {
+        if !interface.is_defined {
             return self.announced_interface(id, out);
         }
         self.servant_trait(id, interface, &calls, out);
@@ -449,7 +449,7 @@ impl Generator<'_> {
             out.close("};");
             out.outdent();
         }
-        out.open(&format!("if let Some({servant}) = {object}.bypass_servant() {{"));
+        out.open(&format!("if let Some({servant}) = {object}.poa_bypass_servant() {{"));
         out.line(&format!("return {local}({servant});"));
         out.close("}");
         out.open(&format!("if let Some(outcome) = {object}.call_collocated(&OPERATION, {local}) {{"));

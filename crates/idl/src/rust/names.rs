@@ -28,12 +28,12 @@ impl RustNames {
     pub(super) fn of(model: &Model, symbols: &Symbols) -> Self {
         let mut names = Self::default();
         names.module(model, symbols, None, &model.roots);
-        for id in model.ids() {
+        for id in model.definition_ids() {
             if let DefinitionKind::Module(members) = &model.get(id).kind {
                 names.module(model, symbols, Some(id), members);
             }
         }
-        for id in model.ids() {
+        for id in model.definition_ids() {
             match &model.get(id).kind {
                 DefinitionKind::Interface(interface) => names.module(model, symbols, Some(id), &interface.members),
                 DefinitionKind::Value(value) => names.module(model, symbols, Some(id), &value.members),
@@ -93,7 +93,7 @@ impl RustNames {
                 DefinitionKind::Value(value) => {
                     let camel = upper_camel(text);
                     self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
-                    if value.flavor != ValueFlavor::Abstract && value.defined {
+                    if value.flavor != ValueFlavor::Abstract && value.is_defined {
                         self.operations_trait.insert(*id, free(camel.clone() + "Operations", &mut taken));
                         self.skeleton.insert(*id, free(camel.clone() + "Implementation", &mut taken));
                         self.factory.insert(*id, free(camel + "Factory", &mut taken));
@@ -119,7 +119,7 @@ impl RustNames {
     }
 
     fn operations(&mut self, model: &Model, symbols: &Symbols) {
-        for id in model.ids() {
+        for id in model.definition_ids() {
             let members = match &model.get(id).kind {
                 DefinitionKind::Interface(interface) => &interface.members,
                 DefinitionKind::Value(value) => &value.members,
@@ -150,7 +150,7 @@ impl RustNames {
                         self.item.insert(*member, free(escaped(name), &mut taken));
                     }
                     DefinitionKind::Attribute(attribute) => {
-                        if !attribute.readonly {
+                        if !attribute.is_readonly {
                             self.setter.insert(*member, free(format!("set_{name}"), &mut taken));
                         }
                         self.item.insert(*member, free(escaped(name), &mut taken));

@@ -337,7 +337,7 @@ impl Generator<'_> {
     /// the other facts.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
-        for id in model.ids() {
+        for id in model.definition_ids() {
             let (size, least) = match &model.get(id).kind {
                 DefinitionKind::Bitmask(mask) => bits(mask.bound),
                 DefinitionKind::Bitset(set) => bits(set.bits),

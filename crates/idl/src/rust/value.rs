@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 impl Generator<'_> {
     pub(super) fn value(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
-        if value.flavor == ValueFlavor::Abstract || !value.defined {
+        if value.flavor == ValueFlavor::Abstract || !value.is_defined {
             return self.abstract_value(id, value, out);
         }
         let name = self.name(id);
@@ -107,7 +107,7 @@ impl Generator<'_> {
     ) {
         let mut ids = vec![self.repository_id(id)];
         let (mut truncatable, mut at) = (0, Some(value));
-        while let Some(known) = at.filter(|known| known.truncatable) {
+        while let Some(known) = at.filter(|known| known.is_truncatable) {
             let Some(next) = self.base_with_state(known) else { break };
             truncatable += 1;
             ids.push(self.repository_id(next));
@@ -122,7 +122,7 @@ impl Generator<'_> {
         let mut kinds = Vec::new();
         for ancestor in self.ancestors(id) {
             match &self.model().get(ancestor).kind {
-                DefinitionKind::Value(value) if value.flavor != ValueFlavor::Abstract && value.defined => {
+                DefinitionKind::Value(value) if value.flavor != ValueFlavor::Abstract && value.is_defined => {
                     kinds.push(self.path_to_trait(ancestor));
                 }
                 DefinitionKind::Interface(interface) if interface.flavor != crate::ast::InterfaceFlavor::Abstract => {}

@@ -172,7 +172,7 @@ impl Listener for RingListener {
         Ok(())
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
+    fn readiness_descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 

@@ -180,7 +180,7 @@ impl Transport for SharedMemory {
         matches!(endpoint, Endpoint::SharedMemory { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,

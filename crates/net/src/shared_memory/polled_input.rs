@@ -20,7 +20,7 @@ impl PolledInput for RingStream {
 
     fn poll(&self) -> bool {
         let reader = self.peer_state.rings.reader();
-        if reader.withdraw_bell() {
+        if reader.cancel_wake_request() {
             self.uncount_bell_request();
         }
         reader.has_arrived()

@@ -159,7 +159,7 @@ impl RingStream {
         if asked >= MAX_BELL_REQUESTS {
             self.limit_bell_bytes(asked);
         }
-        reader.set_wake_method(WakeMethod::Bell);
+        reader.set_wake_method(WakeMethod::SocketByte);
     }
 
     /// Uncounts a request for which the peer will not ring.
@@ -353,7 +353,7 @@ impl RingStream {
                 self.drain_bell_but_one()?;
             }
             self.wants_room.store(true, Ordering::Relaxed);
-            writer.set_wake_method(WakeMethod::Bell);
+            writer.set_wake_method(WakeMethod::SocketByte);
         }
         match self.write_ring(writer, slices)? {
             0 if poll::check_hang_up(self.fd.as_fd())?.both_closed => Err(io::ErrorKind::BrokenPipe.into()),
@@ -422,7 +422,7 @@ impl Stream for RingStream {
         }
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
 

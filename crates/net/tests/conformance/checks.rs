@@ -13,7 +13,7 @@ use corelane_sys::poll;
 use crate::each;
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
@@ -185,10 +185,10 @@ fn connections_have_the_requested_properties() {
         let _plain = transport.connect(listener.local_endpoint(), None).unwrap();
         let as_before = accept(&*listener);
         listener.set_properties(&properties).unwrap();
-        let client = transport.connect_with(listener.local_endpoint(), &properties, None).unwrap();
+        let client = transport.connect_with_properties(listener.local_endpoint(), &properties, None).unwrap();
         let server = accept(&*listener);
         for (stream, all) in [(&client, true), (&server, true), (&as_before, false)] {
-            let Some(fd) = stream.readiness() else { continue };
+            let Some(fd) = stream.readiness_descriptor() else { continue };
             if matches!(endpoint, Endpoint::SharedMemory { .. }) {
                 // The listener's properties set the size of the rings.
                 let mut sent = 0;

@@ -48,14 +48,14 @@ impl RequestContexts {
                 self.reply_priority = Some(number);
             } else {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-                self.refuse(exception.because(format!("{number} is not a priority")));
+                self.refuse(exception.with_message(format!("{number} is not a priority")));
             }
             return;
         };
         let ceiling = connection.origin.ceiling;
         if !ceiling.allows(priority) {
             let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-            self.refuse(exception.because(format!("priority {priority} is above the endpoint's {ceiling}")));
+            self.refuse(exception.with_message(format!("priority {priority} is above the endpoint's {ceiling}")));
             return;
         }
         (self.priority, self.reply_priority) = (Some(priority), Some(number));
@@ -81,7 +81,7 @@ impl RequestContexts {
     }
 
     fn set_band(&mut self, data: &[u8]) {
-        match rt::parse_range_context(data) {
+        match rt::parse_priority_range_context(data) {
             Ok(band) => self.band = Some(band),
             Err(error) => self.refuse(error),
         }
@@ -136,7 +136,7 @@ pub(super) fn read_contexts(
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
     // If the client chose code sets that this ORB does not support, the default code sets stay in
     // use.
-    if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideByteOrder::Standard) {
+    if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideByteOrder::SpecifiedOrder) {
         connection.set_code_sets(code_sets);
     }
     Ok(())

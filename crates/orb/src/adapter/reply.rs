@@ -36,7 +36,7 @@ pub(super) fn send(
         connection.close();
         return false;
     }
-    let sent = match reply.contiguous() {
+    let sent = match reply.as_contiguous_slice() {
         Some(whole) if adapter.config().fragment_size.is_none() => connection.send(whole, wait),
         _ => send_in_parts(adapter, connection, reply, request_id, wait),
     };

@@ -61,7 +61,7 @@ pub(super) fn handle_message(
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
-            Err(PeerFault::Unexpected(header.kind))
+            Err(PeerFault::UnexpectedMessage(header.kind))
         }
     };
     match served {
@@ -90,7 +90,7 @@ fn handle_request(
     waited: Duration,
 ) -> Result<(), PeerFault> {
     let limits = &adapter.config().limits;
-    let mut request = Request::unparsed(octets, header);
+    let mut request = Request::with_unparsed_header(octets, header);
     request.parse_header(limits)?;
     probe!("request parsed", request.request_id.into());
     let contexts = if request.contexts.is_empty() {
@@ -113,8 +113,8 @@ fn handle_request(
         .with_limits(limits)
         .with_scratch(&memory.scratch)
         .with_value_read_state(&values)
-        .with_meter(&meter)
-        .with_environment(env);
+        .with_memory_meter(&meter)
+        .with_decoding_context(env);
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
     reply.set_code_sets(code_sets);
@@ -436,7 +436,7 @@ fn bind_band(
     (low, high): (i16, i16),
 ) -> Result<(), SystemException> {
     let refused = |kind, minor, why: String| {
-        let exception = SystemException::new(kind, minor, Completion::No).because(why);
+        let exception = SystemException::new(kind, minor, Completion::No).with_message(why);
         report_refused(adapter, connection, BIND_BAND, &exception);
         exception
     };

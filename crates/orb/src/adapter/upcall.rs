@@ -49,11 +49,11 @@ impl ExpiredDeadline {
         let ExpiredDeadline { waited, remaining } = self;
         let operation = text::shown(operation);
         orb.events().report(&Event::DeadlinePassed { operation, waited, remaining });
-        match orb.config().rt.expired_requests {
+        match orb.config().rt.expired_request_action {
             ExpiredRequestAction::Run => Ok(None),
             ExpiredRequestAction::Reject => {
                 let exception = SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No);
-                Err(exception.because("the request's deadline passed before it could run"))
+                Err(exception.with_message("the request's deadline passed before it could run"))
             }
             ExpiredRequestAction::LowerPriority(priority) => Ok(Priority::new(priority)),
         }
@@ -124,7 +124,9 @@ fn upcall(
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
         let _ = target.finish(operation);
-        return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
+        return Err(
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message("upcalls are nested too deep")
+        );
     };
     let max_priority = match expired.map(|expired| expired.begin(orb, operation)).transpose() {
         Ok(max_priority) => max_priority.flatten(),
@@ -154,7 +156,7 @@ fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) 
     }
     job_budget::stop();
     let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
-    Err(exception.because("the job used more processor time than the budget of its task"))
+    Err(exception.with_message("the job used more processor time than the budget of its task"))
 }
 
 /// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). Any
@@ -180,7 +182,7 @@ fn dispatch_implicit(
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);
-            return Err(wrong.because("the servant locator returned a servant of another interface"));
+            return Err(wrong.with_message("the servant locator returned a servant of another interface"));
         }
         _ => return Err(exception),
     }
@@ -189,7 +191,7 @@ fn dispatch_implicit(
 
 #[cold]
 fn not_implemented(why: &'static str) -> SystemException {
-    SystemException::new(Kind::NoImplement, 0, Completion::No).because(why)
+    SystemException::new(Kind::NoImplement, 0, Completion::No).with_message(why)
 }
 
 #[cold]
@@ -200,7 +202,7 @@ pub(crate) fn handle_servant_panic(
     panic: &(dyn Any + Send),
 ) -> SystemException {
     orb.report_panic(target.servant.repository_id(), operation, panic);
-    if target.poa.policies().on_panic == ServantPanicAction::Deactivate {
+    if target.poa.policies().servant_panic_action == ServantPanicAction::Deactivate {
         target.deactivate();
     }
     SystemException::new(Kind::Unknown, 0, Completion::Maybe)

@@ -69,7 +69,7 @@ pub enum ImmediateSendResult {
     Sent,
     /// The transport has taken a part of the message. The connection keeps the rest, and sends it
     /// before any other message.
-    Begun,
+    PartlySent,
     /// Nothing was sent, because this would have waited.
     NotSent,
 }
@@ -271,7 +271,7 @@ impl ClientConnection {
         due: CallDeadline,
         fragment_size: Option<usize>,
     ) -> Result<(), (BytesSent, ExchangeError)> {
-        match message.contiguous() {
+        match message.as_contiguous_slice() {
             Some(whole) if self.oneways.bytes.is_empty() && fragment_size.is_none() => self.send_whole(whole, due),
             _ => self.send_in_parts(message, id, due, fragment_size),
         }
@@ -310,7 +310,7 @@ impl ClientConnection {
             Ok(0) => ImmediateSendResult::NotSent,
             Ok(sent) => {
                 self.oneways.bytes.extend_from_slice(message.get(sent..).unwrap_or_default());
-                ImmediateSendResult::Begun
+                ImmediateSendResult::PartlySent
             }
             Err(error) => {
                 self.is_broken |= error.kind() != io::ErrorKind::WouldBlock;
@@ -464,7 +464,7 @@ impl ClientConnection {
     /// wait if the stream has no descriptor that reports arrivals.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
-        let Some(fd) = self.monitored.stream().arrivals() else { return Ok(()) };
+        let Some(fd) = self.monitored.stream().arrival_descriptor() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
@@ -566,7 +566,7 @@ impl ClientConnection {
     #[cold]
     fn account_memory(&mut self) -> Result<(), ExchangeError> {
         let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
-        let held = unread + self.framer.partial_bytes();
+        let held = unread + self.framer.partial_message_bytes();
         self.share.set(if held > MAX_HEAP_BYTES { held } else { 0 }).map_err(|refusal| {
             self.drop_received();
             ExchangeError::OverBudget(refusal)

@@ -127,12 +127,12 @@ impl HangupMonitor {
         owner: Weak<dyn HangupHandler>,
         always: bool,
     ) -> io::Result<MonitoredStream> {
-        let always = always || stream.readiness().is_none() || !stream.reports_every_arrival();
+        let always = always || stream.readiness_descriptor().is_none() || !stream.reports_every_arrival();
         let mode = AtomicU8::new(if always { ALWAYS } else { MONITORED });
         let (calls, sampled_calls) = (AtomicU32::new(0), AtomicU32::new(0));
         let state = Arc::new(StreamState { stream, hung_up: AtomicBool::new(false), calls, sampled_calls, mode });
         let mut monitored = MonitoredStream { state, entry: None, busy_since: crate::clock::now(), pinned_at: 0 };
-        let Some(fd) = monitored.state.stream.readiness() else { return Ok(monitored) };
+        let Some(fd) = monitored.state.stream.readiness_descriptor() else { return Ok(monitored) };
         self.start()?;
         let entry = MonitorEntry { state: Arc::clone(&monitored.state), owner };
         let (slot, generation) =
@@ -168,8 +168,8 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// Stops the monitor thread; an ended thread takes its place, so that no new monitor thread
-    /// starts.
+    /// Stops the monitor thread, and stores a thread that ends at once in its place. The monitor
+    /// then takes its thread for started, and starts no other.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -255,7 +255,7 @@ impl MonitorInner {
     /// Adds the connection to the epoll instance again, and checks for a hang-up at once, because
     /// the kernel might report an earlier hang-up after the next request.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
-        let Some(fd) = state.stream.readiness() else { return };
+        let Some(fd) = state.stream.readiness_descriptor() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
         if !is_watched || poll::check_hang_up(fd).map_or(true, |ended| ended.read_closed) {
             state.hung_up.store(true, Ordering::Release);
@@ -329,7 +329,10 @@ impl MonitoredStream {
     }
 
     fn suspend(&self, calls: u32) {
-        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
+        let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness_descriptor())
+        else {
+            return;
+        };
         let mut unmonitored = shared.unmonitored.lock();
         // If the monitor's thread has stopped or the kernel refuses, the connection stays
         // monitored.
@@ -439,7 +442,7 @@ pub(super) mod tests {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);
             let file = format!("/proc/self/fdinfo/{}", self.shared().epoll.as_fd().as_raw_fd());
-            let fd = self.monitored.stream().readiness().unwrap().as_raw_fd().to_string();
+            let fd = self.monitored.stream().readiness_descriptor().unwrap().as_raw_fd().to_string();
             let members = fs::read_to_string(file).unwrap();
             let is_there = members.lines().any(|line| line.split_whitespace().take(2).eq(["tfd:", fd.as_str()]));
             assert_eq!(

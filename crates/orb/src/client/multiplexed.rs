@@ -341,7 +341,7 @@ impl MultiplexedConnection {
         let watched = self
             .registration
             .get()
-            .zip(self.stream.readiness())
+            .zip(self.stream.readiness_descriptor())
             .map(|(registration, fd)| registration.set_writable_interest(fd, wanted));
         if !matches!(watched, Some(Ok(()))) && wanted {
             self.close_send_half();
@@ -495,7 +495,7 @@ impl MultiplexedConnection {
     fn account_memory(&self, reading: &mut ReceiveHalf) -> Result<(), CloseCause> {
         let ReceiveHalf { framer, received, share } = reading;
         let unread = if received.is_empty() { 0 } else { received.held().max(received.unread().len()) };
-        let held = unread + framer.partial_bytes();
+        let held = unread + framer.partial_message_bytes();
         share.set(if held > MIN_OWNED_BYTES { held } else { 0 }).map_err(CloseCause::OverBudget)?;
         self.is_mid_large_reply.store(share.octets() > 0, Ordering::Release);
         Ok(())
@@ -526,7 +526,7 @@ impl MultiplexedConnection {
         let id = match header.kind {
             MessageKind::Reply => giop::Reply::parse(octets, header, limits).map(|reply| reply.request_id),
             MessageKind::LocateReply => giop::LocateReply::parse(octets, header).map(|reply| reply.request_id),
-            kind => return Err(CloseCause::Fault(PeerFault::Unexpected(kind))),
+            kind => return Err(CloseCause::Fault(PeerFault::UnexpectedMessage(kind))),
         };
         let id = id.map_err(|error| CloseCause::Fault(error.into()))?;
         let mut requests = self.requests.lock();
@@ -535,7 +535,7 @@ impl MultiplexedConnection {
         match answered {
             ReplyMatch::Matched(pending) => pending.complete(Ok(arrived)),
             ReplyMatch::Abandoned => {}
-            ReplyMatch::Unknown => return Err(CloseCause::Fault(PeerFault::Unexpected(header.kind))),
+            ReplyMatch::Unknown => return Err(CloseCause::Fault(PeerFault::UnexpectedMessage(header.kind))),
         }
         Ok(())
     }
@@ -636,7 +636,7 @@ mod tests {
             Err(io::ErrorKind::WouldBlock.into())
         }
 
-        fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        fn readiness_descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
             None
         }
 

@@ -379,7 +379,7 @@ impl ConnectionPool {
             let Some(endpoint) = self.endpoints.get(index) else { break };
             let begun = crate::clock::now();
             let due = attempt_time.deadline(begun, until, 1);
-            match context.transports().connect_with_io(endpoint, &self.sockets.properties, &io, due) {
+            match context.transports().connect_with_io_properties(endpoint, &self.sockets.properties, &io, due) {
                 Ok(stream) => {
                     context.backoff().record_success(endpoint);
                     self.last_answered.store(index, Ordering::Relaxed);
@@ -777,7 +777,7 @@ mod tests {
             let fixture = fixture(band, 1);
             let connection = fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let mut message = Encoder::new();
-            message.write_raw(&vec![0; 32 << 20]);
+            message.write_bytes(&vec![0; 32 << 20]);
             let soon = Some(Monotonic::now() + Duration::from_millis(1));
             let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
             assert!(matches!(sent, Err((BytesSent::All, ExchangeError::TimedOut))));

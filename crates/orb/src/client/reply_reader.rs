@@ -66,7 +66,7 @@ impl ReplyReaders {
         band: ConnectionBand,
         connection: &Arc<MultiplexedConnection>,
     ) -> io::Result<()> {
-        let Some(fd) = connection.stream().readiness() else {
+        let Some(fd) = connection.stream().readiness_descriptor() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
         };
         let (reader, refused) = self.reader(orb, band)?;

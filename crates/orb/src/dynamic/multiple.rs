@@ -54,7 +54,7 @@ impl DynamicRequest {
     ) -> Result<PendingResponses, SystemException> {
         let wakeup = EventFd::new().map_err(|error| {
             let exception = SystemException::new(SystemExceptionKind::NoResources, 0, Completion::No);
-            exception.because(format!("no descriptor is free for the wait: {error}"))
+            exception.with_message(format!("no descriptor is free for the wait: {error}"))
         })?;
         let mut responses =
             PendingResponses { waiting: Vec::new(), ready: VecDeque::new(), wakeup: Arc::new(wakeup), count: 0 };

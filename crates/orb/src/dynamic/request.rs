@@ -8,7 +8,7 @@ use corelane_sys::eventfd::EventFd;
 use corelane_wire::exception::minor;
 use corelane_wire::{AnyValue, CdrError, Encoder};
 
-use crate::any::{Any, Kind, TypeCode};
+use crate::any::{Any, TypeCode, TypeCodeKind};
 use crate::cancel::Canceller;
 use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
@@ -211,7 +211,7 @@ impl DynamicRequest {
             ));
         }
         let arguments = self.arguments.iter().map(Any::type_code);
-        let result = Some(&self.result).filter(|result| result.kind() != Kind::Void);
+        let result = Some(&self.result).filter(|result| result.kind() != TypeCodeKind::Void);
         if !arguments.chain(&self.outputs).chain(result).all(|ty| ty.unaliased().kind().can_be_member()) {
             let illegal = minor::bad_typecode::ILLEGAL_PARAMETER;
             return Err(SystemException::new(SystemExceptionKind::BadTypecode, illegal, Completion::No));
@@ -223,7 +223,7 @@ impl DynamicRequest {
         let client = Some(self.object.client().clone());
         if let Some(id) = reply.exception_id() {
             let Some(type_code) = self.raises.iter().find(|exception| exception.id() == id) else {
-                return Err(reply.unlisted_exception().into());
+                return Err(reply.unknown_user_exception().into());
             };
             let exception = reply.read(|d| AnyValue::decode_exception_members(type_code, d))?;
             return Err(RequestError::User(Any::from_wire(exception, client)));

@@ -5,7 +5,7 @@ use std::fmt;
 use corelane_wire::AnyValue;
 use corelane_wire::exception::minor;
 
-use crate::any::{Any, Kind, TypeCode};
+use crate::any::{Any, TypeCode, TypeCodeKind};
 use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::servant::{Servant, ServerCall, Skeleton};
@@ -130,7 +130,7 @@ impl ServerRequest<'_, '_> {
     /// # Errors
     /// BAD_PARAM 21 for a value that is not an exception; BAD_INV_ORDER 9 after a reply.
     pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
-        if exception.type_code().unaliased().kind() != Kind::Except {
+        if exception.type_code().unaliased().kind() != TypeCodeKind::Except {
             return Err(SystemException::new(
                 SystemExceptionKind::BadParam,
                 minor::bad_param::SET_EXCEPTION_WITHOUT_EXCEPTION,

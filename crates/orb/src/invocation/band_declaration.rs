@@ -73,7 +73,12 @@ impl<'r> Invocation<'r, '_, '_> {
             // connection.
             Ok(head) if head.request_id == id => head,
             Ok(_) => {
-                return Err(call.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into()));
+                return Err(call.on_no_reply(
+                    route,
+                    &mut connection,
+                    id,
+                    PeerFault::UnexpectedMessage(header.kind).into(),
+                ));
             }
             Err(fault) => return Err(call.on_no_reply(route, &mut connection, id, fault.into())),
         };

@@ -159,7 +159,7 @@ impl ReplyHead {
                 })
             }
             MessageKind::LocateReply => Self::of_locate(&giop::LocateReply::parse(octets, header)?),
-            kind => Err(PeerFault::Unexpected(kind)),
+            kind => Err(PeerFault::UnexpectedMessage(kind)),
         }
     }
 
@@ -433,7 +433,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
-            && let Some(message) = encoder.contiguous()
+            && let Some(message) = encoder.as_contiguous_slice()
             && connection.buffer_oneway(message, self.context)
         {
             cold_path();
@@ -536,7 +536,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return giop::write_locate_request(encoder, route.profile.version, id, &target);
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
-        let range = self.range.map(|(low, high)| wire_rt::encode_range_context(low, high));
+        let range = self.range.map(|(low, high)| wire_rt::encode_priority_range_context(low, high));
         let priority = self.priority.map(wire_rt::encode_priority_context);
         let remaining = match self.due {
             CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
@@ -619,7 +619,12 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         if !connection.accept_late_reply() {
             // If the client skipped unknown replies, a server could prolong the call without end.
-            return Ok(Err(self.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into())));
+            return Ok(Err(self.on_no_reply(
+                route,
+                &mut connection,
+                id,
+                PeerFault::UnexpectedMessage(header.kind).into(),
+            )));
         }
         self.due = self.due.to_absolute();
         if let ReceivedMessage::InPlace(_, length) = received {
@@ -713,7 +718,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         broken: ExchangeError,
     ) -> Box<AttemptError> {
         let final_message = match &broken {
-            ExchangeError::Fault(PeerFault::Unexpected(kind)) => Some(*kind),
+            ExchangeError::Fault(PeerFault::UnexpectedMessage(kind)) => Some(*kind),
             ExchangeError::Io(_) if bytes_sent != BytesSent::None && !connection.has_begun_reply(id) => {
                 connection.final_message(id, &self.context.config().limits)
             }
@@ -750,7 +755,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         let is_end = matches!(
             broken,
-            ExchangeError::Fault(PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError))
+            ExchangeError::Fault(PeerFault::UnexpectedMessage(
+                MessageKind::CloseConnection | MessageKind::MessageError
+            ))
         );
         let message = match broken {
             ExchangeError::Fault(fault) if !is_end => format!("the server broke the protocol: {fault}"),

@@ -96,9 +96,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         if self.target.profiles.is_empty() {
             return Err(if self.target.excludes_profiles {
                 SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
-                    .because("the ClientProtocol policies of the client and the reference exclude every profile")
+                    .with_message("the ClientProtocol policies of the client and the reference exclude every profile")
             } else {
-                machine::no_usable_profile().because(self.target.why_unusable())
+                machine::no_usable_profile().with_message(self.target.why_unusable())
             });
         }
         let output = self.machine.start();
@@ -194,7 +194,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         match poll::wait_readable(canceller.as_fd(), Some(moment)) {
             Ok(false) | Err(_) => Ok(()),
             Ok(true) => Err(SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::No)
-                .because("cancelled by the caller")),
+                .with_message("cancelled by the caller")),
         }
     }
 
@@ -313,7 +313,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
 
     fn refuse_rebind(&mut self) -> MachineInput {
         let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
-            .because("no connection is idle, and the rebind policy NO_RECONNECT forbids a new one");
+            .with_message("no connection is idle, and the rebind policy NO_RECONNECT forbids a new one");
         let input = MachineInput::Raised { kind: exception.kind(), completed: exception.completed() };
         self.last_exception = Some(exception);
         input
@@ -448,7 +448,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 let order = target.try_order(self.call.context);
                 if !order.is_empty() && !target.profiles.iter().any(|profile| self.permits_profile(profile)) {
                     return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
-                        .because("the object has moved to a reference with other policies, and the rebind policy NO_REBIND forbids the change"));
+                        .with_message("the object has moved to a reference with other policies, and the rebind policy NO_REBIND forbids the change"));
                 }
                 self.next_target = Some(target);
                 Ok(MachineInput::Forwarded { order })
@@ -477,7 +477,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// profile, TRANSIENT with COMPLETED_NO becomes REBIND.
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
-            exception = SystemException::new(Kind::Rebind, 0, Completion::No).because(
+            exception = SystemException::new(Kind::Rebind, 0, Completion::No).with_message(
                 "the remaining profiles have other policies, and the rebind policy NO_REBIND forbids the change",
             );
         }

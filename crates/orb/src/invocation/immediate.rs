@@ -57,7 +57,7 @@ pub(crate) fn try_oneway<'a>(
         return Err(exception);
     }
     let max = context.config().fragment_size.unwrap_or(usize::MAX);
-    let sent = match encoder.contiguous() {
+    let sent = match encoder.as_contiguous_slice() {
         Some(message) if message.len() <= max => own.send_now(message),
         _ => ImmediateSendResult::NotSent,
     };
@@ -76,14 +76,14 @@ pub(crate) fn finish_oneway(callee: &Callee) -> Result<(), SystemException> {
     context.check_usable()?;
     let lost = || {
         SystemException::new(Kind::CommFailure, 0, Completion::Maybe)
-            .because("the connection was closed before the whole message was sent")
+            .with_message("the connection was closed before the whole message was sent")
     };
     let due = invocation(callee, &NONE, &|_| Ok(())).due;
     let (_, chosen) = CallRoute::preferred(context, callee.binding()).ok_or_else(lost)?;
     let mut connection = chosen.pool.borrow_unsent().ok_or_else(lost)?;
     connection.send_rest(due).map_err(|broken| match broken {
         ExchangeError::TimedOut => SystemException::new(Kind::Timeout, 0, Completion::Maybe),
-        ExchangeError::Io(error) => lost().because(error.to_string()),
+        ExchangeError::Io(error) => lost().with_message(error.to_string()),
         ExchangeError::Fault(_) | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => lost(),
     })
 }
@@ -109,7 +109,7 @@ mod tests {
 
     fn try_send(object: &ObjectRef, octets: usize) -> ImmediateSendResult {
         let write = |encoder: &mut Encoder<'_>| {
-            encoder.write_raw(&vec![7; octets]);
+            encoder.write_bytes(&vec![7; octets]);
             Ok(())
         };
         object.try_send_oneway(&Operation::new("op"), &write).unwrap()
@@ -130,7 +130,7 @@ mod tests {
         object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
         let mut stream = listener.accept().unwrap().0;
         assert_eq!(try_send(&object, 8), ImmediateSendResult::Sent);
-        assert_eq!(try_send(&object, LARGE), ImmediateSendResult::Begun);
+        assert_eq!(try_send(&object, LARGE), ImmediateSendResult::PartlySent);
         assert_eq!(try_send(&object, 8), ImmediateSendResult::NotSent, "the rest of a message is before this one");
         let reader = std::thread::spawn(move || [(); 4].map(|()| read_message(&mut stream)));
         object.finish_oneway().unwrap();
@@ -146,7 +146,7 @@ mod tests {
             object.send_oneway(&Operation::new("op"), &|_| Ok(())).unwrap();
             let object = if closes { object } else { object.with_timeout(Duration::from_millis(100)) };
             let stream = listener.accept().unwrap().0;
-            assert_eq!(try_send(&object, LARGE), ImmediateSendResult::Begun);
+            assert_eq!(try_send(&object, LARGE), ImmediateSendResult::PartlySent);
             let _kept = (!closes).then_some(stream);
             let kind = object.finish_oneway().unwrap_err().kind();
             assert_eq!(kind, if closes { Kind::CommFailure } else { Kind::Timeout });

@@ -44,7 +44,7 @@ impl Invocation<'_, '_, '_> {
         outcome: &AttemptResult<'_>,
     ) {
         let outcome = match outcome {
-            Ok(None) => RequestOutcome::Sent,
+            Ok(None) => RequestOutcome::OnewaySent,
             Ok(Some(reply)) if reply.exception_id().is_some() => RequestOutcome::UserException,
             Ok(Some(_)) => RequestOutcome::Returned,
             Err(error) => match &**error {

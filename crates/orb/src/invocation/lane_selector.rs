@@ -148,5 +148,5 @@ fn unreachable_with_detail(why: SelectionError, detail: String) -> SystemExcepti
             SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
         }
     };
-    exception.because(detail)
+    exception.with_message(detail)
 }

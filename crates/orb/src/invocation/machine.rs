@@ -173,7 +173,7 @@ impl InvocationMachine {
             MachineInput::Forwarded { order } => self.follow(order),
             MachineInput::NeedsAddressing if self.has_readdressed => MachineAction::Fail(
                 SystemException::new(Kind::NoImplement, 0, Completion::No)
-                    .because("the server asked for another addressing mode again"),
+                    .with_message("the server asked for another addressing mode again"),
             ),
             MachineInput::NeedsAddressing => {
                 self.has_readdressed = true;
@@ -251,12 +251,12 @@ impl InvocationMachine {
         if self.forwards >= MAX_FORWARDS {
             return MachineAction::Fail(
                 SystemException::new(Kind::Transient, crate::minor::FORWARD_LOOP, Completion::No)
-                    .because(format!("forwarded more than {MAX_FORWARDS} times")),
+                    .with_message(format!("forwarded more than {MAX_FORWARDS} times")),
             );
         }
         if order.is_empty() {
             return MachineAction::Fail(
-                no_usable_profile().because("forwarded to a reference without a usable profile"),
+                no_usable_profile().with_message("forwarded to a reference without a usable profile"),
             );
         }
         self.forwards += 1;

@@ -96,7 +96,9 @@ impl<'r> Invocation<'r, '_, '_> {
             }
             Err(RegisterError::Full) => {
                 let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
-                return Err(refuse(exception.because("too many requests wait for their replies on one connection")));
+                return Err(refuse(
+                    exception.with_message("too many requests wait for their replies on one connection"),
+                ));
             }
         };
         let announce = self.code_sets_to_announce(route, sender.announced);
@@ -163,7 +165,7 @@ impl<'r> Invocation<'r, '_, '_> {
             }
             Err(ReplyError { error: broken, reply_begun }) => {
                 let final_message = match &broken {
-                    ExchangeError::Fault(PeerFault::Unexpected(kind)) => Some(*kind),
+                    ExchangeError::Fault(PeerFault::UnexpectedMessage(kind)) => Some(*kind),
                     _ => None,
                 };
                 let error = self.attempt_failed(

@@ -34,12 +34,12 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
     if callee.binding().may_be_local(context) {
         return Ok(());
     }
-    let bad = || SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority must be 0 to 32767");
+    let bad = || SystemException::new(Kind::BadParam, 0, Completion::No).with_message("a priority must be 0 to 32767");
     let priorities: Vec<Priority> =
         priorities.iter().map(|priority| Priority::new(*priority).ok_or_else(bad)).collect::<Result<_, _>>()?;
     let target = callee.binding().forwarded().unwrap_or_else(|| Arc::clone(callee.binding().original(context)));
     let mut failure = SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
-        .because("the reference has no usable profile");
+        .with_message("the reference has no usable profile");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
         // A profile that does not answer leaves time for the profiles behind it.
@@ -72,7 +72,7 @@ fn connect_at(
         let Some(free) = chosen.pool.take_free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
             return Err(
-                exception.because("the maximum number of connections to the server does not permit a further one")
+                exception.with_message("the maximum number of connections to the server does not permit a further one")
             );
         };
         let connection = chosen.pool.ensure_connected(free, call.context, until, 0).map_err(no_connection)?;
@@ -86,7 +86,7 @@ fn connect_at(
 
 fn no_connection(why: AcquireError) -> SystemException {
     let transient = |message: &str| {
-        SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No).because(message)
+        SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No).with_message(message)
     };
     match why {
         AcquireError::ConnectFailed(error) => transient(&error.to_string()),

@@ -104,10 +104,11 @@ impl<'r> Reply<'r> {
     /// does not declare.
     #[must_use]
     #[cold]
-    pub fn unlisted_exception(&self) -> SystemException {
+    pub fn unknown_user_exception(&self) -> SystemException {
         let id = self.answer.exception.as_deref().unwrap_or("an exception");
-        SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes)
-            .because(format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())))
+        SystemException::new(Kind::Unknown, minor::unknown::UNLISTED_USER_EXCEPTION, Completion::Yes).with_message(
+            format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())),
+        )
     }
 
     /// Reads results with the function `read`. A second call of this method continues behind the
@@ -159,8 +160,8 @@ pub(super) fn read_results<T>(
         .with_written_by_server(true)
         .with_limits(&context.config().limits)
         .with_value_read_state(&values)
-        .with_meter(&meter)
-        .with_environment(env);
+        .with_memory_meter(&meter)
+        .with_decoding_context(env);
     if let Some((octets, breaks)) = owned {
         decoder = decoder.with_shared_message(octets).with_fragment_starts(breaks);
     }
@@ -168,7 +169,7 @@ pub(super) fn read_results<T>(
     match fits.and_then(|()| read(&mut decoder)) {
         Ok(value) => {
             corelane_sys::probe!("reply demarshalled");
-            Ok((value, decoder.offset()))
+            Ok((value, decoder.message_offset()))
         }
         Err(error) => Err(unreadable_results(error, &meter, &decoder, octets.len())),
     }
@@ -176,13 +177,13 @@ pub(super) fn read_results<T>(
 
 #[cold]
 fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
-    let (at, place) = (decoder.offset(), trail::place("", decoder));
+    let (at, place) = (decoder.message_offset(), trail::place("", decoder));
     match meter.refusal().filter(|_| error == CdrError::MemoryBudgetExceeded) {
         Some(refusal) => {
             over_budget("the results exceed the memory limit", refusal, "OrbBuilder::max_reply_memory", Completion::Yes)
         }
         None => SystemException::from(error)
-            .because(format!("{}{place}, at octet {at} of the {of} of the reply", error.text()))
+            .with_message(format!("{}{place}, at octet {at} of the {of} of the reply", error.text()))
             .with_completion(Completion::Yes),
     }
 }

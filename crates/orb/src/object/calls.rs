@@ -23,7 +23,7 @@ impl From<SystemException> for SystemOnly {
 impl From<Reply<'_>> for SystemOnly {
     #[cold]
     fn from(reply: Reply<'_>) -> Self {
-        SystemOnly(reply.unlisted_exception())
+        SystemOnly(reply.unknown_user_exception())
     }
 }
 
@@ -177,7 +177,7 @@ impl ObjectRef {
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<Reply<'_>, SystemException> {
         let reply = invoke(self.callee(), operation, arguments)?;
-        if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
+        if reply.is_exception() { Err(reply.unknown_user_exception()) } else { Ok(reply) }
     }
 
     /// Calls an operation that declares user exceptions, and waits for the reply. A user exception
@@ -332,7 +332,7 @@ impl ObjectRef {
     /// match object.try_send_oneway(&tick, &|_| Ok(()))? {
     ///     ImmediateSendResult::Sent => {}
     ///     // A thread that may wait does the rest.
-    ///     ImmediateSendResult::Begun => object.finish_oneway()?,
+    ///     ImmediateSendResult::PartlySent => object.finish_oneway()?,
     ///     ImmediateSendResult::NotSent => object.send_oneway(&tick, &|_| Ok(()))?,
     /// }
     /// # Ok(())

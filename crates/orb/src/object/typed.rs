@@ -96,8 +96,8 @@ impl Reference for ObjectRef {
 /// For generated code: writes a reference or nil.
 ///
 /// # Errors
-/// [`CdrError::UnreachableReference`] for an object of an ORB that does not listen, and the errors
-/// of the encoder.
+/// [`CdrError::ReferenceWithoutAddress`] for an object of an ORB that does not listen, and the
+/// errors of the encoder.
 pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Option<&R>) -> Result<(), CdrError> {
     ObjectRef::encode(reference.map(Reference::as_object), encoder)
 }

@@ -44,7 +44,7 @@ use crate::server::strategy::Lane;
 pub struct OrbBuilder {
     pools: Vec<PoolConfig>,
     listen: Vec<String>,
-    publish: Vec<String>,
+    published_address: Vec<String>,
     transports: Transports,
     limits: Limits,
     max_reply_memory: usize,
@@ -90,7 +90,7 @@ impl OrbBuilder {
         OrbBuilder {
             pools: Vec::new(),
             listen: Vec::new(),
-            publish: Vec::new(),
+            published_address: Vec::new(),
             transports: transports(),
             limits: Limits::default(),
             max_reply_memory: 256 << 20,
@@ -145,8 +145,8 @@ impl OrbBuilder {
     /// Adds an address that references carry instead of the addresses at which the ORB listens, for
     /// servers behind NAT or in containers. Port 0 means the port at which the ORB listens. By
     /// default references carry the addresses at which the ORB listens.
-    pub fn publish(mut self, address: impl Into<String>) -> Self {
-        self.publish.push(address.into());
+    pub fn published_address(mut self, address: impl Into<String>) -> Self {
+        self.published_address.push(address.into());
         self
     }
 
@@ -269,7 +269,7 @@ impl OrbBuilder {
 
     /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes, rounded down to
     /// a multiple of 8, but at least 64. By default messages are not fragmented.
-    pub fn fragment_size(mut self, bytes: usize) -> Self {
+    pub fn max_fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
     }
@@ -284,8 +284,8 @@ impl OrbBuilder {
     }
 
     /// Requires a real-time guarantee: [`build`](Self::build) fails if the machine does not give it
-    /// (see [`rt::guarantees`](crate::rt::guarantees)). May be called several times. By default no
-    /// guarantee is required.
+    /// (see [`rt::check_guarantees`](crate::rt::check_guarantees)). May be called several times. By
+    /// default no guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);
         self.check_guarantees = Some(check_guarantees);
@@ -371,12 +371,12 @@ impl OrbBuilder {
     /// ```
     /// use corelane::Orb;
     /// let words = ["-ORBInitRef", "Clock=corbaloc::127.0.0.1:4000/Clock", "--verbose"];
-    /// let (builder, rest) = Orb::builder().take_arguments(words.map(String::from))?;
+    /// let (builder, rest) = Orb::builder().parse_arguments(words.map(String::from))?;
     /// assert_eq!(rest, ["--verbose"]);
     /// assert_eq!(builder.build()?.initial_reference_names(), ["Clock"]);
     /// # Ok::<(), corelane::OrbError>(())
     /// ```
-    pub fn take_arguments(
+    pub fn parse_arguments(
         mut self,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<(Self, Vec<String>), OrbError> {
@@ -408,7 +408,7 @@ impl OrbBuilder {
             memory::lock_all_pages().map_err(OrbError::MemoryLock)?;
         }
         let parse = |address: &String| parse_address(address, &self.transports);
-        let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let publish = self.published_address.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let client_policies = self.rt.client_policies.check().map_err(OrbError::ClientSetup)?;
         let config = Config {
             client_policies,
@@ -514,7 +514,7 @@ impl fmt::Debug for OrbBuilder {
         f.debug_struct("OrbBuilder")
             .field("pools", &self.pools)
             .field("listen", &self.listen)
-            .field("publish", &self.publish)
+            .field("publish", &self.published_address)
             .field("transports", &self.transports)
             .field("limits", &self.limits)
             .field("max_reply_memory", &self.max_reply_memory)

@@ -117,7 +117,7 @@ impl OrbCore {
             ObjectUrl::Ior(ior) => Ok((!ior.is_nil()).then(|| ObjectRef::new(Arc::clone(self.client()), ior))),
             ObjectUrl::Corbaloc(url) => self.location(&url, links).map(Some),
             ObjectUrl::Corbaname(url) => self.resolve_name(text, &url, links),
-            _ => Err(invalid_text(text, UrlError::Scheme)),
+            _ => Err(invalid_text(text, UrlError::BadScheme)),
         }
     }
 
@@ -145,7 +145,7 @@ impl OrbCore {
         static RESOLVE: Operation = Operation::new("resolve");
         let context = self.location(&url.context, links)?;
         let Some(name) = &url.name else { return Ok(Some(context)) };
-        let components = parse_object_name(name).ok_or_else(|| invalid_text(text, UrlError::SchemeSpecificPart))?;
+        let components = parse_object_name(name).ok_or_else(|| invalid_text(text, UrlError::BadSchemeSpecificPart))?;
         let mut reply = context.invoke_raising(&RESOLVE, &|encoder| {
             encoder.write_len(components.len())?;
             for (id, kind) in &components {
@@ -190,7 +190,7 @@ fn read_not_found(decoder: &mut Decoder<'_>) -> Result<String, corelane_wire::Cd
 }
 
 fn bad_url(minor: u32, why: String) -> SystemException {
-    SystemException::new(Kind::BadParam, minor, Completion::No).because(why)
+    SystemException::new(Kind::BadParam, minor, Completion::No).with_message(why)
 }
 
 fn excerpt(text: &str) -> String {
@@ -198,7 +198,8 @@ fn excerpt(text: &str) -> String {
 }
 
 fn invalid_text(text: &str, error: UrlError) -> SystemException {
-    SystemException::new(error.kind(), error.minor(), Completion::No).because(format!("\"{}\": {error}", excerpt(text)))
+    SystemException::new(error.kind(), error.minor(), Completion::No)
+        .with_message(format!("\"{}\": {error}", excerpt(text)))
 }
 
 pub(super) fn take_options(
@@ -207,7 +208,8 @@ pub(super) fn take_options(
 ) -> Result<Vec<String>, OrbError> {
     let mut rest = Vec::new();
     let mut arguments = arguments.into_iter();
-    let bad = |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).because(why));
+    let bad =
+        |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why));
     while let Some(argument) = arguments.next() {
         let Some(option) = argument.strip_prefix("-ORB") else {
             rest.push(argument);

@@ -180,9 +180,9 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     call(&afar).unwrap();
 
     orb.register_initial_reference("Self", &object).unwrap();
-    orb.bind_key("self", &object).unwrap();
+    orb.bind_corbaloc_key("self", &object).unwrap();
     root.activate(&keeps((object.clone(), root.clone()))).unwrap();
-    root.set_activator(Some(keeper((object.clone(), root.clone()))));
+    root.set_adapter_activator(Some(keeper((object.clone(), root.clone()))));
     let policies = PoaPolicies {
         servant_retention: ServantRetention::NonRetain,
         request_processing: RequestProcessing::ServantManager,
@@ -219,12 +219,12 @@ fn ended_orb_refuses_keys_and_initial_references() {
     let object = orb.root_poa().create_reference("IDL:test/ClosureServant:1.0").unwrap();
     let root = orb.root_poa();
     orb.shutdown(true).unwrap();
-    let refused = [orb.register_initial_reference("Late", &object), orb.bind_key("late", &object)];
+    let refused = [orb.register_initial_reference("Late", &object), orb.bind_corbaloc_key("late", &object)];
     for refused in refused {
         let refused = refused.unwrap_err();
         assert_eq!((refused.kind(), refused.minor()), (Kind::BadInvOrder, 0x4f4d_0004));
     }
-    root.set_activator(Some(keeper((object.clone(), root.clone()))));
+    root.set_adapter_activator(Some(keeper((object.clone(), root.clone()))));
     drop((orb, object, root));
     wait_until_dropped(&server);
 }

@@ -239,7 +239,7 @@ impl Poa {
         if core.retains() != matches!(manager, ServantManager::Activator(_)) {
             let code = minor::obj_adapter::NO_SERVANT_MANAGER;
             return Err(SystemException::new(Kind::ObjAdapter, code, Completion::No)
-                .because("RETAIN needs a servant activator, NON_RETAIN a servant locator")
+                .with_message("RETAIN needs a servant activator, NON_RETAIN a servant locator")
                 .into());
         }
         let is_first = core.servant_manager.update(|set| match set {
@@ -335,7 +335,7 @@ impl PoaCore {
             return Ok(());
         }
         Err(SystemException::new(Kind::BadParam, minor::bad_param::INVALID_OBJECT_ID, Completion::No)
-            .because("the POA did not make this object id"))
+            .with_message("the POA did not make this object id"))
     }
 
     /// Returns the id under which the servant is active in a POA with UNIQUE_ID. Otherwise, with

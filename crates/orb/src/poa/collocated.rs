@@ -271,8 +271,8 @@ fn run_marshalled(
         .with_limits(&client.config().limits)
         .with_scratch(&scratch)
         .with_value_read_state(&values)
-        .with_meter(&meter)
-        .with_environment(env);
+        .with_memory_meter(&meter)
+        .with_decoding_context(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None, None);

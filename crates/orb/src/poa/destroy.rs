@@ -93,8 +93,8 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// Removes the blocker for pinned objects once no object is pinned. New requests pin none,
-    /// because they find that the POA is being destroyed.
+    /// Lets the destruction go on as soon as no request uses an object of the POA. New requests use
+    /// no object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);

@@ -17,7 +17,8 @@ pub enum PoaError {
     AdapterNonExistent,
     /// The POA manager is inactive, which is permanent.
     AdapterInactive,
-    /// The policies conflict; the field is the index of one of them in [`PoaPolicies::NAMES`].
+    /// The policies conflict; the field is the index of one of them in
+    /// [`PoaPolicies::POLICY_NAMES`].
     InvalidPolicy(PolicyIndex),
     /// A POA manager with this id already exists.
     ManagerAlreadyExists,
@@ -51,7 +52,7 @@ impl From<PoaError> for SystemException {
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,
-            other => SystemException::new(Kind::ObjAdapter, 0, Completion::No).because(other.to_string()),
+            other => SystemException::new(Kind::ObjAdapter, 0, Completion::No).with_message(other.to_string()),
         }
     }
 }
@@ -63,7 +64,7 @@ impl fmt::Display for PoaError {
             PoaError::AdapterNonExistent => "there is no POA of this name",
             PoaError::AdapterInactive => "the POA manager is permanently inactive",
             PoaError::InvalidPolicy(index) => {
-                let policy = PoaPolicies::NAMES.get(usize::from(*index)).unwrap_or(&"policy");
+                let policy = PoaPolicies::POLICY_NAMES.get(usize::from(*index)).unwrap_or(&"policy");
                 return write!(f, "the {policy} conflicts with the other policies");
             }
             PoaError::ManagerAlreadyExists => "a POA manager of this name exists already",
@@ -86,24 +87,24 @@ impl std::error::Error for PoaError {}
 #[cold]
 pub(super) fn would_deadlock() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
-        .because("a request cannot wait for requests to complete, because it would wait for itself")
+        .with_message("a request cannot wait for requests to complete, because it would wait for itself")
 }
 
 #[cold]
 pub(super) fn being_destroyed() -> SystemException {
     SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
-        .because("the POA is being destroyed")
+        .with_message("the POA is being destroyed")
 }
 
 #[cold]
 pub(super) fn destroyed_error() -> SystemException {
     SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
-        .because("the POA has been destroyed")
+        .with_message("the POA has been destroyed")
 }
 
 #[cold]
 pub(super) fn too_many_objects() -> SystemException {
-    SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")
+    SystemException::new(Kind::NoResources, 0, Completion::No).with_message("too many objects are active")
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl PoaCore {
             Ok(ReserveResult::Deadlock) => {
                 let exception = SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
                 return IncarnateResult::Refused(
-                    exception.because("the object is being deactivated by its own request"),
+                    exception.with_message("the object is being deactivated by its own request"),
                 );
             }
             Err(exception) => return IncarnateResult::Refused(exception),
@@ -51,7 +51,7 @@ impl PoaCore {
             Ok(()) => IncarnateResult::Retry,
             Err(PoaError::ServantAlreadyActive) => IncarnateResult::Refused(
                 SystemException::new(Kind::ObjAdapter, minor::obj_adapter::INCARNATE_POLICY, Completion::No)
-                    .because("incarnate returned a servant that is active already in a UNIQUE_ID POA"),
+                    .with_message("incarnate returned a servant that is active already in a UNIQUE_ID POA"),
             ),
             Err(PoaError::System(exception)) => IncarnateResult::Refused(exception),
             Err(_) => IncarnateResult::Refused(no_servant()),
@@ -85,19 +85,19 @@ impl PoaCore {
 
 fn no_manager() -> SystemException {
     SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_SERVANT_MANAGER, Completion::No)
-        .because("the POA has USE_SERVANT_MANAGER and no servant manager")
+        .with_message("the POA has USE_SERVANT_MANAGER and no servant manager")
 }
 
 fn no_servant() -> SystemException {
     SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NULL_SERVANT, Completion::No)
-        .because("the servant manager returned no servant")
+        .with_message("the servant manager returned no servant")
 }
 
 fn panicked() -> SystemException {
-    SystemException::new(Kind::Unknown, 0, Completion::No).because("the servant manager panicked")
+    SystemException::new(Kind::Unknown, 0, Completion::No).with_message("the servant manager panicked")
 }
 
 #[cold]
 pub(super) fn too_deep() -> SystemException {
-    SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep")
+    SystemException::new(Kind::NoResources, 0, Completion::No).with_message("upcalls are nested too deep")
 }

@@ -60,7 +60,8 @@ pub(super) struct ManagerCore {
     orb: Weak<ServerContext>,
     changed: EventCount,
     parked: Mutex<ParkedRequests>,
-    /// Stored with Release, loaded with Acquire.
+    /// True if the manager has been in a state other than holding. Stored with Release, loaded with
+    /// Acquire.
     has_left_holding: AtomicBool,
     /// Monotonic time of the last report of held requests in nanoseconds, 0 for never; accessed
     /// `Relaxed`.
@@ -275,7 +276,7 @@ impl PoaManager {
         }
         self.0.reported_at.store(now.as_nanos(), Ordering::Relaxed);
         let (manager, was_active) = (self.0.id.clone(), self.0.has_left_holding.load(Ordering::Acquire));
-        orb.events().report(&Event::RequestsHeld { manager, requests, oldest: held, was_active });
+        orb.events().report(&Event::PoaManagerHoldsRequests { manager, requests, oldest: held, was_active });
     }
 
     fn was_never_activated(&self) -> bool {

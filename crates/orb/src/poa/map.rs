@@ -176,7 +176,7 @@ impl PoaCore {
         let id = match activation {
             Some(Activations::Own(slot)) => {
                 let left = UnpinCheck(self);
-                let active = self.objects.get_current(slot).map(|active| PinnedObject { active, _left: left });
+                let active = self.objects.get_any_generation(slot).map(|active| PinnedObject { active, _left: left });
                 let active = active.filter(|active| active.servant == *servant);
                 active.map(|active| active.slot_id().to_octets()[..].into())
             }

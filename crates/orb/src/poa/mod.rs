@@ -44,8 +44,8 @@ pub(crate) use lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub(crate) use parked::ParkResult;
 pub use policies::{
-    IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, PoaPolicies, PolicyIndex, RequestProcessing,
-    ServantPanicAction, ServantRetention, Threading,
+    IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, ObjectKeyHints, PoaPolicies, PolicyIndex,
+    RequestProcessing, ServantPanicAction, ServantRetention, Threading,
 };
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,
@@ -126,7 +126,8 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Changed with AcqRel; read with Relaxed on the fast path, and with Acquire elsewhere.
+    /// The bits of [`slow_path`] that forbid the fast path; 0 permits it. Changed with AcqRel; read
+    /// with Relaxed on the fast path, and with Acquire elsewhere.
     slow_path: AtomicU8,
     policies: PoaPolicies,
     objects: GenerationalSlab<ActiveObject>,
@@ -242,7 +243,7 @@ impl PoaCore {
 
     pub(crate) fn reference(self: &Arc<Self>, id: &[u8], type_id: &str) -> Result<ObjectRef, SystemException> {
         let (orb, key) = (self.orb()?, self.object_key(id));
-        let hints = self.is_persistent() && self.policies.key_hints == KeyHints::Slots;
+        let hints = self.is_persistent() && self.policies.object_key_hints == ObjectKeyHints::Slots;
         let slot = if hints { PoaTable::of_server(&orb).find_object(&key).map(|entry| entry.index()) } else { None };
         let key = slot.map(|slot| ObjectKey::Hinted { slot, key: &key }.to_octets()).unwrap_or(key);
         Ok(match &self.rt {
@@ -299,10 +300,10 @@ impl Poa {
         &self.core.manager
     }
 
-    /// Unbinds a plain object key of the POA's ORB ([`Orb::bind_key`](crate::Orb::bind_key)), for
-    /// servants that know their POA but not their ORB. Returns false if the key was not bound, or
-    /// if the ORB has ended.
-    pub fn unbind_key(&self, key: &str) -> bool {
+    /// Unbinds a plain object key of the POA's ORB
+    /// ([`Orb::bind_corbaloc_key`](crate::Orb::bind_corbaloc_key)), for servants that know their
+    /// POA but not their ORB. Returns false if the key was not bound, or if the ORB has ended.
+    pub fn unbind_corbaloc_key(&self, key: &str) -> bool {
         self.core.orb().is_ok_and(|orb| PoaTable::of_server(&orb).unbind_plain(key.as_bytes()))
     }
 }

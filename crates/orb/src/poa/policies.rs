@@ -106,14 +106,14 @@ pub struct PoaPolicies {
     /// The treatment of requests for objects that are not in the map: RequestProcessingPolicy (22).
     pub request_processing: RequestProcessing,
     /// The treatment of an object whose servant panicked.
-    pub on_panic: ServantPanicAction,
+    pub servant_panic_action: ServantPanicAction,
     /// Slot hints in the references of a persistent POA.
-    pub key_hints: KeyHints,
+    pub object_key_hints: ObjectKeyHints,
 }
 
 /// Slot hints in the references of persistent POAs. The policy has no effect on transient POAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum KeyHints {
+pub enum ObjectKeyHints {
     /// References have no hints.
     #[default]
     None,
@@ -135,7 +135,7 @@ pub enum ServantPanicAction {
     Deactivate,
 }
 
-/// The index of a policy in [`PoaPolicies::NAMES`], as
+/// The index of a policy in [`PoaPolicies::POLICY_NAMES`], as
 /// [`PoaError::InvalidPolicy`](super::PoaError::InvalidPolicy) reports it.
 pub type PolicyIndex = u16;
 
@@ -149,12 +149,12 @@ impl PoaPolicies {
         implicit_activation: ImplicitActivation::Implicit,
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
-        on_panic: ServantPanicAction::KeepActive,
-        key_hints: KeyHints::None,
+        servant_panic_action: ServantPanicAction::KeepActive,
+        object_key_hints: ObjectKeyHints::None,
     };
 
     /// The names of the policies of CORBA and Real-time CORBA, in the order of the policy types.
-    pub const NAMES: [&'static str; 13] = [
+    pub const POLICY_NAMES: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
         "IdUniquenessPolicy",
@@ -173,7 +173,7 @@ impl PoaPolicies {
     /// Checks that the policies are a valid combination.
     ///
     /// # Errors
-    /// The index into [`PoaPolicies::NAMES`] of a policy that conflicts with another policy.
+    /// The index into [`PoaPolicies::POLICY_NAMES`] of a policy that conflicts with another policy.
     pub fn check(&self) -> Result<(), PolicyIndex> {
         let retains = self.servant_retention == ServantRetention::Retain;
         match self.request_processing {

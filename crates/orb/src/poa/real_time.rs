@@ -109,7 +109,7 @@ impl Poa {
         let of_pool = |rt: &&RtPoa| rt.pool.as_ref().is_some_and(|pool| pool.id == endpoint.pool());
         let Some(rt) = core.rt.as_ref().filter(of_pool) else {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-            return Err(exception.because("the endpoint belongs to another pool than that of the POA").into());
+            return Err(exception.with_message("the endpoint belongs to another pool than that of the POA").into());
         };
         let orb = core.orb()?;
         let address = |address| LaneEndpoint { endpoint: orb.published(address), priority: -1 };

@@ -253,7 +253,7 @@ impl PoaTable {
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
         let mut found = None;
         self.index.find(key, |slot| {
-            found = self.entries.get_current(slot).filter(|entry| is_it(entry));
+            found = self.entries.get_any_generation(slot).filter(|entry| is_it(entry));
             found.is_some()
         });
         found
@@ -272,7 +272,7 @@ impl PoaTable {
     /// If the object is in the slot of the hint, the look-up needs no hash search.
     #[inline]
     fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
-        let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
+        let entry = self.entries.get_any_generation(slot).filter(|entry| entry.is_object(wanted.key));
         self.find_active(entry.or_else(|| self.find_object(wanted.key)), wanted, act)
     }
 
@@ -566,7 +566,7 @@ impl PoaTable {
     }
 
     pub(crate) fn bind_plain(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
-        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why);
         if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
             return Err(bad("the key has the form of the ORB's own object keys"));
         }
@@ -599,7 +599,7 @@ impl PoaTable {
     /// Binds `key` to `reference`. `own` is the object key of a substitute, which must not have a
     /// substitute itself, so that no look-up runs in a circle; `None` for a plain key.
     fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
-        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why);
         loop {
             let seen = self.plain_keys.lock().changes;
             if self.plain_key(key).is_some() {
@@ -615,7 +615,7 @@ impl PoaTable {
                     minor::bad_inv_order::ORB_SHUT_DOWN,
                     Completion::No,
                 )
-                .because("the ORB has been shut down"));
+                .with_message("the ORB has been shut down"));
             }
             if bindings.changes == seen {
                 bindings.changes += 1;
@@ -677,7 +677,7 @@ impl PoaTable {
     }
 
     pub(super) fn entry_at(&self, slot: u32) -> Option<SlabGuard<'_, KeyEntry>> {
-        self.entries.get_current(slot)
+        self.entries.get_any_generation(slot)
     }
 
     pub(super) fn insert_poa(&self, poa: &Arc<PoaCore>) -> Result<(), SystemException> {
@@ -730,11 +730,11 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
         }
         ManagerState::Discarding => LookupResult::Refused(
             SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No)
-                .because("the POA manager discards requests"),
+                .with_message("the POA manager discards requests"),
         ),
         ManagerState::Inactive => LookupResult::Refused(
             SystemException::new(Kind::ObjAdapter, minor::obj_adapter::UNKNOWN_ADAPTER_RAISED, Completion::No)
-                .because("the POA manager is inactive"),
+                .with_message("the POA manager is inactive"),
         ),
     }
 }
@@ -742,12 +742,12 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
 #[cold]
 fn no_substitute() -> SystemException {
     SystemException::new(Kind::BadParam, 0, Completion::No)
-        .because("a substitute must be an object of this ORB that has no substitute")
+        .with_message("a substitute must be an object of this ORB that has no substitute")
 }
 
 fn no_default_servant() -> SystemException {
     SystemException::new(Kind::ObjAdapter, minor::obj_adapter::NO_DEFAULT_SERVANT, Completion::No)
-        .because("the POA has no default servant")
+        .with_message("the POA has no default servant")
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Poa {
         let path = object_key::child_path(&core.path, name);
         if name.contains('\0') || path.len() > MAX_PATH_LEN {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-            return Err(exception.because("a POA's name has no NUL, and its path at most 65535 octets").into());
+            return Err(exception.with_message("a POA's name has no NUL, and its path at most 65535 octets").into());
         }
         let orb = core.orb()?;
         let rt = RtPoa::new(&orb, real_time).map_err(PoaError::InvalidPolicy)?;
@@ -90,7 +90,7 @@ impl Poa {
             Some(manager) if manager.stamp() == core.stamp => manager.clone(),
             Some(_) => {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return Err(exception.because("the manager belongs to another ORB").into());
+                return Err(exception.with_message("the manager belongs to another ORB").into());
             }
             None => PoaTable::of_server(&orb).managers.unnamed(&orb),
         };
@@ -132,12 +132,12 @@ impl Poa {
 
     /// Returns the adapter activator, which creates missing children; `None` if none is set.
     #[must_use]
-    pub fn activator(&self) -> Option<Arc<dyn AdapterActivator>> {
+    pub fn adapter_activator(&self) -> Option<Arc<dyn AdapterActivator>> {
         self.core.children.lock().activator.clone()
     }
 
     /// Sets the adapter activator, which creates missing children; `None` removes it.
-    pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
+    pub fn set_adapter_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
         // A dead POA keeps no object of the application.
         let old = if self.core.phase() == PoaPhase::Dead {
@@ -188,7 +188,7 @@ impl NewPoa<'_> {
         });
         let (Ok(_), Some(core)) = (inserted, made) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
-            return Err(exception.because("the ORB has the maximum number of POAs"));
+            return Err(exception.with_message("the ORB has the maximum number of POAs"));
         };
         if persistent {
             adapters.insert_poa(&core)?;

@@ -26,7 +26,7 @@ pub struct RtClientPolicies {
     /// The service class of the packets that the connections receive. Calls with different classes
     /// share no connections. A transport without such classes ignores the policy. `None` means the
     /// class that a wider scope sets, or [`IoClass::BestEffort`].
-    pub io: Option<IoClass>,
+    pub io_class: Option<IoClass>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,15 +68,16 @@ impl RtClientPolicies {
     pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
-            PriorityBands::new(bands.iter().copied())
-                .map_err(|error| SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string()))?;
+            PriorityBands::new(bands.iter().copied()).map_err(|error| {
+                SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string())
+            })?;
         }
         if !self.client_protocols.iter().all(|protocol| protocol.is_valid()) {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-            return Err(exception.because("the size of a buffer must not be negative"));
+            return Err(exception.with_message("the size of a buffer must not be negative"));
         }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
-        Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None, io: self.io })
+        Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None, io: self.io_class })
     }
 }
 

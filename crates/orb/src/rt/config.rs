@@ -6,7 +6,7 @@ use std::time::Duration;
 use corelane_net::{IoClass, SpinPolicy};
 use corelane_sched::overload::BufferBounds;
 use corelane_sched::{
-    LinearMapping, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
+    LinearMapping, NativePriorityRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
 };
 use corelane_sys::thread::{Reservation, Scheduling};
 use corelane_wire::exception::minor;
@@ -77,10 +77,10 @@ pub struct RtConfig {
     /// Scheduling class of threads with a CORBA priority. Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
     /// Treatment of requests whose deadline passes before their upcall. Default: the requests run.
-    pub expired_requests: ExpiredRequestAction,
+    pub expired_request_action: ExpiredRequestAction,
     /// Treatment of operations that use more processor time than they declare. Default: the client
     /// gets the results.
-    pub overruns: OverrunAction,
+    pub overrun_action: OverrunAction,
     /// Client policies of the ORB, which apply where neither the reference nor the thread sets a
     /// policy. If they have priority bands, calls to objects without a priority model raise
     /// INV_POLICY. Default: [`RtClientPolicies::default`].
@@ -90,12 +90,12 @@ pub struct RtConfig {
 impl Default for RtConfig {
     fn default() -> Self {
         RtConfig {
-            priority_mapping: Arc::new(LinearMapping(NativeRange::FIXED_PRIORITIES)),
+            priority_mapping: Arc::new(LinearMapping(NativePriorityRange::FIXED_PRIORITIES)),
             priority_transform: None,
             network_mapping: None,
             scheduling: SchedulingClass::Fifo,
-            expired_requests: ExpiredRequestAction::Run,
-            overruns: OverrunAction::Run,
+            expired_request_action: ExpiredRequestAction::Run,
+            overrun_action: OverrunAction::Run,
             client_policies: RtClientPolicies::default(),
         }
     }
@@ -106,8 +106,8 @@ setters!(RtConfig {
     priority_transform: Option<Arc<dyn PriorityTransform>>,
     network_mapping: Option<Arc<dyn NetworkPriorityMapping>>,
     scheduling: SchedulingClass,
-    expired_requests: ExpiredRequestAction,
-    overruns: OverrunAction,
+    expired_request_action: ExpiredRequestAction,
+    overrun_action: OverrunAction,
     client_policies: RtClientPolicies,
 });
 
@@ -121,7 +121,7 @@ impl RtConfig {
         let native = self.priority_mapping.to_native(priority).and_then(|native| u8::try_from(native).ok());
         match native.filter(|native| Scheduling::FIXED_PRIORITIES.contains(native)) {
             Some(native) => Ok(Some(class(native))),
-            None => Err(unmappable().because(format!("CORBA priority {priority} has no native priority here"))),
+            None => Err(unmappable().with_message(format!("CORBA priority {priority} has no native priority here"))),
         }
     }
 
@@ -173,7 +173,7 @@ pub struct ThreadpoolConfig {
     /// refused with NO_PERMISSION. With `None`, requests of peers on this machine may carry any
     /// priority. Requests of peers on other machines may carry at most the priority that a request
     /// without a priority gets. [`i16::MAX`] permits every priority to all peers. Default: `None`.
-    pub ceiling: Option<i16>,
+    pub max_request_priority: Option<i16>,
     /// Cores on which the threads may run. If the list is empty, they may run on all cores.
     /// Default: empty.
     pub cores: Vec<usize>,
@@ -201,7 +201,7 @@ impl Default for ThreadpoolConfig {
             default_priority: 0,
             buffering: None,
             listen: Vec::new(),
-            ceiling: None,
+            max_request_priority: None,
             cores: Vec::new(),
             idle_thread_timeout: IDLE_THREAD_TIMEOUT,
             nested_wait: None,
@@ -218,7 +218,7 @@ setters!(ThreadpoolConfig {
     dynamic_threads: u32,
     default_priority: i16,
     buffering: Option<BufferBounds>,
-    ceiling: Option<i16>,
+    max_request_priority: Option<i16>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
     spin_policy: Option<SpinPolicy>,
@@ -268,7 +268,7 @@ pub struct LaneConfig {
     /// Requests of peers on other machines may carry at most the priority that a request without a
     /// priority gets, and the pool's lowest lane reads the connections of these peers. [`i16::MAX`]
     /// permits every priority to all peers. Default: `None`.
-    pub ceiling: Option<i16>,
+    pub max_request_priority: Option<i16>,
     /// Cores on which the threads may run. If the list is empty, they may run on all cores.
     /// Default: empty.
     pub cores: Vec<usize>,
@@ -280,7 +280,7 @@ pub struct LaneConfig {
     pub reservation: Option<Reservation>,
     /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
     /// it. Default: [`IoClass::BestEffort`].
-    pub io: IoClass,
+    pub io_class: IoClass,
     /// How long the lane's threads poll for the next request before they sleep. Threads with a
     /// fixed priority or a reservation poll only with [`SpinPolicy::Always`]. Threads of a pool
     /// with dynamic threads, borrowing or buffering never poll. `None` means the policy of the
@@ -295,10 +295,10 @@ impl Default for LaneConfig {
             static_threads: 1,
             dynamic_threads: 0,
             listen: Vec::new(),
-            ceiling: None,
+            max_request_priority: None,
             cores: Vec::new(),
             reservation: None,
-            io: IoClass::BestEffort,
+            io_class: IoClass::BestEffort,
             spin_policy: None,
         }
     }
@@ -308,9 +308,9 @@ setters!(LaneConfig {
     priority: i16,
     static_threads: u32,
     dynamic_threads: u32,
-    ceiling: Option<i16>,
+    max_request_priority: Option<i16>,
     reservation: Option<Reservation>,
-    io: IoClass,
+    io_class: IoClass,
     spin_policy: Option<SpinPolicy>,
 });
 

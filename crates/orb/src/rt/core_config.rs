@@ -44,7 +44,7 @@ pub struct TaskRules {
     /// count.
     pub budget: Option<Duration>,
     /// The action on a job that has used its budget. Default: [`JobOverrunAction::Report`].
-    pub overrun: JobOverrunAction,
+    pub overrun_action: JobOverrunAction,
     /// The shortest time between two requests of the task; `None` for no bound. A request may
     /// arrive earlier by up to [`jitter`](field@Self::jitter). One request that arrives still
     /// earlier waits until it may run. While it waits, clients of further two-way calls get
@@ -54,7 +54,7 @@ pub struct TaskRules {
     /// [`Event::TaskRateExceeded`](crate::Event::TaskRateExceeded).
     ///
     /// A change of this time changes the end of a wait at once. The end of the task ends the wait.
-    pub min_distance: Option<Duration>,
+    pub min_interarrival: Option<Duration>,
     /// The time by which a request may arrive early. Default: 0.
     pub jitter: Duration,
     /// The time from the arrival of a request to its deadline; `None` for a task whose jobs run at
@@ -72,14 +72,14 @@ pub struct TaskRules {
     ///
     /// An analysis must count the task with this deadline, because a job that runs earlier delays
     /// the jobs of other tasks.
-    pub shortest_deadline: Option<Duration>,
+    pub min_requested_deadline: Option<Duration>,
 }
 
 impl TaskRules {
-    /// Sets [`budget`](field@Self::budget) and [`overrun`](field@Self::overrun).
+    /// Sets [`budget`](field@Self::budget) and [`overrun_action`](field@Self::overrun_action).
     #[must_use]
     pub fn budget(mut self, time: Duration, overrun: JobOverrunAction) -> Self {
-        (self.budget, self.overrun) = (Some(time), overrun);
+        (self.budget, self.overrun_action) = (Some(time), overrun);
         self
     }
 
@@ -90,17 +90,17 @@ impl TaskRules {
         self
     }
 
-    /// Sets [`shortest_deadline`](field@Self::shortest_deadline).
+    /// Sets [`min_requested_deadline`](field@Self::min_requested_deadline).
     #[must_use]
-    pub fn shortest_deadline(mut self, time: Duration) -> Self {
-        self.shortest_deadline = Some(time);
+    pub fn min_requested_deadline(mut self, time: Duration) -> Self {
+        self.min_requested_deadline = Some(time);
         self
     }
 
-    /// Sets [`min_distance`](field@Self::min_distance) and [`jitter`](field@Self::jitter).
+    /// Sets [`min_interarrival`](field@Self::min_interarrival) and [`jitter`](field@Self::jitter).
     #[must_use]
-    pub fn rate(mut self, min_distance: Duration, jitter: Duration) -> Self {
-        (self.min_distance, self.jitter) = (Some(min_distance), jitter);
+    pub fn rate(mut self, min_interarrival: Duration, jitter: Duration) -> Self {
+        (self.min_interarrival, self.jitter) = (Some(min_interarrival), jitter);
         self
     }
 }
@@ -133,7 +133,8 @@ pub enum JobOverrunAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BestEffortShare {
     /// The processor time in each period: at least 100 us, and less than the period minus 100 us.
-    /// The threads may exceed it by [`LATENESS`](Self::LATENESS) and the wake-up time of a thread.
+    /// The threads may exceed it by [`MAX_BUDGET_OVERRUN`](Self::MAX_BUDGET_OVERRUN) and the
+    /// wake-up time of a thread.
     pub budget: Duration,
     /// The period, 1 ms to 1 h.
     pub period: Duration,
@@ -146,7 +147,7 @@ pub struct BestEffortShare {
 impl BestEffortShare {
     /// The longest time for which the threads of a core may exceed the budget, not including the
     /// wake-up of the thread that lowers them. An analysis adds it to the budget.
-    pub const LATENESS: Duration = Duration::from_micros(100);
+    pub const MAX_BUDGET_OVERRUN: Duration = Duration::from_micros(100);
 
     /// Creates a share whose work costs nothing beyond its processor time.
     #[must_use]
@@ -170,9 +171,9 @@ pub struct BestEffortUse {
     pub core: usize,
     /// The processor time that the core's threads without a task have used above all tasks, with
     /// the [cost of each piece of work](field@BestEffortShare::request_cost).
-    pub used: Duration,
+    pub used_time: Duration,
     /// Number of periods in which the budget was used up.
-    pub exhausted: u64,
+    pub exhausted_periods: u64,
     /// True if the core has threads without a task, and these run above all tasks at present.
     pub runs_above_tasks: bool,
 }
@@ -260,7 +261,7 @@ pub struct CorePoolConfig {
     /// Number of [`TaskEndpoint`](super::TaskEndpoint)s that the pool opens at its creation. Each
     /// has one address for each address of the pool. Unless `task_addresses` gives it, the address
     /// is a free TCP port of the same host, or the path with a suffix. Default: 16.
-    pub task_endpoints: u32,
+    pub task_endpoint_count: u32,
     /// Addresses of the first endpoints of tasks, in the form of [`listen`](field@Self::listen):
     /// for each endpoint, one address for each address of the pool, in the same order. An address
     /// at which the pool cannot listen is replaced by a free one. A server that restarts passes its
@@ -268,8 +269,9 @@ pub struct CorePoolConfig {
     pub task_addresses: Vec<Vec<String>>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
-    /// Maximum number of records of jobs ([`CorePool::record_jobs`](super::CorePool::record_jobs)),
-    /// about 56 bytes each. Default: 65,536.
+    /// Maximum number of records of jobs
+    /// ([`CorePool::record_jobs_for`](super::CorePool::record_jobs_for)), about 56 bytes each.
+    /// Default: 65,536.
     pub max_recorded_jobs: u32,
 }
 
@@ -286,7 +288,7 @@ impl Default for CorePoolConfig {
             best_effort_share: None,
             thread_stack_size: 1 << 20,
             listen: Vec::new(),
-            task_endpoints: 16,
+            task_endpoint_count: 16,
             task_addresses: Vec::new(),
             connection_limits: ConnectionLimits::default(),
             max_recorded_jobs: 65_536,
@@ -302,7 +304,7 @@ setters!(CorePoolConfig {
     refuse_without_thread: bool,
     best_effort_threads: u32,
     thread_stack_size: usize,
-    task_endpoints: u32,
+    task_endpoint_count: u32,
     connection_limits: ConnectionLimits,
     max_recorded_jobs: u32,
 });
@@ -342,52 +344,53 @@ impl CorePoolConfig {
 #[non_exhaustive]
 pub struct CorePoolCounts {
     /// Connections that were bound to a thread.
-    pub bound: u64,
+    pub connections_bound: u64,
     /// Connections and handed-over requests for which a sleeping thread of another core was woken,
     /// because no thread of the task's core slept.
-    pub borrowed: u64,
+    pub threads_borrowed: u64,
     /// Connections and handed-over requests for which a thread was started.
-    pub spawned: u64,
+    pub threads_started: u64,
     /// Changes of a thread's core or priority, because the task that it served got another core or
     /// priority.
-    pub moved: u64,
+    pub threads_moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
-    pub unbound_by_task_end: u64,
+    pub connections_unbound_by_task_end: u64,
     /// Requests of admitted tasks that ran without their core and priority, because the pool had no
     /// thread for them
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
-    pub not_bound: u64,
+    pub requests_not_bound: u64,
     /// Requests of tasks for which no thread was free, and whose clients got TRANSIENT
-    /// ([`CorePoolConfig::refuse_without_thread`]). They are not counted in `not_bound`.
+    /// ([`CorePoolConfig::refuse_without_thread`]). They are not counted in
+    /// `requests_not_bound`.
     pub without_thread: u64,
     /// Requests of tasks that were handed over to a thread that does not read their connection.
-    pub handed_over: u64,
+    pub requests_handed_over: u64,
     /// Requests of tasks that the thread ran that had read them, with
     /// [`CorePoolMode::LeaderFollowers`].
     pub led: u64,
     /// Requests without a task that the thread of a task's connection read. Threads without a task
     /// ran them. LocateRequests are not counted.
-    pub foreign: u64,
+    pub requests_without_task: u64,
     /// Jobs that used more processor time than the budget of their task
     /// ([`TaskRules::budget`](field@TaskRules::budget)).
-    pub over_budget: u64,
+    pub jobs_over_budget: u64,
     /// Jobs that were demoted when they had used their budget, stopped jobs included.
-    pub demoted: u64,
+    pub jobs_demoted: u64,
     /// Jobs whose clients got TIMEOUT because the jobs had used their budgets.
-    pub stopped: u64,
+    pub jobs_stopped: u64,
     /// Requests above the rate of their task
-    /// ([`TaskRules::min_distance`](field@TaskRules::min_distance)) that waited.
-    pub delayed_by_rate: u64,
+    /// ([`TaskRules::min_interarrival`](field@TaskRules::min_interarrival)) that waited.
+    pub requests_delayed_by_rate: u64,
     /// Two-way calls above the rate of their task, whose clients got TRANSIENT.
-    pub refused: u64,
+    pub calls_refused_by_rate: u64,
     /// Oneways above the rate of their task, which were dropped.
-    pub dropped: u64,
+    pub oneways_dropped_by_rate: u64,
     /// Tasks that left the set, because the kernel refused a core or a priority to them
     /// ([`Event::TaskRefused`](crate::Event::TaskRefused)). A task that is set again, and for which
     /// the kernel refuses the same again, is counted and reported once.
-    pub refused_by_kernel: u64,
+    pub tasks_refused_by_kernel: u64,
     /// Number of connections that are bound now.
-    pub bound_now: u64,
+    pub currently_bound_connections: u64,
 }
 
 /// A task that left the set of a core pool, because the kernel refused a core or a
@@ -409,9 +412,9 @@ pub struct RefusedTask {
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
 /// written. It includes the time in which more urgent threads had the core. If another thread read
-/// the request, or if it had to wait for the task's [rate](field@TaskRules::min_distance), for a
-/// POA manager, or until the client read its replies, the time begins when the thread begins to run
-/// the request.
+/// the request, or if it had to wait for the task's [rate](field@TaskRules::min_interarrival), for
+/// a POA manager, or until the client read its replies, the time begins when the thread begins to
+/// run the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {
@@ -420,11 +423,11 @@ pub struct TaskMeasurement {
     /// Number of jobs that have ended.
     pub jobs: u64,
     /// The shortest time; zero if no job has ended.
-    pub shortest: Duration,
+    pub min_response: Duration,
     /// The mean time, rounded down; zero if no job has ended.
-    pub mean: Duration,
+    pub mean_response: Duration,
     /// The longest time; zero if no job has ended.
-    pub longest: Duration,
+    pub max_response: Duration,
 }
 
 /// The record of a job of a task.
@@ -453,5 +456,5 @@ pub struct JobBatch {
     /// that the caller asked for, newer records have replaced the records between them.
     pub jobs: Vec<CoreJob>,
     /// The number with which the caller gets the next batch.
-    pub next: u64,
+    pub next_number: u64,
 }

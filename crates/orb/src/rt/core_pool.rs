@@ -121,7 +121,7 @@ impl CorePool {
     /// endpoint returns it to the pool. Takes the endpoint that has been free the longest; returns
     /// `None` if no endpoint is free, and after the end of the pool.
     #[must_use]
-    pub fn take_endpoint(&self) -> Option<TaskEndpoint> {
+    pub fn take_task_endpoint(&self) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
         self.endpoints.take()
     }
@@ -131,7 +131,7 @@ impl CorePool {
     /// task its earlier endpoint ([`CorePoolConfig::task_addresses`]). Returns `None` if no free
     /// endpoint has the addresses, and after the end of the pool.
     #[must_use]
-    pub fn take_endpoint_at(&self, addresses: &[String]) -> Option<TaskEndpoint> {
+    pub fn take_task_endpoint_at(&self, addresses: &[String]) -> Option<TaskEndpoint> {
         self.lane.upgrade().filter(|lane| !lane.is_closing())?;
         self.endpoints.take_at(addresses)
     }
@@ -154,10 +154,10 @@ impl CorePool {
     /// The thread of such a task keeps the core and the priority that it had, for the request that
     /// it may be running. Further requests of the task are best effort until the task is in a new
     /// set. [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
-    /// ([`report_refused_tasks`](Self::report_refused_tasks)). [`lose_core`](Self::lose_core)
-    /// forgets the refusals of its core that are not returned yet, because the core's tasks get
-    /// other cores. The pool keeps at most 10,000 refusals. The list is empty after the end of the
-    /// pool.
+    /// ([`report_refused_tasks`](Self::report_refused_tasks)).
+    /// [`mark_core_lost`](Self::mark_core_lost) forgets the refusals of its core that are not
+    /// returned yet, because the core's tasks get other cores. The pool keeps at most 10,000
+    /// refusals. The list is empty after the end of the pool.
     #[must_use]
     pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()
@@ -175,17 +175,17 @@ impl CorePool {
         }
     }
 
-    /// Puts no thread on a core until [`return_core`](Self::return_core), because the kernel lets
-    /// no thread of the process run on it. The caller then passes the new set of tasks to
-    /// [`set_tasks`](Self::set_tasks).
-    pub fn lose_core(&self, core: usize) {
-        self.with_threads(|threads| threads.lose_core(core));
+    /// Puts no thread on a core until [`mark_core_returned`](Self::mark_core_returned), because the
+    /// kernel lets no thread of the process run on it. The caller then passes the new set of tasks
+    /// to [`set_tasks`](Self::set_tasks).
+    pub fn mark_core_lost(&self, core: usize) {
+        self.with_threads(|threads| threads.mark_core_lost(core));
     }
 
     /// Puts the threads of a lost core back on it, because threads of the process can run on it
     /// again. The caller then passes the new set of tasks to [`set_tasks`](Self::set_tasks).
-    pub fn return_core(&self, core: usize) {
-        self.with_threads(|threads| threads.return_core(core));
+    pub fn mark_core_returned(&self, core: usize) {
+        self.with_threads(|threads| threads.mark_core_returned(core));
     }
 
     /// Reports [`Event::CoreLost`](crate::Event::CoreLost): other cores run `moved` tasks of the
@@ -239,7 +239,7 @@ impl CorePool {
     /// latest end counts. The pool keeps the last
     /// [`max_recorded_jobs`](CorePoolConfig::max_recorded_jobs) records, whose memory the first
     /// call of this method allocates.
-    pub fn record_jobs(&self, span: Duration) {
+    pub fn record_jobs_for(&self, span: Duration) {
         if let Some(lane) = self.lane.upgrade()
             && let Some(threads) = lane.core_pool()
         {
@@ -259,7 +259,7 @@ impl CorePool {
     /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None` otherwise,
     /// and after the end of the pool.
     #[must_use]
-    pub fn advisory_reason(&self) -> Option<String> {
+    pub fn missing_guarantee_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()
     }
 }
@@ -292,14 +292,16 @@ pub(crate) fn create(
     if config.mode == CorePoolMode::LeaderFollowers && config.max_threads < 2 {
         return Err(bad_param("a core pool with leader/followers needs at least two threads"));
     }
-    if config.task_endpoints > MAX_THREADS {
+    if config.task_endpoint_count > MAX_THREADS {
         return Err(bad_param(format!("a core pool can have at most {MAX_THREADS} endpoints of tasks")));
     }
     if let Some(BestEffortShare { budget, period, request_cost }) = config.best_effort_share {
         if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&period) {
             return Err(bad_param("the period of the share for best effort must be 1 ms to 1 h"));
         }
-        if budget < BestEffortShare::LATENESS || budget.saturating_add(BestEffortShare::LATENESS) >= period {
+        if budget < BestEffortShare::MAX_BUDGET_OVERRUN
+            || budget.saturating_add(BestEffortShare::MAX_BUDGET_OVERRUN) >= period
+        {
             let why =
                 "the budget of the share for best effort must be at least 100 us, and 100 us less than the period";
             return Err(bad_param(why));
@@ -320,7 +322,7 @@ pub(crate) fn create(
         scheduling: None,
         cores: None,
         static_threads: config.best_effort_threads,
-        overload_rules: OverloadRules { dynamic_threads: 0, borrowing: false, buffering: None },
+        overload_rules: OverloadRules { dynamic_threads: 0, can_borrow: false, buffering: None },
         task_listeners: 0,
         idle_thread_timeout: Duration::ZERO,
     };
@@ -392,5 +394,5 @@ fn open_task_endpoints(
         let wanted = |place: usize| wanted.and_then(|addresses| addresses.get(place));
         shared.iter().enumerate().map(|(place, of)| open(of, number, wanted(place))).collect()
     };
-    (0..config.task_endpoints).map(&mut endpoint).collect()
+    (0..config.task_endpoint_count).map(&mut endpoint).collect()
 }

@@ -36,7 +36,7 @@ impl RtCurrent {
         let priority = thread_priority(self.context()?.stamp());
         let unset = || {
             SystemException::new(Kind::Initialize, 0, Completion::No)
-                .because("no priority has been set for this thread")
+                .with_message("no priority has been set for this thread")
         };
         priority.map(Priority::get).ok_or_else(unset)
     }
@@ -51,7 +51,7 @@ impl RtCurrent {
         let context = self.context()?;
         let Some(priority) = Priority::new(priority) else {
             return Err(
-                SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority must be 0 to 32767")
+                SystemException::new(Kind::BadParam, 0, Completion::No).with_message("a priority must be 0 to 32767")
             );
         };
         if let Some(native) = context.config().rt.scheduling_for(priority)? {

@@ -45,8 +45,8 @@ pub use corelane_sched::distribution::TimeDistribution;
 pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::release::OverrunRule;
 pub use corelane_sched::{
-    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
-    Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
+    ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativePriorityRange,
+    NetworkPriorityMapping, Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
 pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, GuaranteeStatus};
 pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};
@@ -74,7 +74,7 @@ pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 /// Checks which real-time guarantees this machine gives to this process, and returns a report on
 /// each guarantee. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) makes
 /// the building of an ORB fail if the machine does not give a guarantee.
-pub fn guarantees() -> Vec<GuaranteeReport> {
+pub fn check_guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
@@ -164,7 +164,7 @@ impl RtOrb {
     /// is out of range, and for the number of a core that the kernel cannot have; NO_RESOURCES if
     /// the kernel refuses threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If
     /// the kernel refuses cores or priorities, the pool works without them
-    /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
+    /// ([`Event::TaskTimingNotGuaranteed`](crate::Event::TaskTimingNotGuaranteed)).
     #[cfg(feature = "core-pool")]
     pub fn create_core_pool(
         &self,

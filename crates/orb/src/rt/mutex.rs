@@ -62,7 +62,8 @@ impl RtMutex {
         if !self.0.is_held_by_caller() {
             return Ok(());
         }
-        Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No).because("this thread holds the mutex already"))
+        Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
+            .with_message("this thread holds the mutex already"))
     }
 }
 

@@ -48,7 +48,7 @@ impl ObjectPriorities {
     fn find(&self, id: &[u8]) -> Option<Priority> {
         let mut found = None;
         self.index.find(id, |slot| {
-            found = self.entries.get_if_live(slot).filter(|entry| *entry.0 == *id).map(|entry| entry.1);
+            found = self.entries.get_live(slot).filter(|entry| *entry.0 == *id).map(|entry| entry.1);
             found.is_some()
         });
         found

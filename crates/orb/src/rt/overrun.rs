@@ -33,7 +33,7 @@ pub(crate) struct OverrunMonitor {
 /// If the kernel refuses to start a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
-    if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
+    if !matches!(rt.overrun_action, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
     ensure_cpu_monitor(orb)
@@ -67,7 +67,7 @@ fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &Charged
 impl OverrunMonitor {
     pub(crate) fn begin(call: &ServerCall<'_>, operation: &'static str, declared: Duration) -> Self {
         let charged = ChargedOperation::begin();
-        let budget = call.orb().and_then(|orb| match orb.config().rt.overruns {
+        let budget = call.orb().and_then(|orb| match orb.config().rt.overrun_action {
             OverrunAction::LowerPriority(to) => start_budget(orb, to, declared, &charged),
             OverrunAction::Run | OverrunAction::Reject => None,
         });
@@ -108,12 +108,12 @@ impl OverrunMonitor {
     ) -> Result<(), SystemException> {
         self.report(used, call);
         let Some(orb) = call.orb() else { return result };
-        match orb.config().rt.overruns {
+        match orb.config().rt.overrun_action {
             OverrunAction::Run | OverrunAction::LowerPriority(_) => result,
             OverrunAction::Reject if call.has_raised() => result,
             OverrunAction::Reject => result.and_then(|()| {
                 let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
-                Err(exception.because("the operation used more processor time than it declares"))
+                Err(exception.with_message("the operation used more processor time than it declares"))
             }),
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;
-        let config = RtConfig::default().overruns(OverrunAction::LowerPriority(LOW));
+        let config = RtConfig::default().overrun_action(OverrunAction::LowerPriority(LOW));
         let orb = Orb::builder().real_time(config).build().unwrap();
         let priority = || thread::scheduling(None).unwrap().priority();
         let body = move || {

@@ -162,9 +162,9 @@ impl RtPoa {
     /// # Errors
     /// BAD_PARAM if `priority` is negative, or if no lane or no band of the POA has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
-        let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
+        let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why);
         let Some(priority) = Priority::new(priority) else { return Err(bad("a priority must be 0 to 32767".into())) };
-        self.rules().check_object(priority).map_err(|violation| bad(violation.to_string()))?;
+        self.rules().check_object_priority(priority).map_err(|violation| bad(violation.to_string()))?;
         Ok(priority)
     }
 
@@ -178,10 +178,10 @@ impl RtPoa {
             Ok(()) => return Ok(()),
             Err(AssignError::Conflict(assigned)) => {
                 SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::PRIORITY_REASSIGNED, Completion::No)
-                    .because(format!("the object has priority {assigned} already"))
+                    .with_message(format!("the object has priority {assigned} already"))
             }
             Err(AssignError::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
-                .because("too many objects of the POA have their own priorities"),
+                .with_message("too many objects of the POA have their own priorities"),
         };
         Err(exception.into())
     }
@@ -225,9 +225,9 @@ impl RtPoa {
                 (unasked, _) => unasked,
             },
         };
-        let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
+        let (asked, placed) = match self.rules().choose_lane(asked, object, wanted.band) {
             // If no lane suits an implied priority, the request runs without it.
-            Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
+            Err(_) if is_implied => (None, self.rules().choose_lane(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
             }
@@ -264,7 +264,7 @@ impl RtPoa {
 
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
-        self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
+        self.rules().choose_lane(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
     /// Chooses the lane at whose address the request arrived. Returns `None` if this is no lane of
@@ -300,7 +300,7 @@ impl RtPoa {
             }
             _ => SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No),
         }
-        .because(why)
+        .with_message(why)
     }
 
     #[cold]
@@ -414,7 +414,7 @@ struct Unmappable;
 #[cold]
 fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-    exception.because(format!(
+    exception.with_message(format!(
         "priority {said} from another machine: the endpoint has no ceiling, so peers get at most {unasked} there; \
          set `ceiling` of the lane or pool to allow more"
     ))
@@ -423,5 +423,5 @@ fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
 #[cold]
 fn above_ceiling_error(lane: Priority, ceiling: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
-    exception.because(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
+    exception.with_message(format!("the lane of priority {lane} is above the endpoint's {ceiling}"))
 }

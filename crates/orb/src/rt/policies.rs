@@ -9,7 +9,8 @@ use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
 use crate::thread_context::ThreadpoolId;
 
-/// Indices of the real-time policies in [`PoaPolicies::NAMES`](crate::poa::PoaPolicies::NAMES).
+/// Indices of the real-time policies in
+/// [`PoaPolicies::POLICY_NAMES`](crate::poa::PoaPolicies::POLICY_NAMES).
 pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 
@@ -97,7 +98,7 @@ impl RtPolicies {
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {
-            values.push((policy_type::PRIORITY_BANDED_CONNECTION, wire::encode_bands(bands)?));
+            values.push((policy_type::PRIORITY_BANDED_CONNECTION, wire::encode_priority_bands(bands)?));
         }
         if !self.client_protocols.is_empty() {
             let protocols: Vec<_> = self.client_protocols.iter().map(|protocol| protocol.to_value()).collect();
@@ -170,7 +171,7 @@ mod tests {
         let published = policies.reference_policies(Priority::new(9)).unwrap();
         assert_eq!(published.iter().map(|(policy, _)| *policy).collect::<Vec<_>>(), [45, 43, 40]);
         assert_eq!(PriorityModelValue::parse(&published[2].1), Ok(PriorityModelValue { model: 1, server_priority: 9 }));
-        assert_eq!(rt::parse_bands(&published[0].1), Ok(vec![(5, 15)]));
+        assert_eq!(rt::parse_priority_bands(&published[0].1), Ok(vec![(5, 15)]));
         let inherited = RtPolicies::default().or(&policies);
         assert_eq!((inherited.priority_model, inherited.priority_bands), (policies.priority_model, None));
     }

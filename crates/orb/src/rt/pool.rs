@@ -57,11 +57,11 @@ impl std::error::Error for InvalidThreadpool {}
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
-    SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
+    SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why)
 }
 
 pub(super) fn no_resources(why: impl Into<String>) -> SystemException {
-    SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
+    SystemException::new(Kind::NoResources, 0, Completion::No).with_message(why)
 }
 
 pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
@@ -70,10 +70,10 @@ pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) ->
         static_threads: config.static_threads,
         dynamic_threads: config.dynamic_threads,
         listen: config.listen.clone(),
-        ceiling: config.ceiling,
+        max_request_priority: config.max_request_priority,
         cores: config.cores.clone(),
         reservation: None,
-        io: IoClass::BestEffort,
+        io_class: IoClass::BestEffort,
         spin_policy: None,
     };
     let lanes = LanesConfig::default()
@@ -213,11 +213,11 @@ fn lane_role(
         let ceiling = Priority::new(ceiling).filter(|ceiling| *ceiling >= priority);
         ceiling.ok_or_else(|| bad_param("a ceiling must not be below its lane's priority"))
     };
-    let ceiling = lane.ceiling.map(allowed).transpose()?;
+    let ceiling = lane.max_request_priority.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
     let overload_rules = OverloadRules {
         dynamic_threads: lane.dynamic_threads,
-        borrowing: config.allow_borrowing,
+        can_borrow: config.allow_borrowing,
         buffering: config.buffering,
     };
     Ok(LaneRole {
@@ -277,7 +277,7 @@ pub(super) fn open_listeners(
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
-        let listener = adapter.transports().listen_with_io(&endpoint, &io);
+        let listener = adapter.transports().listen_with_io_properties(&endpoint, &io);
         listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
     }
     Ok(listeners)
@@ -290,7 +290,7 @@ fn open_lane(
     role: LaneRole,
     with_lanes: bool,
 ) -> Result<Arc<Lane>, SystemException> {
-    let listeners = open_listeners(adapter, &lane.listen, &role, lane.io)?;
+    let listeners = open_listeners(adapter, &lane.listen, &role, lane.io_class)?;
     let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
     let name = if with_lanes { format!("{}/p{}", config.name, role.priority) } else { config.name.clone() };
     let dispatch = Dispatch::LeaderFollowers { threads };
@@ -327,7 +327,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     if adapter.poa_table().uses_pool(id) {
         let exception = SystemException::new(Kind::BadInvOrder, 0, Completion::No);
-        return Err(exception.because("a POA uses the thread pool; destroy it first").into());
+        return Err(exception.with_message("a POA uses the thread pool; destroy it first").into());
     }
     {
         let mut pools = adapter.server().rt().pools.lock();

@@ -77,7 +77,7 @@ pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
         let ceiling = lane.ceiling().map(Priority::get);
         for endpoint in lane.endpoints().filter(|endpoint| !endpoint.is_local()) {
             let (pool, endpoint) = (lane.config.name.clone(), endpoint.clone());
-            orb.events().report(&Event::ReachableLane { pool, endpoint, ceiling });
+            orb.events().report(&Event::LaneReachableByOtherMachines { pool, endpoint, ceiling });
         }
     }
 }

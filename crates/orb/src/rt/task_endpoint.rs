@@ -50,11 +50,11 @@ impl TaskEndpoints {
     }
 }
 
-/// An endpoint that one task of a core pool has ([`CorePool::take_endpoint`]). It has an address
-/// for each address of the pool. Its drop returns it to the pool, which may then assign it to
-/// another task.
+/// An endpoint that one task of a core pool has ([`CorePool::take_task_endpoint`]). It has an
+/// address for each address of the pool. Its drop returns it to the pool, which may then assign it
+/// to another task.
 ///
-/// [`CorePool::take_endpoint`]: super::CorePool::take_endpoint
+/// [`CorePool::take_task_endpoint`]: super::CorePool::take_task_endpoint
 #[derive(Debug)]
 #[must_use = "the drop of the endpoint gives it back"]
 pub struct TaskEndpoint {

@@ -81,7 +81,7 @@ pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
 }
 
 pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
-    thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
+    thread_context::set_scheduling(to).map_err(|error| unmappable().with_message(format!("{to:?} is refused: {error}")))
 }
 
 /// The CORBA priority and the scheduling of the thread before an upcall. The drop restores them.

@@ -61,9 +61,9 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
         from.push(Arc::downgrade(lane));
         let number = from.len() as u64;
         for (index, listener) in reachable {
-            lane.epoll.remove(listener.readiness())?;
+            lane.epoll.remove(listener.readiness_descriptor())?;
             let token = LISTENER | number << INDEX_BITS | index;
-            lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
+            lowest.epoll.add(listener.readiness_descriptor(), token, Interest::READABLE | Interest::EDGE)?;
         }
         let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
     }
@@ -85,11 +85,13 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
         let _ = match delegate {
-            None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
+            None => self.epoll.modify(listener.readiness_descriptor(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
-                Some(lane) => {
-                    lane.epoll.modify(listener.readiness(), LISTENER | number << INDEX_BITS | index, interest)
-                }
+                Some(lane) => lane.epoll.modify(
+                    listener.readiness_descriptor(),
+                    LISTENER | number << INDEX_BITS | index,
+                    interest,
+                ),
                 None => Ok(()),
             },
         };
@@ -122,7 +124,8 @@ impl<S: Architecture<S>> Lane<S> {
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
             // If the process has no free descriptor, `accept` fails even if no peer waits.
             let at_once = Some(Monotonic::from_nanos(0));
-            let no_peer_waits = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
+            let no_peer_waits =
+                exhausted && !poll::wait_readable(listener.readiness_descriptor(), at_once).unwrap_or(true);
             drop(listeners);
             match (accepted, local) {
                 (Ok(stream), _) => {

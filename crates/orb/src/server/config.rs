@@ -188,8 +188,9 @@ pub struct PoolConfig {
     /// number, requests of peers on this machine may carry any priority. Requests of peers on other
     /// machines may carry at most the priority that a request without a priority gets. [`i16::MAX`]
     /// permits every priority to all peers. For pools with priorities, see
-    /// [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling). Default: `None`.
-    pub ceiling: Option<i16>,
+    /// [`LaneConfig::max_request_priority`](crate::rt::LaneConfig::max_request_priority). Default:
+    /// `None`.
+    pub max_request_priority: Option<i16>,
     /// Limits on the pool's connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
@@ -203,7 +204,7 @@ impl Default for PoolConfig {
             nested_wait: None,
             spin_policy: None,
             thread_stack_size: 1 << 20,
-            ceiling: None,
+            max_request_priority: None,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -215,7 +216,7 @@ setters!(PoolConfig {
     nested_wait: Option<NestedWait>,
     spin_policy: Option<SpinPolicy>,
     thread_stack_size: usize,
-    ceiling: Option<i16>,
+    max_request_priority: Option<i16>,
     connection_limits: ConnectionLimits,
 });
 

@@ -75,7 +75,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// beginning with the group of the peer's core. Returns false if the connection is congested or
     /// has no descriptor, or if the kernel refuses.
     pub(super) fn watch_in_groups(&self, groups: &CoreGroups, connection: &Connection) -> bool {
-        let Some(readiness) = connection.stream.readiness() else { return false };
+        let Some(readiness) = connection.stream.readiness_descriptor() else { return false };
         let token = token_of(connection.handle);
         let watch = || {
             if connection.is_congested() {

@@ -132,7 +132,7 @@ impl<S: Architecture<S>> Lane<S> {
             epoll.add(wake.as_fd(), WAKE, Interest::READABLE | Interest::EDGE)?;
         }
         for (index, listener) in (0..).zip(&listeners) {
-            epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
+            epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
         // A connection may occupy its slot for a moment after it has stopped counting.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
@@ -464,7 +464,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     pub(crate) fn ceiling(&self) -> Option<Priority> {
-        self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
+        self.role.as_ref().map_or_else(|| self.config.max_request_priority.and_then(Priority::new), |role| role.ceiling)
     }
 
     #[cold]
@@ -602,7 +602,7 @@ impl<S: Architecture<S>> Lane<S> {
             };
             #[cfg(feature = "core-pool")]
             if self.strategy.keeps_read_lock(context, worker, detached.as_ref()) {
-                turn.keep();
+                turn.keep_locked();
                 return Some(more);
             }
             return match turn.leave() {
@@ -657,11 +657,11 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     pub(crate) fn watch_connection(&self, context: &OrbContext, connection: &Arc<Connection>) {
-        if connection.stream.readiness().is_none() {
+        if connection.stream.readiness_descriptor().is_none() {
             return self.watch_without_descriptor(context, connection);
         }
         let interest = interest(connection.is_congested());
-        let watched = connection.stream.readiness().map(|fd| {
+        let watched = connection.stream.readiness_descriptor().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
                 // A connection with a thread of its own is in epoll already if a reply has had to
                 // wait for room to write.

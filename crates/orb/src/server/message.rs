@@ -67,7 +67,7 @@ pub(super) fn target_of<'m>(
 ) -> Option<(&'m [u8], Option<&'m [u8]>)> {
     let (target, operation) = match header.kind {
         MessageKind::Request => {
-            let mut request = giop::Request::unparsed(octets, header);
+            let mut request = giop::Request::with_unparsed_header(octets, header);
             request.parse_header(limits).ok()?;
             (request.target, Some(request.operation))
         }
@@ -86,7 +86,7 @@ pub(super) fn target_of<'m>(
 #[cfg(feature = "core-pool")]
 #[cold]
 pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) -> Option<Duration> {
-    let mut request = giop::Request::unparsed(octets, header);
+    let mut request = giop::Request::with_unparsed_header(octets, header);
     request.parse_header(limits).ok()?;
     let remaining = request.contexts.find(giop::context_id::REMAINING_DEADLINE);
     let whole = request.contexts.find(giop::context_id::INVOCATION_POLICIES);

@@ -11,7 +11,8 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// If the list has this number of tasks, requests of other lanes are refused with TRANSIENT 1.
+/// Number of tasks in the list from which on requests that other lanes hand over are refused with
+/// TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 #[derive(Debug)]
@@ -46,6 +47,8 @@ impl LaneTask {
     }
 }
 
+/// The tasks of a lane that wait for a thread.
+///
 /// The mutex has priority inheritance, because threads of lanes with other priorities add requests.
 #[derive(Debug)]
 pub(super) struct ReadyList {

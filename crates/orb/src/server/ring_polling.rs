@@ -67,9 +67,9 @@ impl<S: Architecture<S>> Lane<S> {
                 end_polling(&first);
                 return Ok(ended(has_read));
             };
-            let begins_turn = turn_end.is_none_or(|end| spin.begun() >= end);
+            let begins_turn = turn_end.is_none_or(|end| spin.started_at() >= end);
             if begins_turn {
-                turn_end = Some(spin.begun() + TURN);
+                turn_end = Some(spin.started_at() + TURN);
                 turns += 1;
             }
             let mut others = self.claim_others(served);

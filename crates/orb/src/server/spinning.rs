@@ -134,7 +134,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Starts or stops epoll's reports of the connection's input. After the start, epoll also
     /// reports input that has arrived before.
     pub(super) fn watch_input(&self, connection: &Connection, watches: bool) {
-        let Some(readiness) = connection.stream.readiness() else { return };
+        let Some(readiness) = connection.stream.readiness_descriptor() else { return };
         // The lock keeps the flag for congestion from changing.
         let watched = connection.with_output_locked(|| {
             if self.unwatch_in_groups(&connection.group, readiness) && !watches {

@@ -342,7 +342,7 @@ impl Worker {
 
     #[inline]
     fn trim_buffers(&mut self) {
-        if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
+        if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated_bytes())
             > MAX_RETAINED_BYTES
         {
             self.shrink();
@@ -357,7 +357,7 @@ impl Worker {
         if self.memory.reply.capacity() > MAX_RETAINED_BYTES {
             self.memory.reply = Vec::new();
         }
-        if self.memory.scratch.allocated() > MAX_RETAINED_BYTES {
+        if self.memory.scratch.allocated_bytes() > MAX_RETAINED_BYTES {
             self.memory.scratch = Scratch::new();
         }
     }
@@ -562,8 +562,8 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
     match &reading.partial {
         Some(partial) => record_fragments(framer, partial, connection),
-        None if framer.partial_count() == 0 && !connection.has_partial_message() => {}
-        None => connection.record_partial_messages(0, framer.oldest_partial(), framer.partial_bytes()),
+        None if framer.partial_message_count() == 0 && !connection.has_partial_message() => {}
+        None => connection.record_partial_messages(0, framer.oldest_partial_message(), framer.partial_message_bytes()),
     }
 }
 
@@ -573,7 +573,7 @@ fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connec
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
     // The peer does not cause the delay of a complete message that waits for a thread.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
-    connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
+    connection.record_partial_messages(arrived, framer.oldest_partial_message(), held + framer.partial_message_bytes());
 }
 
 fn holds_message(octets: &[u8]) -> bool {
@@ -605,7 +605,7 @@ mod tests {
     fn held(worker: &Worker) -> usize {
         let memory = &worker.memory;
         let spares = worker.spares.iter().map(ReceiveBuffer::capacity).max().unwrap_or(0);
-        worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
+        worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated_bytes()).max(spares)
     }
 
     #[test]

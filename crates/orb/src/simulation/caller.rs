@@ -112,7 +112,7 @@ pub(super) fn plans(
         let arguments: WriteArguments = Box::new(move |encoder| {
             encoder.write_u64(number);
             encoder.write_u32(task);
-            encoder.write_octets_copied(&written)
+            encoder.write_octet_sequence_copied(&written)
         });
         let object = &shared[caller % CLIENTS][which];
         let reachable =
@@ -368,7 +368,7 @@ impl<'w> World<'w> {
         let wrong = match result {
             Ok(Some(mut reply)) => {
                 self.summary.results += 1;
-                let read = reply.read(|decoder| Ok((decoder.read_u64()?, decoder.read_octets()?.to_vec())));
+                let read = reply.read(|decoder| Ok((decoder.read_u64()?, decoder.read_octet_sequence()?.to_vec())));
                 match read {
                     Ok((answered, data)) if answered == plan.number && data == plan.data => {
                         (executions != 1).then(|| format!("has a result and was executed {executions} times"))

@@ -353,7 +353,7 @@ impl Transport for SimulatedNetwork {
         matches!(endpoint, Endpoint::Tcp { .. })
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         _properties: &ConnectionProperties,
@@ -393,7 +393,7 @@ impl Stream for SimulatedStream {
         }
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

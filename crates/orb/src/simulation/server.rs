@@ -286,7 +286,7 @@ impl Skeleton for CountingServant {
     fn dispatch(&self, _operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let number = call.arguments().read_u64()?;
         let task = call.arguments().read_u32()?;
-        let data = call.arguments().read_octets()?.to_vec();
+        let data = call.arguments().read_octet_sequence()?.to_vec();
         if task == REFUSE {
             return Err(SystemException::new(Kind::Transient, 0, Completion::No));
         }
@@ -295,7 +295,7 @@ impl Skeleton for CountingServant {
             return Err(SystemException::new(Kind::Internal, 0, Completion::Maybe));
         }
         call.reply().write_u64(number);
-        call.reply().write_octets_copied(&data)?;
+        call.reply().write_octet_sequence_copied(&data)?;
         Ok(())
     }
 }

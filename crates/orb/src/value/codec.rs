@@ -17,8 +17,8 @@ use crate::client::context::ValueFunctions;
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
-/// The errors of the values' members. [`CdrError::BadValue`] for a value that its graph has not
-/// defined, or whose graph no longer exists.
+/// The errors of the values' members. [`CdrError::MalformedValuetype`] for a value that its graph
+/// has not defined, or whose graph no longer exists.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),
@@ -30,10 +30,10 @@ pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) 
 }
 
 fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index: u32) -> Result<(), CdrError> {
-    let region = region.ok_or(CdrError::BadValue)?;
-    let object = region.get(index).ok_or(CdrError::BadValue)?;
+    let region = region.ok_or(CdrError::MalformedValuetype)?;
+    let object = region.get(index).ok_or(CdrError::MalformedValuetype)?;
     let info = object.info();
-    let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::BadValue)?;
+    let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::MalformedValuetype)?;
     let identity = (Arc::as_ptr(&region).addr(), index);
     let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
     let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable_count > 0)? else {
@@ -49,7 +49,8 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
 ///
 /// # Errors
 /// [`CdrError::NoValueFactory`] for a value of an unknown type that cannot be truncated to a known
-/// type; [`CdrError::WrongValueType`] for a value that is not a `T`; the errors of the wire format.
+/// type; [`CdrError::UnexpectedValuetype`] for a value that is not a `T`; the errors of the wire
+/// format.
 pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
     Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))
@@ -60,14 +61,14 @@ fn read_in_region(
     expected: &'static str,
     own: Option<&'static ValueInfo>,
 ) -> Result<Option<(RegionLink, u32)>, CdrError> {
-    let space = d.value_read_state().ok_or(CdrError::Unsupported)?;
-    let outermost = space.enclosing_values() == 0;
+    let space = d.value_read_state().ok_or(CdrError::UnsupportedForm)?;
+    let outermost = space.enclosing_value_count() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
         ValueHead::Indirection(index, position) => {
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
-                Some(_) => return Err(CdrError::WrongValueType),
+                Some(_) => return Err(CdrError::UnexpectedValuetype),
                 None => {
                     d.read_nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
@@ -77,9 +78,9 @@ fn read_in_region(
         ValueHead::Value(start) => {
             let region = region_of(space)?;
             region.set_open(true);
-            let factory = find_factory(d, &start.ids, start.chunked, expected, own)?;
+            let factory = find_factory(d, &start.repository_ids, start.is_chunked, expected, own)?;
             // The state may refer to the value itself.
-            region.set_info(start.number, factory.info);
+            region.set_info(start.value_number, factory.info);
             d.enter_nesting()?;
             // Blocks of slots double in size, so a slot is charged twice.
             d.charge(2 * ValueRegion::SLOT_SIZE)?;
@@ -87,8 +88,8 @@ fn read_in_region(
             d.charge(size_of_val(&*object) + BLOCK)?;
             d.leave_nesting();
             d.end_value(&start)?;
-            region.define(start.number, factory.info, object);
-            start.number
+            region.define(start.value_number, factory.info, object);
+            start.value_number
         }
     };
     let region = region_of(space)?;
@@ -104,7 +105,7 @@ fn read_in_region(
 const BLOCK: usize = 24;
 
 fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
-    space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
+    space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::UnsupportedForm)
 }
 
 /// Returns the factory for the first known id of `ids`, or for `expected` if `ids` is empty. Fails
@@ -131,7 +132,7 @@ fn find_factory(
             break;
         }
         let Some(factory) = known(id) else { continue };
-        return if factory.info.is_a(expected) { Ok(factory) } else { Err(CdrError::WrongValueType) };
+        return if factory.info.is_a(expected) { Ok(factory) } else { Err(CdrError::UnexpectedValuetype) };
     }
     Err(CdrError::NoValueFactory)
 }
@@ -152,7 +153,7 @@ fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrErr
 }
 
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
-    factories_of(d.environment()?)
+    factories_of(d.decoding_context()?)
 }
 
 fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
@@ -222,9 +223,9 @@ mod tests {
         let mut d = Decoder::new(&octets, foreign)
             .with_code_sets(CodeSets::UTF8_UTF16)
             .with_value_read_state(&space)
-            .with_environment(env);
+            .with_decoding_context(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
-        assert_eq!((list.len(), d.remaining()), (2, 0));
+        assert_eq!((list.len(), d.remaining_len()), (2, 0));
         list
     }
 
@@ -243,7 +244,7 @@ mod tests {
                     any.encode(&mut e)
                 };
                 let (native, foreign) = (encoded(Endian::NATIVE), encoded(message().1));
-                let refused = Err(CdrError::CustomValue);
+                let refused = Err(CdrError::CustomValueNotConvertible);
                 assert_eq!((native, foreign), if known { (Ok(()), refused) } else { (refused, Ok(())) });
             }
         }
@@ -269,7 +270,7 @@ mod tests {
             }
             let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
-            let mut d = d.with_value_read_state(&space).with_environment(orb.core().client());
+            let mut d = d.with_value_read_state(&space).with_decoding_context(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
             for any in [first, second, nested.extract::<Any>().unwrap()] {
                 let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();

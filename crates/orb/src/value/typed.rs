@@ -7,7 +7,7 @@ use super::ValueRef;
 use super::abstract_interface::{Abstract, read_abstract, write_abstract};
 use super::codec::{read_value, write_value};
 use super::object::{ValueBase, ValueKind};
-use crate::any::{Kind, TypeCode, Typed};
+use crate::any::{TypeCode, TypeCodeKind, Typed};
 use crate::object::{Reference, read_reference, write_reference};
 
 /// A value type or abstract interface that has a TypeCode. Generated code implements the trait.
@@ -23,7 +23,7 @@ impl TypedValue for ValueBase {
 }
 
 fn is_value(type_code: &TypeCode) -> bool {
-    matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
+    matches!(type_code.kind(), TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event)
 }
 
 /// `Option<ValueRef<T>>` represents the type `T` and the types that inherit state from `T`. For an
@@ -77,20 +77,20 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
 
     fn matches_type(type_code: &TypeCode) -> bool {
         let resolved = type_code.unaliased();
-        is_value(&resolved) || resolved.kind() == Kind::ObjRef || type_code.equivalent(&I::value_type())
+        is_value(&resolved) || resolved.kind() == TypeCodeKind::ObjRef || type_code.equivalent(&I::value_type())
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let resolved = type_code.unaliased();
         match (resolved.kind(), self) {
-            (Kind::ObjRef, Some(Abstract::Object(object))) => write_reference(e, Some(object)),
-            (Kind::ObjRef, None) => write_reference::<R>(e, None),
+            (TypeCodeKind::ObjRef, Some(Abstract::Object(object))) => write_reference(e, Some(object)),
+            (TypeCodeKind::ObjRef, None) => write_reference::<R>(e, None),
             (_, Some(Abstract::Value(value))) if is_value(&resolved) => write_value(e, Some(value)),
             (_, None) if is_value(&resolved) => {
                 e.write_null_value();
                 Ok(())
             }
-            (kind, _) if kind == Kind::ObjRef || is_value(&resolved) => Err(CdrError::TypeMismatch),
+            (kind, _) if kind == TypeCodeKind::ObjRef || is_value(&resolved) => Err(CdrError::TypeMismatch),
             (_, either) => write_abstract(e, either.as_ref()),
         }
     }
@@ -100,7 +100,7 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
         if is_value(&resolved) {
             return Ok(read_value(d)?.map(Abstract::Value));
         }
-        if resolved.kind() == Kind::ObjRef {
+        if resolved.kind() == TypeCodeKind::ObjRef {
             return Ok(read_reference(d)?.map(Abstract::Object));
         }
         read_abstract(d)

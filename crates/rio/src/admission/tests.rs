@@ -9,14 +9,14 @@ use super::*;
 
 const MS: Nanos = 1_000_000;
 
-fn resources() -> Resources {
-    Resources {
+fn resources() -> StreamResources {
+    StreamResources {
         link_bits_per_second: 1_000_000_000,
         vlan_tags: 0,
-        cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 1_000 },
-        memory: 10 << 20,
-        minimum: BestEffortMinimum { link: 200, processor: 100 },
-        dispatch: BTreeMap::new(),
+        processing_cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 1_000 },
+        max_total_memory: 10 << 20,
+        best_effort_minimum: BestEffortMinimum { link_thousandths: 200, processor_thousandths: 100 },
+        dispatch_tasks: BTreeMap::new(),
     }
 }
 
@@ -30,9 +30,9 @@ fn periodic(stream: u32, packets: u32, period: Nanos) -> StreamRequest {
         core: 0,
         priority: 50,
         load: polling(Budget::of_packets(packets, period), period),
-        max_packet: 1_500,
-        blocking: 0,
-        memory: 1 << 20,
+        max_packet_size: 1_500,
+        max_blocking: 0,
+        max_memory: 1 << 20,
     }
 }
 
@@ -57,7 +57,7 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
     let other = 10_000 + 100 * 5_000 + (100_u64 * 1_500).div_ceil(1024) * 1_000;
     let bound =
         ViolatedBound::ResponseTime { task: AdmissionTask::Stream(2), response: Some(own + other), deadline: 3 * MS };
-    assert_eq!(refusal.bound, bound);
+    assert_eq!(refusal.violated_bound, bound);
     assert!(refusal.to_string().contains("253000 ns after its deadline"), "{refusal}");
     assert_offer_is_tight(&admission, &late, &refusal);
 }
@@ -65,10 +65,11 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
 #[test]
 fn a_stream_that_would_delay_dispatch_is_refused() {
     let dispatch = Timing::new(4 * MS, 10 * MS).with_deadline(5 * MS);
-    let mut admission = Admission::new(Resources { dispatch: [(0, vec![(40, dispatch)])].into(), ..resources() });
+    let mut admission =
+        Admission::new(StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() });
     let request = periodic(1, 200, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
-    let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: AdmissionTask::Dispatch(0), deadline, .. } if deadline == 5 * MS);
+    let bound_is_of_dispatch = matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Dispatch(0), deadline, .. } if deadline == 5 * MS);
     assert!(bound_is_of_dispatch, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
     // A stream with a lower priority than dispatch, or on another core, delays no dispatch task.
@@ -78,11 +79,13 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_processor() {
-    let mut admission =
-        Admission::new(Resources { minimum: BestEffortMinimum { link: 0, processor: 500 }, ..resources() });
+    let mut admission = Admission::new(StreamResources {
+        best_effort_minimum: BestEffortMinimum { link_thousandths: 0, processor_thousandths: 500 },
+        ..resources()
+    });
     let request = periodic(1, 900, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
-    let ViolatedBound::Processor { core: 0, needed, available } = refusal.bound else { panic!("{refusal}") };
+    let ViolatedBound::Processor { core: 0, needed, available } = refusal.violated_bound else { panic!("{refusal}") };
     assert_eq!(available, Utilization(500_000_000));
     assert!(needed > available, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
@@ -90,11 +93,12 @@ fn best_effort_keeps_its_minimum_of_the_processor() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_link() {
-    let mut admission = Admission::new(Resources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
+    let mut admission =
+        Admission::new(StreamResources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
     let request = periodic(1, 7, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
-    assert_eq!(refusal.bound, ViolatedBound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
+    assert_eq!(refusal.violated_bound, ViolatedBound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
     assert_eq!(refusal.admissible_packets, Some(6));
     assert_eq!(
         refusal.to_string(),
@@ -104,7 +108,7 @@ fn best_effort_keeps_its_minimum_of_the_link() {
 
 #[test]
 fn short_packets_are_padded_on_the_link() {
-    let request = StreamRequest { max_packet: 40, ..periodic(1, 1, MS) };
+    let request = StreamRequest { max_packet_size: 40, ..periodic(1, 1, MS) };
     assert_eq!(resources().bits_per_second(&request), (46 + 38) * 8 * 1_000);
     let load = polling(Budget::of_bytes(4_000, MS), MS);
     assert_eq!(resources().bits_per_second(&StreamRequest { load, ..request }), 100 * (46 + 38) * 8 * 1_000);
@@ -127,7 +131,8 @@ fn packet_size_includes_headers_for_every_request() {
     let of_bytes = polling(Budget::of_bytes(40_000, MS), MS);
     let capped = StreamLoad::Capped(PacketRate::new(NonZeroU32::MIN, NonZeroU32::MIN));
     for load in [periodic(1, 100, MS).load, of_bytes, capped] {
-        let [none, shortest] = [0, 40].map(|max_packet| StreamRequest { max_packet, load, ..periodic(1, 1, MS) });
+        let [none, shortest] =
+            [0, 40].map(|max_packet| StreamRequest { max_packet_size: max_packet, load, ..periodic(1, 1, MS) });
         assert_eq!(resources().timing(&none), resources().timing(&shortest), "{load:?}");
         assert_eq!(resources().bits_per_second(&none), resources().bits_per_second(&shortest), "{load:?}");
     }
@@ -137,11 +142,11 @@ fn packet_size_includes_headers_for_every_request() {
 fn insufficient_memory_is_reported() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
-    let refusal = admission.admit(StreamRequest { memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
+    let refusal = admission.admit(StreamRequest { max_memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
     assert_eq!(
         refusal,
         StreamRefusal {
-            bound: ViolatedBound::Memory { needed: 11 << 20, available: 10 << 20 },
+            violated_bound: ViolatedBound::Memory { needed: 11 << 20, available: 10 << 20 },
             admissible_packets: None
         }
     );
@@ -152,7 +157,7 @@ fn insufficient_memory_is_reported() {
 fn stream_is_admitted_once_and_can_be_removed() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
-    assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().bound, ViolatedBound::Duplicate);
+    assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().violated_bound, ViolatedBound::DuplicateStream);
     assert!(admission.remove(1) && !admission.remove(1));
     assert!(admission.admitted().is_empty());
 }
@@ -164,16 +169,20 @@ fn a_cap_in_the_receive_context_delays_every_thread() {
     let mut admission = Admission::new(resources());
     admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
     let refusal = admission.admit(capped(120_000)).unwrap_err();
-    assert!(matches!(refusal.bound, ViolatedBound::ResponseTime { task: AdmissionTask::Stream(2), .. }), "{refusal}");
+    assert!(
+        matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Stream(2), .. }),
+        "{refusal}"
+    );
     assert_offer_is_tight(&admission, &capped(120_000), &refusal);
 }
 
 #[test]
 fn stream_without_a_bound_is_never_admitted() {
-    let none = BestEffortMinimum { link: 0, processor: 0 };
-    let mut admission = Admission::new(Resources { minimum: none, memory: u64::MAX, ..resources() });
+    let none = BestEffortMinimum { link_thousandths: 0, processor_thousandths: 0 };
+    let mut admission =
+        Admission::new(StreamResources { best_effort_minimum: none, max_total_memory: u64::MAX, ..resources() });
     let refusal = admission.admit(StreamRequest { load: StreamLoad::Unbounded, ..periodic(1, 1, MS) }).unwrap_err();
-    assert_eq!(refusal, StreamRefusal { bound: ViolatedBound::Unbounded, admissible_packets: None });
+    assert_eq!(refusal, StreamRefusal { violated_bound: ViolatedBound::UnboundedLoad, admissible_packets: None });
 }
 
 #[test]
@@ -184,7 +193,7 @@ fn deferrable_budget_delays_a_lower_thread_twice() {
     };
     let execution = resources().timing(&request(BudgetServerKind::Polling)).execution;
     let dispatch = Timing::new(MS, 10 * MS).with_deadline(MS + execution + execution / 2);
-    let with_dispatch = Resources { dispatch: [(0, vec![(40, dispatch)])].into(), ..resources() };
+    let with_dispatch = StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() };
     assert_eq!(Admission::new(with_dispatch.clone()).admit(request(BudgetServerKind::Polling)), Ok(()));
     let refusal = Admission::new(with_dispatch).admit(request(BudgetServerKind::Deferrable)).unwrap_err();
     let bound = ViolatedBound::ResponseTime {
@@ -192,18 +201,24 @@ fn deferrable_budget_delays_a_lower_thread_twice() {
         response: Some(MS + 2 * execution),
         deadline: dispatch.deadline,
     };
-    assert_eq!(refusal.bound, bound);
+    assert_eq!(refusal.violated_bound, bound);
 }
 
 #[test]
 fn budgets_and_times_out_of_range_are_refused_by_their_field() {
     let mut admission = Admission::new(resources());
     let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
-    assert!(matches!(refusal.bound, ViolatedBound::Budget(BudgetError::Amount { .. })), "{refusal}");
+    assert!(matches!(refusal.violated_bound, ViolatedBound::Budget(BudgetError::AmountOutOfRange { .. })), "{refusal}");
     let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
-    assert_eq!((refusal.bound, refusal.admissible_packets), (ViolatedBound::Budget(BudgetError::Period(1)), None));
+    assert_eq!(
+        (refusal.violated_bound, refusal.admissible_packets),
+        (ViolatedBound::Budget(BudgetError::PeriodOutOfRange(1)), None)
+    );
     let refusal = admission.admit(periodic(1, u32::MAX, MS)).unwrap_err();
-    assert!(matches!(refusal.bound, ViolatedBound::Timing(_)) && refusal.admissible_packets.is_some(), "{refusal}");
+    assert!(
+        matches!(refusal.violated_bound, ViolatedBound::Timing(_)) && refusal.admissible_packets.is_some(),
+        "{refusal}"
+    );
 }
 
 prop_compose! {
@@ -224,7 +239,7 @@ prop_compose! {
         let cap = cap.and_then(NonZeroU32::new).map(|pps| StreamLoad::Capped(PacketRate::new(pps, burst)));
         let service = if is_deferrable { BudgetServerKind::Deferrable } else { BudgetServerKind::Polling };
         let load = cap.unwrap_or(StreamLoad::Periodic { budget, deadline: period, service });
-        StreamRequest { stream, core, priority, load, max_packet, blocking: 0, memory }
+        StreamRequest { stream, core, priority, load, max_packet_size: max_packet, max_blocking: 0, max_memory: memory }
     }
 }
 
@@ -276,11 +291,11 @@ proptest! {
     ) {
         let dispatch: Vec<(u8, Timing)> =
             dispatch.into_iter().map(|(priority, us, ms)| (priority, Timing::new(us * 1_000, ms * MS))).collect();
-        let resources = Resources {
+        let resources = StreamResources {
             link_bits_per_second: u64::MAX,
-            memory: u64::MAX,
-            minimum: BestEffortMinimum { link: 0, processor: 0 },
-            dispatch: [(0, dispatch)].into(),
+            max_total_memory: u64::MAX,
+            best_effort_minimum: BestEffortMinimum { link_thousandths: 0, processor_thousandths: 0 },
+            dispatch_tasks: [(0, dispatch)].into(),
             ..resources()
         };
         let mut admission = Admission::new(resources);

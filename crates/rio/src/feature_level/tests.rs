@@ -21,7 +21,8 @@ impl World {
     }
 
     fn probe(&self) -> ProbeResult {
-        let is_attached = self.in_place.contains(&FeatureStep::Program) && self.facts.hook == XdpHookState::Free;
+        let is_attached =
+            self.in_place.contains(&FeatureStep::SteeringProgram) && self.facts.hook == XdpHookState::Free;
         ProbeResult { hook: if is_attached { XdpHookState::Ours } else { self.facts.hook }, ..self.facts }
     }
 
@@ -31,8 +32,8 @@ impl World {
             FeatureAction::Do(step) => {
                 let later = self.in_place.iter().find(|other| **other >= step);
                 assert_eq!(later, None, "{step:?} is done, but a later step is in place");
-                if step == FeatureStep::Program {
-                    for needed in [FeatureStep::Rings, FeatureStep::Threads, FeatureStep::Connections] {
+                if step == FeatureStep::SteeringProgram {
+                    for needed in [FeatureStep::AfXdpRings, FeatureStep::KernelThreads, FeatureStep::ConnectionTable] {
                         assert!(self.in_place.contains(&needed), "frames would be sent where none takes them");
                     }
                 }
@@ -68,7 +69,7 @@ fn run(controller: &mut FeatureController, world: &mut World, now: &mut Nanos, t
             world.begin(action);
             let event = world.answer(action);
             world.end(action, event);
-            changes.extend(controller.handle(event, *now));
+            changes.extend(controller.handle_result(event, *now));
         } else if *now >= until {
             return changes;
         } else {
@@ -90,7 +91,7 @@ fn controller_reaches_the_top_in_order() {
         [FeatureLevel::SocketOptions, FeatureLevel::KernelPriorities, FeatureLevel::StreamSteering]
     );
     assert_eq!(world.in_place, FeatureStep::ALL);
-    assert_eq!(controller.target(now), (FeatureLevel::StreamSteering, LevelLimit::Configured));
+    assert_eq!(controller.target_level(now), (FeatureLevel::StreamSteering, LevelLimit::Configured));
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn each_missing_capability_has_its_level() {
         let (mut controller, mut world, mut now) =
             (FeatureController::new(FeatureLevel::StreamSteering, PACE, 0), World::new(facts), 0);
         run(&mut controller, &mut world, &mut now, 4 * TICK);
-        (controller.level(), controller.target(now).1)
+        (controller.level(), controller.target_level(now).1)
     };
     assert_eq!(lacking(|has| has.bpf = false), (FeatureLevel::KernelPriorities, LevelLimit::Capability("CAP_BPF")));
     assert_eq!(
@@ -128,7 +129,7 @@ fn lost_feature_lowers_the_level_within_a_second() {
             LevelLimit::InterfaceAbsent,
         ),
         (ProbeResult { interface: InterfaceState::Down, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::LinkDown),
-        (ProbeResult { hook: XdpHookState::Foreign, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::HookTaken),
+        (ProbeResult { hook: XdpHookState::Foreign, ..GOOD }, FeatureLevel::KernelPriorities, LevelLimit::XdpHookTaken),
     ];
     for (trouble, level, limit) in troubles {
         let (mut controller, mut world, mut now) =
@@ -156,14 +157,14 @@ fn failed_step_is_retried_with_growing_delays() {
             Some(action @ FeatureAction::Do(FeatureStep::ThreadedNapi)) => {
                 tries.push(now / TICK);
                 assert_eq!(controller.running, Some(action));
-                controller.handle(ActionResult::Failed, now);
+                controller.handle_result(ActionResult::Failed, now);
                 assert_eq!(
-                    controller.target(now),
+                    controller.target_level(now),
                     (FeatureLevel::SocketOptions, LevelLimit::StepFailed(FeatureStep::ThreadedNapi))
                 );
             }
             Some(action) => {
-                controller.handle(world.answer(action), now);
+                controller.handle_result(world.answer(action), now);
             }
             None => now = controller.next_action_at(now),
         }
@@ -182,7 +183,7 @@ fn skipped_step_does_not_prevent_the_level() {
         } else {
             world.answer(action)
         };
-        controller.handle(event, now);
+        controller.handle_result(event, now);
     }
     assert_eq!(
         (controller.level(), controller.is_in_place(FeatureStep::TransmitClasses)),
@@ -206,7 +207,7 @@ fn shutdown_undoes_everything_in_the_reverse_order() {
         if let FeatureAction::Undo(step) = action {
             undone.push(step);
         }
-        controller.handle(world.answer(action), now);
+        controller.handle_result(world.answer(action), now);
     }
     assert_eq!(undone, FeatureStep::ALL.into_iter().rev().collect::<Vec<_>>());
     assert_eq!(controller.level(), FeatureLevel::PlainTcp);
@@ -259,7 +260,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
             // A foreign program and the removal of the interface detach the steering program.
             let mut world = World { facts, ..world.clone() };
             if facts.hook == XdpHookState::Foreign || facts.interface == InterfaceState::Absent {
-                world.in_place.retain(|step| *step != FeatureStep::Program);
+                world.in_place.retain(|step| *step != FeatureStep::SteeringProgram);
             }
             open.push_back((controller.clone(), world, now));
         }
@@ -284,7 +285,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
                 let (mut controller, mut world) = (polled.clone(), world.clone());
                 world.end(action, event);
                 let before = controller.level();
-                let change = controller.handle(event, now);
+                let change = controller.handle_result(event, now);
                 assert_eq!(change.map_or(before, |change| change.to), controller.level());
                 open.push_back((controller, world, now));
             }
@@ -298,8 +299,11 @@ fn every_order_of_events_keeps_the_order_of_steps() {
 /// detach.
 fn check_state(controller: &FeatureController, world: &World) {
     let known: Vec<FeatureStep> = FeatureStep::ALL.into_iter().filter(|step| controller.is_in_place(*step)).collect();
-    let in_place = world.in_place.iter().filter(|step| **step != FeatureStep::Program);
-    assert!(in_place.eq(known.iter().filter(|step| **step != FeatureStep::Program)), "{controller:?} {world:?}");
+    let in_place = world.in_place.iter().filter(|step| **step != FeatureStep::SteeringProgram);
+    assert!(
+        in_place.eq(known.iter().filter(|step| **step != FeatureStep::SteeringProgram)),
+        "{controller:?} {world:?}"
+    );
 }
 
 fn index(number: u32) -> usize {
@@ -332,7 +336,7 @@ fn requested_level_is_reached_after_faults_end() {
                         let is_failure = action != FeatureAction::Probe && random(5) == 0;
                         let event = if is_failure { ActionResult::Failed } else { world.answer(action) };
                         world.end(action, event);
-                        controller.handle(event, now);
+                        controller.handle_result(event, now);
                     }
                 }
             }

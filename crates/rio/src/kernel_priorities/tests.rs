@@ -52,7 +52,7 @@ fn with_link(has_napi: bool, body: impl FnOnce(&Path) + Send) {
 }
 
 fn config(folder: &Path) -> RioConfig {
-    RioConfig::for_interface("rio0").level(FeatureLevel::KernelPriorities).journal_folder(folder)
+    RioConfig::for_interface("rio0").max_level(FeatureLevel::KernelPriorities).journal_folder(folder)
 }
 
 fn lane(native_priority: Option<u8>) -> IoProperties {
@@ -77,29 +77,31 @@ fn receive_scheduling() -> Vec<Scheduling> {
 fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
     with_link(true, |folder| {
         let sees_threads = thread::find_kernel_thread("kthreadd").unwrap().is_some();
-        let transport = RioTransport::new(config(folder).best_effort_ceiling(Some(1_000_000)));
+        let transport = RioTransport::new(config(folder).max_best_effort_send_rate(Some(1_000_000)));
         transport.attach_orb();
         assert_eq!(
             (transport.level(), threaded().as_str(), root()),
             (FeatureLevel::KernelPriorities, "1", RootDiscipline::Ours)
         );
         let local = Endpoint::tcp("127.0.0.1", 0);
-        let [low, high] = [3, 40].map(|priority| transport.listen_with_io(&local, &lane(Some(priority))).unwrap());
+        let [low, high] =
+            [3, 40].map(|priority| transport.listen_with_io_properties(&local, &lane(Some(priority))).unwrap());
         let classes = run("tc", "class show dev rio0");
         for class in ["c0e0:1 root prio 7 ", "c0e0:16 root prio 6 ", "c0e0:26 root prio 4 "] {
             assert!(classes.contains(class), "{class} in {classes}");
         }
         assert!(classes.contains("rate 8Mbit ceil 8Mbit"), "{classes}");
         if sees_threads {
-            assert_eq!(transport.priorities_lack(), None);
+            assert_eq!(transport.missing_priorities_reason(), None);
             assert_eq!(receive_scheduling(), [Scheduling::Fifo(40)]);
         } else {
-            assert!(transport.priorities_lack().unwrap().contains("does not see the thread"));
+            assert!(transport.missing_priorities_reason().unwrap().contains("does not see the thread"));
         }
         // The client's connections are a stream as well.
-        let client =
-            transport.connect_with_io(low.local_endpoint(), &Default::default(), &lane(Some(3)), None).unwrap();
-        let fd = client.readiness().unwrap();
+        let client = transport
+            .connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None)
+            .unwrap();
+        let fd = client.readiness_descriptor().unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
         client.set_dscp(46).unwrap();
         assert_eq!(socket::priority(fd).unwrap(), class_of_stream(3));
@@ -124,14 +126,14 @@ fn foreign_discipline_is_kept_and_named() {
         let transport = RioTransport::new(config(folder));
         // The receive threads remain.
         assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
-        let lack = transport.priorities_lack().unwrap();
+        let lack = transport.missing_priorities_reason().unwrap();
         assert_eq!(lack, "rio0 has the queueing discipline htb 7: of another owner");
         drop(transport);
         interface::set_offload("rio0", Offload::MergedSegments, false).unwrap();
         let transport = RioTransport::new(config(folder));
         assert_eq!(transport.level(), FeatureLevel::SocketOptions);
-        assert_eq!(transport.limit(), lack);
-        assert_eq!(transport.priorities_lack(), Some(format!("{NO_RECEIVE_THREADS}; {lack}")));
+        assert_eq!(transport.level_limit_reason(), lack);
+        assert_eq!(transport.missing_priorities_reason(), Some(format!("{NO_RECEIVE_THREADS}; {lack}")));
         drop(transport);
         assert_eq!(root(), RootDiscipline::Foreign("htb 7:".to_owned()));
     });
@@ -148,8 +150,8 @@ fn foreign_receive_threads_are_kept_and_named() {
         fs::write(settings.of("rio0").join("threaded"), "1").unwrap();
         assert!(is_foreign());
         let transport = RioTransport::new(config(folder));
-        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
-        assert_eq!(transport.priorities_lack().as_deref(), Some(FOREIGN_RECEIVE_THREADS));
+        let _lane = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(40))).unwrap();
+        assert_eq!(transport.missing_priorities_reason().as_deref(), Some(FOREIGN_RECEIVE_THREADS));
         if thread::find_kernel_thread("kthreadd").unwrap().is_some() {
             assert_eq!(receive_scheduling(), [Scheduling::Other]);
         }
@@ -183,7 +185,7 @@ fn interface_without_receive_threads_has_classes() {
             (transport.level(), threaded().as_str(), root()),
             (FeatureLevel::KernelPriorities, "0", RootDiscipline::Ours)
         );
-        assert_eq!(transport.priorities_lack().as_deref(), Some(NO_RECEIVE_THREADS));
+        assert_eq!(transport.missing_priorities_reason().as_deref(), Some(NO_RECEIVE_THREADS));
     });
 }
 
@@ -194,7 +196,7 @@ fn interface_has_the_priorities_of_one_owner() {
         assert!(is_owned(interface::index("rio0").unwrap(), folder).unwrap());
         let second = RioTransport::new(config(folder));
         assert_eq!(second.level(), FeatureLevel::SocketOptions);
-        assert_eq!(second.limit(), "another process has the priorities of rio0");
+        assert_eq!(second.level_limit_reason(), "another process has the priorities of rio0");
         assert!(restore_interface("rio0", folder).is_err());
         drop((first, second));
         assert!(!is_owned(interface::index("rio0").unwrap(), folder).unwrap());
@@ -285,7 +287,7 @@ fn removed_classes_come_back() {
     with_link(true, |folder| {
         let transport = RioTransport::new(config(folder));
         transport.attach_orb();
-        let _lane = transport.listen_with_io(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(3))).unwrap();
+        let _lane = transport.listen_with_io_properties(&Endpoint::tcp("127.0.0.1", 0), &lane(Some(3))).unwrap();
         run("tc", "qdisc del dev rio0 root");
         wait_until(|| run("tc", "class show dev rio0").contains("c0e0:16 root prio 6 "));
         transport.detach_orb();

@@ -1,20 +1,20 @@
-//! Comparison of the XDP program with its specification ([`Steering`]), frame by frame.
+//! Comparison of the XDP program with its specification ([`SteeringTables`]), frame by frame.
 
 use corelane_sys::bpf::{Program, XdpAction};
 
 use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
-use super::{Route, Steering, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
+use super::{SteeringDecision, SteeringTables, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
 /// The steering tables in two forms: in the specification, and as maps of the program.
 pub(crate) struct SteeringPair {
-    oracle: Steering,
+    oracle: SteeringTables,
     program: Program,
     tables: Vec<ProgramTable>,
 }
 
 impl SteeringPair {
-    pub(crate) fn new(oracle: Steering) -> Self {
+    pub(crate) fn new(oracle: SteeringTables) -> Self {
         let program = assemble(oracle.table_sizes()).expect("the program can be assembled");
         let tables = tables(&oracle);
         Self { oracle, program, tables }
@@ -24,7 +24,7 @@ impl SteeringPair {
     ///
     /// # Panics
     /// If the program violates a rule of the verifier, or decides differently.
-    pub(crate) fn steer(&mut self, frame: &[u8], queue: u32, now: u64) -> Route {
+    pub(crate) fn steer(&mut self, frame: &[u8], queue: u32, now: u64) -> SteeringDecision {
         let expected = self.oracle.steer(frame, queue, now);
         let outcome = Interpreter::new(&self.program, &mut self.tables, frame, queue, now).run();
         let route = match outcome {
@@ -40,10 +40,14 @@ impl SteeringPair {
     /// # Panics
     /// If the counts differ.
     pub(crate) fn compare_counts(&self) {
-        let streams = self.oracle.table_sizes().streams;
+        let streams = self.oracle.table_sizes().stream_count;
         for stream in (0..streams).map(StreamId) {
-            let [in_context, queued, missed] = self.counts(stream.0);
-            assert_eq!(StreamCounts { in_context, queued, missed }, self.oracle.counts(stream), "{stream:?}");
+            let [receive_context_frames, queued_frames, undeliverable_frames] = self.counts(stream.0);
+            assert_eq!(
+                StreamCounts { receive_context_frames, queued_frames, undeliverable_frames },
+                self.oracle.counts(stream),
+                "{stream:?}"
+            );
         }
         assert_eq!(self.counts(streams)[0], self.oracle.passed_frames());
     }
@@ -57,14 +61,14 @@ impl SteeringPair {
         })
     }
 
-    fn route(&self, action: u64, target: Option<(usize, u32)>) -> Route {
+    fn route(&self, action: u64, target: Option<(usize, u32)>) -> SteeringDecision {
         let redirect = u64::from(XdpAction::REDIRECT.unsigned_abs());
         match target {
-            Some((table, slot)) if action == redirect && table == symbol::RINGS.0 => Route::Ring { slot },
+            Some((table, slot)) if action == redirect && table == symbol::RINGS.0 => SteeringDecision::Ring { slot },
             Some((table, processor)) if action == redirect => {
-                let first = self.tables.len() - usize::from(self.oracle.table_sizes().streams);
+                let first = self.tables.len() - usize::from(self.oracle.table_sizes().stream_count);
                 let stream = u16::try_from(table - first).map_or(StreamId(u16::MAX), StreamId);
-                Route::Thread { stream, processor }
+                SteeringDecision::Thread { stream, processor }
             }
             _ => {
                 assert_eq!(
@@ -72,7 +76,7 @@ impl SteeringPair {
                     u64::from(XdpAction::PASS.unsigned_abs()),
                     "expected no other action of the program"
                 );
-                Route::Pass
+                SteeringDecision::Pass
             }
         }
     }
@@ -80,7 +84,7 @@ impl SteeringPair {
 
 /// Returns the specification's tables as the program's maps, in the order of their symbols, and
 /// then the CPUMAP of each stream.
-fn tables(oracle: &Steering) -> Vec<ProgramTable> {
+fn tables(oracle: &SteeringTables) -> Vec<ProgramTable> {
     let (parts, table_sizes) = (oracle.parts(), oracle.table_sizes());
     let mut ports = vec![0; 4 << 16];
     for (port, rule) in parts.ports {
@@ -103,15 +107,15 @@ fn tables(oracle: &Steering) -> Vec<ProgramTable> {
         connections(false),
         array(StreamDelivery::SIZE, parts.streams.iter().flat_map(StreamDelivery::encode).collect()),
         array(8, parts.limits.iter().flat_map(|limit| limit.to_ne_bytes()).collect()),
-        array(StreamCounts::SIZE, vec![0; (usize::from(table_sizes.streams) + 1) * StreamCounts::SIZE]),
+        array(StreamCounts::SIZE, vec![0; (usize::from(table_sizes.stream_count) + 1) * StreamCounts::SIZE]),
         ProgramTable::Targets(parts.rings.clone()),
         ProgramTable::Tables(
-            (0..usize::from(table_sizes.streams)).map(|stream| symbol::IPV4_CONNECTIONS.0 + 1 + stream).collect(),
+            (0..usize::from(table_sizes.stream_count)).map(|stream| symbol::IPV4_CONNECTIONS.0 + 1 + stream).collect(),
         ),
         array(4, parts.processors.iter().flat_map(|processor| processor.to_ne_bytes()).collect()),
         connections(true),
     ];
-    for stream in (0..table_sizes.streams).map(StreamId) {
+    for stream in (0..table_sizes.stream_count).map(StreamId) {
         let of_stream = parts.threads.iter().filter(|(owner, _)| *owner == stream);
         tables.push(ProgramTable::Targets(of_stream.map(|(_, processor)| *processor).collect()));
     }
@@ -145,12 +149,12 @@ mod tests {
 
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
-            let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
+            let mut oracle = SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 2, max_connections: 1 });
             oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
-            let ring = StreamDelivery { delivery: Delivery::Ring, in_context_cap: None };
+            let ring = StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None };
             oracle.set_stream(StreamId(1), ring).unwrap();
             oracle.set_ring(StreamId(1), 0, true).unwrap();
-            prop_assert_eq!(SteeringPair::new(oracle).steer(&frame, queue, 0), Route::Pass);
+            prop_assert_eq!(SteeringPair::new(oracle).steer(&frame, queue, 0), SteeringDecision::Pass);
         }
     }
 
@@ -159,15 +163,16 @@ mod tests {
     #[test]
     fn frame_of_an_accepted_ipv4_connection_is_sorted_with_few_instructions() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());
-        let mut oracle = Steering::new(TableSizes { streams: 2, queues: 1, max_connections: 1 });
+        let mut oracle =
+            SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 1, max_connections: 1 });
         oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
         oracle.add_connection(ConnectionKey::new(ends.0, ends.1).unwrap(), StreamId(1)).unwrap();
-        let thread = StreamDelivery { delivery: Delivery::Thread, in_context_cap: None };
+        let thread = StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None };
         oracle.set_stream(StreamId(1), thread).unwrap();
         oracle.set_thread(StreamId(1), 0, 1, true).unwrap();
         let mut pair = SteeringPair::new(oracle);
         let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 64);
-        assert_eq!(pair.steer(&frame, 0, 0), Route::Thread { stream: StreamId(1), processor: 1 });
+        assert_eq!(pair.steer(&frame, 0, 0), SteeringDecision::Thread { stream: StreamId(1), processor: 1 });
         let run = Interpreter::new(&pair.program, &mut pair.tables, &frame, 0, 0).run_counted();
         let (_, instructions) = run.unwrap_or_else(|ProgramFault(reason)| panic!("the program {reason}"));
         assert!(instructions <= MAX_INSTRUCTIONS, "{instructions} instructions");
@@ -176,13 +181,16 @@ mod tests {
     #[test]
     fn the_program_and_its_specification_agree_on_the_longest_frame_of_a_ring() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());
-        let mut oracle = Steering::new(TableSizes { streams: 2, queues: 1, max_connections: 1 });
+        let mut oracle =
+            SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 1, max_connections: 1 });
         oracle.set_port(2809, Some(PortRule::ClientPort(StreamId(1)))).unwrap();
-        oracle.set_stream(StreamId(1), StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+        oracle
+            .set_stream(StreamId(1), StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .unwrap();
         oracle.set_ring(StreamId(1), 0, true).unwrap();
         let mut pair = SteeringPair::new(oracle);
         let longest = usize::try_from(super::super::MAX_RING_FRAME_BYTES).unwrap();
-        for (length, route) in [(longest, Route::Ring { slot: 1 }), (longest + 1, Route::Pass)] {
+        for (length, route) in [(longest, SteeringDecision::Ring { slot: 1 }), (longest + 1, SteeringDecision::Pass)] {
             let frame = crate::frame::build::tcp(ends.0, ends.1, 0, length - 54);
             assert_eq!((frame.len(), pair.steer(&frame, 0, 0)), (length, route));
         }
@@ -210,9 +218,9 @@ mod tests {
                     Classification::Connection(_) => "connection",
                 };
                 let route = match pair.steer(&arrival.frame, arrival.queue, arrival.now) {
-                    Route::Pass => "context",
-                    Route::Ring { .. } => "ring",
-                    Route::Thread { .. } => "thread",
+                    SteeringDecision::Pass => "context",
+                    SteeringDecision::Ring { .. } => "ring",
+                    SteeringDecision::Thread { .. } => "thread",
                 };
                 seen.insert((verdict, route));
             }

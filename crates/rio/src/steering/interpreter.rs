@@ -104,7 +104,7 @@ impl<'r> Interpreter<'r> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {
             opcode::CLASS_LOAD_IMMEDIATE => {
-                let map = self.program.map_at(place).ok_or_else(|| fault("loads no map"))?;
+                let map = self.program.map_loaded_at(place).ok_or_else(|| fault("loads no map"))?;
                 self.set(destination, RegisterValue::Table(map.0))?;
                 return Ok(1);
             }

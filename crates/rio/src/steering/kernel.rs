@@ -94,7 +94,7 @@ impl LoadedSteeringProgram {
     /// [`SteeringError`] if the program cannot be assembled, or if the kernel refuses a map or the
     /// program.
     pub fn load(table_sizes: TableSizes) -> Result<Self, SteeringError> {
-        let (streams, slots) = (u32::from(table_sizes.streams), table_sizes.slots());
+        let (streams, slots) = (u32::from(table_sizes.stream_count), table_sizes.slot_count());
         let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
         let ports = array("rio_ports", WORD, PORTS)?;
         let entries = array("rio_streams", StreamDelivery::SIZE, streams)?;
@@ -178,7 +178,7 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
     pub fn set_stream(&self, stream: StreamId, entry: StreamDelivery) -> Result<(), SteeringError> {
-        self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        self.table_sizes.slot_index(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
 
@@ -239,10 +239,10 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the look-up.
     pub fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
-        self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
-        let sums = self.counts.sum(u32::from(stream.0))?;
+        self.table_sizes.slot_index(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        let sums = self.counts.sum_over_processors(u32::from(stream.0))?;
         let field = |place| sums.get(place).copied().unwrap_or(0);
-        Ok(StreamCounts { in_context: field(0), queued: field(1), missed: field(2) })
+        Ok(StreamCounts { receive_context_frames: field(0), queued_frames: field(1), undeliverable_frames: field(2) })
     }
 
     /// Returns the number of frames that the program has passed to the receive context because of
@@ -251,17 +251,17 @@ impl LoadedSteeringProgram {
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the look-up.
     pub fn passed_frames(&self) -> Result<u64, SteeringError> {
-        Ok(self.counts.sum(u32::from(self.table_sizes.streams))?.first().copied().unwrap_or(0))
+        Ok(self.counts.sum_over_processors(u32::from(self.table_sizes.stream_count))?.first().copied().unwrap_or(0))
     }
 
     fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {
-        let is_known = stream.0 < self.table_sizes.streams;
+        let is_known = stream.0 < self.table_sizes.stream_count;
         let error = if is_known { TableError::NoSuchQueue(queue) } else { TableError::NoSuchStream(stream) };
-        self.table_sizes.slot(stream, queue).ok_or(error)
+        self.table_sizes.slot_index(stream, queue).ok_or(error)
     }
 
     fn check(&self, stream: StreamId) -> Result<(), TableError> {
-        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.streams;
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.stream_count;
         is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
     }
 }
@@ -274,9 +274,9 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
         .map(|_| Map::create(MapKind::CpuMap, "rio_threads", WORD, WORD, processors))
         .collect::<io::Result<_>>()?;
     let first = maps.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let outer = Map::create_outer("rio_threads", first, streams)?;
+    let outer = Map::create_map_of_maps("rio_threads", first, streams)?;
     for (stream, map) in (0..).zip(&maps) {
-        outer.update_map(stream, map)?;
+        outer.update_inner_map(stream, map)?;
     }
     Ok((outer, maps))
 }
@@ -290,11 +290,11 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::super::scenario::Scenario;
-    use super::super::{Delivery, PacketRate, Route, Steering};
+    use super::super::{Delivery, PacketRate, SteeringDecision, SteeringTables};
     use super::*;
     use crate::frame::build;
 
-    const TABLE_SIZES: TableSizes = TableSizes { streams: 3, queues: 2, max_connections: 2 };
+    const TABLE_SIZES: TableSizes = TableSizes { stream_count: 3, receive_queue_count: 2, max_connections: 2 };
 
     fn is_refused() -> bool {
         let refusal = unavailable_reason();
@@ -312,10 +312,10 @@ mod tests {
     fn load(scenario: &mut Scenario) -> LoadedSteeringProgram {
         let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
-            let entry = StreamDelivery { in_context_cap: None, ..*entry };
+            let entry = StreamDelivery { max_receive_context_rate: None, ..*entry };
             kernel.set_stream(*stream, entry).unwrap();
             scenario.steering.set_stream(*stream, entry).unwrap();
-            for queue in 0..u32::from(scenario.steering.table_sizes().queues) {
+            for queue in 0..u32::from(scenario.steering.table_sizes().receive_queue_count) {
                 scenario.steering.set_ring(*stream, queue, false).unwrap();
             }
         }
@@ -341,12 +341,12 @@ mod tests {
                 continue;
             }
             let expected = match scenario.steering.steer(&arrival.frame, 0, 0) {
-                Route::Pass => XdpAction::PASS,
-                Route::Ring { .. } | Route::Thread { .. } => XdpAction::REDIRECT,
+                SteeringDecision::Pass => XdpAction::PASS,
+                SteeringDecision::Ring { .. } | SteeringDecision::Thread { .. } => XdpAction::REDIRECT,
             };
             assert_eq!(action(&kernel, &arrival.frame), expected, "frame {:02x?}", arrival.frame);
         }
-        for stream in (0..scenario.steering.table_sizes().streams).map(StreamId) {
+        for stream in (0..scenario.steering.table_sizes().stream_count).map(StreamId) {
             assert_eq!(kernel.counts(stream).unwrap(), scenario.steering.counts(stream), "{stream:?}");
         }
         assert_eq!(kernel.passed_frames().unwrap(), scenario.steering.passed_frames());
@@ -376,13 +376,15 @@ mod tests {
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
         // The lowest possible cap is one packet a second.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
-        kernel.set_stream(lane, StreamDelivery { delivery: Delivery::Thread, in_context_cap: Some(rate) }).unwrap();
+        kernel
+            .set_stream(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
+            .unwrap();
         kernel.start_thread(lane, 0, 64).unwrap();
         kernel.set_port(2809, Some(PortRule::ClientPort(lane))).unwrap();
         kernel.program().test_run(&frame, 100_000).unwrap();
         let counts = kernel.counts(lane).unwrap();
-        assert_eq!((counts.in_context + counts.queued, counts.missed), (100_000, 0));
-        assert!((1_000..100_000).contains(&counts.in_context), "{counts:?}");
+        assert_eq!((counts.receive_context_frames + counts.queued_frames, counts.undeliverable_frames), (100_000, 0));
+        assert!((1_000..100_000).contains(&counts.receive_context_frames), "{counts:?}");
     }
 
     #[test]
@@ -390,7 +392,8 @@ mod tests {
         if is_refused() {
             return;
         }
-        let (kernel, mut oracle) = (LoadedSteeringProgram::load(TABLE_SIZES).unwrap(), Steering::new(TABLE_SIZES));
+        let (kernel, mut oracle) =
+            (LoadedSteeringProgram::load(TABLE_SIZES).unwrap(), SteeringTables::new(TABLE_SIZES));
         let key = |port: u16| ConnectionKey::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 2809).into()).unwrap();
         for (port, stream) in [(1, 1), (2, 0), (2, 3), (2, 2), (1, 2), (3, 1)] {
             let ours = kernel.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `tables` | [`Steering`], the tables and the decision in plain Rust: the specification |
+//! | `tables` | [`SteeringTables`], the tables and the decision in plain Rust: the specification |
 //! | `program` | [`assemble`], the decision as an XDP program |
 //! | `kernel` | [`LoadedSteeringProgram`], the program and its tables in the kernel |
 //!
@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
-//! queue, the frame counts as `missed` and goes to best effort: it is late but not lost.
+//! queue, the frame counts in `undeliverable_frames` and goes to best effort: it is late but not
+//! lost.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;
@@ -35,7 +36,7 @@ use corelane_sys::bpf::MapSymbol;
 pub use crate::rate::PacketRate;
 pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
-pub use tables::{Classification, Route, Steering};
+pub use tables::{Classification, SteeringDecision, SteeringTables};
 
 /// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet
 /// header. Longer frames, for example of segments that the kernel has merged, count as missed.
@@ -56,9 +57,9 @@ impl StreamId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSizes {
     /// Number of streams, including best effort: one more than the highest [`StreamId`].
-    pub streams: u16,
+    pub stream_count: u16,
     /// Number of receive queues in the tables.
-    pub queues: u16,
+    pub receive_queue_count: u16,
     /// Maximum number of connections over IPv4, and of those over IPv6: each version has a table.
     pub max_connections: u32,
 }
@@ -66,16 +67,16 @@ pub struct TableSizes {
 impl TableSizes {
     /// Returns the number of slots. Each stream has one slot for each receive queue.
     #[must_use]
-    pub fn slots(&self) -> u32 {
-        u32::from(self.streams) * u32::from(self.queues)
+    pub fn slot_count(&self) -> u32 {
+        u32::from(self.stream_count) * u32::from(self.receive_queue_count)
     }
 
     /// Returns the slot for a stream's frames from a receive queue. `None` if the tables have no
     /// such stream or queue.
     #[must_use]
-    pub fn slot(&self, stream: StreamId, queue: u32) -> Option<u32> {
-        let is_known = stream.0 < self.streams && queue < u32::from(self.queues);
-        is_known.then(|| u32::from(stream.0) * u32::from(self.queues) + queue)
+    pub fn slot_index(&self, stream: StreamId, queue: u32) -> Option<u32> {
+        let is_known = stream.0 < self.stream_count && queue < u32::from(self.receive_queue_count);
+        is_known.then(|| u32::from(stream.0) * u32::from(self.receive_queue_count) + queue)
     }
 }
 
@@ -109,7 +110,7 @@ pub enum Delivery {
     /// No queue: frames go to best effort. Frames of best effort itself go to the kernel's receive
     /// context.
     #[default]
-    Off,
+    NoQueue,
     /// The AF_XDP ring in the slot of the stream and receive queue, for frames of up to
     /// [`MAX_RING_FRAME_BYTES`].
     Ring,
@@ -125,7 +126,7 @@ pub struct StreamDelivery {
     pub delivery: Delivery,
     /// Maximum rate of packets that the kernel processes in the receive context, for low latency.
     /// Packets above this cap wait in the queue. Each receive queue has its own cap.
-    pub in_context_cap: Option<PacketRate>,
+    pub max_receive_context_rate: Option<PacketRate>,
 }
 
 impl StreamDelivery {
@@ -136,11 +137,12 @@ impl StreamDelivery {
     /// tolerance (8). Interval 0 means no cap.
     fn encode(&self) -> [u8; Self::SIZE] {
         let delivery = match self.delivery {
-            Delivery::Off => 0_u32,
+            Delivery::NoQueue => 0_u32,
             Delivery::Ring => program::RING,
             Delivery::Thread => program::THREAD,
         };
-        let (interval, tolerance) = self.in_context_cap.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
+        let (interval, tolerance) =
+            self.max_receive_context_rate.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
         let mut bytes = [0; Self::SIZE];
         let fields = delivery.to_ne_bytes().into_iter().chain([0; 4]);
         let fields = fields.chain(interval.to_ne_bytes()).chain(tolerance.to_ne_bytes());
@@ -153,14 +155,14 @@ impl StreamDelivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Frames that the receive context processed under the stream's cap.
-    pub in_context: u64,
+    pub receive_context_frames: u64,
     /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
     /// queue then dropped.
-    pub queued: u64,
+    pub queued_frames: u64,
     /// Frames that found no ring or thread, because the stream's delivery is off, because the
     /// stream has none for their receive queue, or because they are too long for a ring. They went
     /// to best effort, and frames of best effort itself to the receive context.
-    pub missed: u64,
+    pub undeliverable_frames: u64,
 }
 
 impl StreamCounts {

@@ -1,4 +1,4 @@
-//! The decision of [`Steering`](super::Steering) as an XDP program.
+//! The decision of [`SteeringTables`](super::SteeringTables) as an XDP program.
 //!
 //! The program has no loop, and adds only constants to pointers, so that the verifier accepts it
 //! without `CAP_PERFMON`. Fields are compared with constants in network order. Lengths and ports
@@ -26,7 +26,7 @@ use crate::frame::{
 };
 
 /// Values of the field `delivery` in the stream table. The value 0 is
-/// [`Delivery::Off`](super::Delivery::Off).
+/// [`Delivery::NoQueue`](super::Delivery::NoQueue).
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 
@@ -111,7 +111,7 @@ impl ProgramWriter {
         self.asm.set(R9, i32::from(StreamId::BEST_EFFORT.0));
         self.deliver(nowhere);
         self.asm.bind(nowhere).set(R0, XdpAction::PASS).exit();
-        self.asm.bind(pass).set(R9, i32::from(self.table_sizes.streams));
+        self.asm.bind(pass).set(R9, i32::from(self.table_sizes.stream_count));
         self.count(count::PASSED);
         self.asm.set(R0, XdpAction::PASS).exit();
     }
@@ -232,8 +232,8 @@ impl ProgramWriter {
         self.look_up(symbol::STREAMS, stack::INDEX, nowhere);
         self.asm.set(R8, R0);
         self.asm.load(Width::Word, R7, R6, context::RX_QUEUE);
-        self.asm.jump_if(Condition::GreaterOrEqual, R7, i32::from(self.table_sizes.queues), missed);
-        self.asm.set(R1, R9).compute(Arithmetic::Multiply, R1, i32::from(self.table_sizes.queues));
+        self.asm.jump_if(Condition::GreaterOrEqual, R7, i32::from(self.table_sizes.receive_queue_count), missed);
+        self.asm.set(R1, R9).compute(Arithmetic::Multiply, R1, i32::from(self.table_sizes.receive_queue_count));
         self.asm.compute(Arithmetic::Add, R7, R1);
 
         self.asm.load(Width::Double, R1, R8, entry::INTERVAL).jump_if(Condition::Equal, R1, 0, queue);
@@ -261,8 +261,8 @@ impl ProgramWriter {
         self.asm.jump(nowhere);
     }
 
-    /// Passes a frame below the cap of the stream whose entry is in R8 (`PacketRate::grant`), or
-    /// jumps to `queue`.
+    /// Passes a frame below the cap of the stream whose entry is in R8
+    /// (`PacketRate::grants_packet`), or jumps to `queue`.
     fn in_context(&mut self, queue: Label) {
         let due = self.asm.label();
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
@@ -316,15 +316,16 @@ mod tests {
 
     #[test]
     fn the_program_uses_each_of_its_maps() {
-        let program = assemble(TableSizes { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
         assert_eq!(program.map_count(), 9);
-        let used = |map| (0..program.instructions().len()).any(|place| program.map_at(place) == Some(MapSymbol(map)));
+        let used =
+            |map| (0..program.instructions().len()).any(|place| program.map_loaded_at(place) == Some(MapSymbol(map)));
         assert!((0..9).all(used));
     }
 
     #[test]
     fn the_program_jumps_forwards_only() {
-        let program = assemble(TableSizes { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
         assert!(
             program.instructions().iter().all(|instruction| instruction.opcode & 7 != 5 || instruction.offset >= 0)
         );

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::{Delivery, PacketRate, PortRule, Steering, StreamDelivery, StreamId, TableSizes};
+use super::{Delivery, PacketRate, PortRule, SteeringTables, StreamDelivery, StreamId, TableSizes};
 use crate::frame::{ConnectionKey, build};
 
 const MAX_FRAMES: usize = 16;
@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
 
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    pub(crate) steering: Steering,
+    pub(crate) steering: SteeringTables,
     pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
     pub(crate) ports: Vec<(u16, PortRule)>,
     pub(crate) streams: Vec<(StreamId, StreamDelivery)>,
@@ -56,12 +56,12 @@ impl Scenario {
     pub(crate) fn read(bytes: &[u8], processors: u8) -> Self {
         let mut bytes = Bytes(bytes);
         let table_sizes = TableSizes {
-            streams: 2 + u16::from(bytes.below(3)),
-            queues: 1 + u16::from(bytes.below(2)),
+            stream_count: 2 + u16::from(bytes.below(3)),
+            receive_queue_count: 1 + u16::from(bytes.below(2)),
             max_connections: MAX_CONNECTIONS,
         };
         let mut scenario = Self {
-            steering: Steering::new(table_sizes),
+            steering: SteeringTables::new(table_sizes),
             connections: Vec::new(),
             ports: Vec::new(),
             streams: Vec::new(),
@@ -80,15 +80,15 @@ impl Scenario {
     }
 
     fn read_streams(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes, processors: u8) {
-        for stream in (0..table_sizes.streams).map(StreamId) {
-            let delivery = [Delivery::Off, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
+        for stream in (0..table_sizes.stream_count).map(StreamId) {
+            let delivery = [Delivery::NoQueue, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
             let rate =
                 |burst| PacketRate::new(NonZeroU32::MIN.saturating_add(999), NonZeroU32::MIN.saturating_add(burst));
             let in_context_cap = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
-            let entry = StreamDelivery { delivery, in_context_cap };
+            let entry = StreamDelivery { delivery, max_receive_context_rate: in_context_cap };
             self.streams.push((stream, entry));
             self.steering.set_stream(stream, entry).expect("a stream of the tables");
-            for queue in 0..u32::from(table_sizes.queues) {
+            for queue in 0..u32::from(table_sizes.receive_queue_count) {
                 let (ring, thread) = (bytes.flag(), bytes.flag().then(|| u32::from(bytes.below(processors))));
                 self.steering.set_ring(stream, queue, ring).expect("a slot of the tables");
                 if let Some(processor) = thread {
@@ -100,7 +100,7 @@ impl Scenario {
     }
 
     fn read_rules(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes) {
-        let mut stream = || StreamId(1 + u16::from(bytes.next()) % (table_sizes.streams - 1));
+        let mut stream = || StreamId(1 + u16::from(bytes.next()) % (table_sizes.stream_count - 1));
         let rules = [(PORTS[0], PortRule::ServerPort), (PORTS[1], PortRule::ClientPort(stream()))];
         let owners = [stream(), stream()];
         for (rule, is_set) in rules.into_iter().zip([bytes.below(8) != 0, bytes.flag()]) {

@@ -34,7 +34,7 @@ impl Classification {
 
 /// The next step on a frame's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum SteeringDecision {
     /// The kernel continues with the frame in the receive context.
     Pass,
     /// The frame waits in the AF_XDP ring of this slot.
@@ -53,7 +53,7 @@ pub enum Route {
 
 /// The steering tables.
 #[derive(Clone, Debug)]
-pub struct Steering {
+pub struct SteeringTables {
     table_sizes: TableSizes,
     ports: BTreeMap<u16, PortRule>,
     connections: BTreeMap<ConnectionKey, StreamId>,
@@ -66,12 +66,12 @@ pub struct Steering {
     passed: u64,
 }
 
-impl Steering {
+impl SteeringTables {
     /// Creates tables without rules, connections and queues, so that every frame passes.
     #[must_use]
     pub fn new(table_sizes: TableSizes) -> Self {
-        let slots = usize::try_from(table_sizes.slots()).unwrap_or(0);
-        let streams = usize::from(table_sizes.streams);
+        let slots = usize::try_from(table_sizes.slot_count()).unwrap_or(0);
+        let streams = usize::from(table_sizes.stream_count);
         Self {
             table_sizes,
             ports: BTreeMap::new(),
@@ -198,18 +198,18 @@ impl Steering {
     }
 
     /// Determines the next step of a frame that arrived on `queue` at `now`, and counts the frame.
-    pub fn steer(&mut self, frame: &[u8], queue: u32, now: Nanos) -> Route {
+    pub fn steer(&mut self, frame: &[u8], queue: u32, now: Nanos) -> SteeringDecision {
         let Some(stream) = self.classify(frame).stream() else {
             self.passed = self.passed.wrapping_add(1);
-            return Route::Pass;
+            return SteeringDecision::Pass;
         };
         if let Some(route) = self.deliver(stream, frame, queue, now) {
             return route;
         }
         if stream == StreamId::BEST_EFFORT {
-            return Route::Pass;
+            return SteeringDecision::Pass;
         }
-        self.deliver(StreamId::BEST_EFFORT, frame, queue, now).unwrap_or(Route::Pass)
+        self.deliver(StreamId::BEST_EFFORT, frame, queue, now).unwrap_or(SteeringDecision::Pass)
     }
 
     /// Returns the counts of a stream; zeros for a stream outside the tables.
@@ -226,42 +226,45 @@ impl Steering {
 
     /// Determines the route of a frame of `stream`, and counts the frame. `None` if the stream has
     /// no queue for the frame.
-    fn deliver(&mut self, stream: StreamId, frame: &[u8], queue: u32, now: Nanos) -> Option<Route> {
+    fn deliver(&mut self, stream: StreamId, frame: &[u8], queue: u32, now: Nanos) -> Option<SteeringDecision> {
         let fits = u32::try_from(frame.len()).is_ok_and(|length| length <= MAX_RING_FRAME_BYTES);
         let entry = *self.streams.get(usize::from(stream.0))?;
-        let slot = self.table_sizes.slot(stream, queue);
+        let slot = self.table_sizes.slot_index(stream, queue);
         let place = slot.and_then(|slot| usize::try_from(slot).ok());
         let counts = self.counts.get_mut(usize::from(stream.0))?;
-        if let Some((rate, limit)) = entry.in_context_cap.zip(place.and_then(|place| self.limits.get_mut(place)))
-            && rate.grant(limit, now)
+        if let Some((rate, limit)) =
+            entry.max_receive_context_rate.zip(place.and_then(|place| self.limits.get_mut(place)))
+            && rate.grants_packet(limit, now)
         {
-            counts.in_context += 1;
-            return Some(Route::Pass);
+            counts.receive_context_frames += 1;
+            return Some(SteeringDecision::Pass);
         }
         let route = match entry.delivery {
-            Delivery::Off => None,
-            Delivery::Ring => slot.filter(|slot| fits && self.rings.contains(slot)).map(|slot| Route::Ring { slot }),
+            Delivery::NoQueue => None,
+            Delivery::Ring => {
+                slot.filter(|slot| fits && self.rings.contains(slot)).map(|slot| SteeringDecision::Ring { slot })
+            }
             Delivery::Thread => place
                 .and_then(|place| self.processors.get(place).copied())
                 .filter(|processor| self.threads.contains(&(stream, *processor)))
-                .map(|processor| Route::Thread { stream, processor }),
+                .map(|processor| SteeringDecision::Thread { stream, processor }),
         };
         match route {
-            Some(_) => counts.queued += 1,
-            None => counts.missed += 1,
+            Some(_) => counts.queued_frames += 1,
+            None => counts.undeliverable_frames += 1,
         }
         route
     }
 
     fn check(&self, stream: StreamId) -> Result<(), TableError> {
-        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.streams;
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.stream_count;
         is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
     }
 
     fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {
-        let is_known = stream.0 < self.table_sizes.streams;
+        let is_known = stream.0 < self.table_sizes.stream_count;
         let error = if is_known { TableError::NoSuchQueue(queue) } else { TableError::NoSuchStream(stream) };
-        self.table_sizes.slot(stream, queue).ok_or(error)
+        self.table_sizes.slot_index(stream, queue).ok_or(error)
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
@@ -305,8 +308,8 @@ mod tests {
         ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap())
     }
 
-    fn steering() -> Steering {
-        Steering::new(TableSizes { streams: 3, queues: 2, max_connections: 2 })
+    fn steering() -> SteeringTables {
+        SteeringTables::new(TableSizes { stream_count: 3, receive_queue_count: 2, max_connections: 2 })
     }
 
     #[test]
@@ -338,17 +341,23 @@ mod tests {
         let frame = build::tcp(remote, local, 0, 1);
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
         steering.set_ring(LANE, 0, true).unwrap();
-        assert_eq!(steering.steer(&frame, 0, 0), Route::Ring { slot: 2 });
-        assert_eq!(steering.steer(&frame, 1, 0), Route::Pass);
-        let thread = StreamDelivery { delivery: Delivery::Thread, in_context_cap: None };
+        assert_eq!(steering.steer(&frame, 0, 0), SteeringDecision::Ring { slot: 2 });
+        assert_eq!(steering.steer(&frame, 1, 0), SteeringDecision::Pass);
+        let thread = StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None };
         steering.set_stream(StreamId::BEST_EFFORT, thread).unwrap();
         steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
-        let best_effort = Route::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
+        let best_effort = SteeringDecision::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
         assert_eq!(steering.steer(&frame, 1, 0), best_effort);
-        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 0, queued: 1, missed: 2 });
-        assert_eq!(steering.counts(StreamId::BEST_EFFORT), StreamCounts { in_context: 0, queued: 1, missed: 1 });
+        assert_eq!(
+            steering.counts(LANE),
+            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 2 }
+        );
+        assert_eq!(
+            steering.counts(StreamId::BEST_EFFORT),
+            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 }
+        );
     }
 
     #[test]
@@ -356,12 +365,15 @@ mod tests {
         let (remote, local) = ends();
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
+        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
         steering.set_ring(LANE, 0, true).unwrap();
         let longest = usize::try_from(MAX_RING_FRAME_BYTES).unwrap() - build::tcp(remote, local, 0, 0).len();
         let routes = [longest, longest + 1].map(|payload| steering.steer(&build::tcp(remote, local, 0, payload), 0, 0));
-        assert_eq!(routes, [Route::Ring { slot: 2 }, Route::Pass]);
-        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 0, queued: 1, missed: 1 });
+        assert_eq!(routes, [SteeringDecision::Ring { slot: 2 }, SteeringDecision::Pass]);
+        assert_eq!(
+            steering.counts(LANE),
+            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 }
+        );
     }
 
     #[test]
@@ -371,11 +383,24 @@ mod tests {
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         let rate = PacketRate::new(NonZeroU32::new(1_000).unwrap(), NonZeroU32::new(2).unwrap());
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: Some(rate) }).unwrap();
+        steering
+            .set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: Some(rate) })
+            .unwrap();
         steering.set_ring(LANE, 1, true).unwrap();
         let routes = [0, 0, 0, 1_000_000].map(|now| steering.steer(&frame, 1, now));
-        assert_eq!(routes, [Route::Pass, Route::Pass, Route::Ring { slot: 3 }, Route::Pass]);
-        assert_eq!(steering.counts(LANE), StreamCounts { in_context: 3, queued: 1, missed: 0 });
+        assert_eq!(
+            routes,
+            [
+                SteeringDecision::Pass,
+                SteeringDecision::Pass,
+                SteeringDecision::Ring { slot: 3 },
+                SteeringDecision::Pass
+            ]
+        );
+        assert_eq!(
+            steering.counts(LANE),
+            StreamCounts { receive_context_frames: 3, queued_frames: 1, undeliverable_frames: 0 }
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn config() -> RioConfig {
 
 fn steering(config: RioConfig) -> RioTransport {
     let transport = RioTransport::new(config);
-    assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.limit());
+    assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.level_limit_reason());
     transport
 }
 
@@ -94,13 +94,13 @@ fn packets(packets: u32, period: Duration) -> IoProperties {
 }
 
 fn listen(transport: &RioTransport, host: &str, io: &IoProperties) -> (Box<dyn Listener>, u16) {
-    let listener = transport.listen_with_io(&Endpoint::tcp(host, 0), io).unwrap();
+    let listener = transport.listen_with_io_properties(&Endpoint::tcp(host, 0), io).unwrap();
     let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else { panic!("a port") };
     (listener, port)
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
@@ -110,7 +110,7 @@ fn send_segments(stream: &dyn Stream, count: usize) {
 }
 
 fn unread(stream: &dyn Stream) -> usize {
-    socket::unread_bytes(stream.readiness().unwrap()).unwrap()
+    socket::unread_bytes(stream.readiness_descriptor().unwrap()).unwrap()
 }
 
 /// Returns the number of packets that the TUN device has received, or `None` without a device.
@@ -159,10 +159,10 @@ fn packets_beyond_the_budget_do_not_reach_the_socket() {
                 assert_eq!(packets_of_tun(), Some(3));
                 let reached = unread(&*server);
                 send_segments(&*client, 4);
-                let queued = transport.streams()[0].frames.unwrap().queued;
-                wait_until(|| transport.streams()[0].frames.unwrap().queued > queued);
+                let queued = transport.streams()[0].frame_counts.unwrap().queued_frames;
+                wait_until(|| transport.streams()[0].frame_counts.unwrap().queued_frames > queued);
                 assert_eq!((unread(&*server), counts().processed), (reached, 3));
-                assert_eq!(transport.streams()[0].lack, None);
+                assert_eq!(transport.streams()[0].missing_feature_reason, None);
             }
             wait_until(|| packets_of_tun().is_none());
         },
@@ -188,11 +188,11 @@ fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
         exchange(&*client, &*server, BYTES);
         exchange(&*server, &*client, BYTES);
         let status = &transport.streams()[0];
-        let (counts, frames) = (status.packets.unwrap(), status.frames.unwrap());
+        let (counts, frames) = (status.packets.unwrap(), status.frame_counts.unwrap());
         // A segment has at most 1,460 bytes.
         assert!(counts.processed > 200 && counts.max_period_packets <= 20, "{counts:?}");
         assert!(counts.waits > 5 && counts.lost == 0, "{counts:?}");
-        assert_eq!(frames.missed, 0);
+        assert_eq!(frames.undeliverable_frames, 0);
         assert_eq!((status.connections, &status.kernel_thread), (1, &None));
     }
 }
@@ -221,7 +221,7 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 let before = transport.streams()[0].packets.unwrap();
                 assert!(before.processed > 50, "round {round}: {before:?}");
                 let reports = crate::status::read_reports().unwrap().reports;
-                let shown = |name| crate::status::value_of(&reports[0].streams[0], name).map(str::to_owned);
+                let shown = |name| crate::status::value_of(&reports[0].stream_fields[0], name).map(str::to_owned);
                 assert_eq!(
                     (shown("class").as_deref(), shown("budget_packets").as_deref()),
                     (Some("guaranteed packets"), Some("50"))
@@ -243,7 +243,10 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 }
                 wait_until(|| transport.level() == FeatureLevel::StreamSteering);
                 wait_until(|| transport.streams()[0].packets.is_some());
-                assert_eq!((transport.streams()[0].connections, &transport.streams()[0].lack), (1, &None));
+                assert_eq!(
+                    (transport.streams()[0].connections, &transport.streams()[0].missing_feature_reason),
+                    (1, &None)
+                );
             }
             exchange(&*client, &*server, 100_000);
             transport.detach_orb();
@@ -266,7 +269,7 @@ fn removed_tun_device_is_replaced() {
             wait_until(|| packets_of_tun().is_some() && transport.streams()[0].packets.is_some());
             exchange(&*client, &*server, 100_000);
             assert!(packets_of_tun().unwrap() > 0 && transport.streams()[0].packets.unwrap().processed > 0);
-            assert_eq!(transport.streams()[0].lack, None);
+            assert_eq!(transport.streams()[0].missing_feature_reason, None);
             transport.detach_orb();
         },
     );
@@ -290,17 +293,17 @@ fn full_ring_of_a_stream_leaves_the_others_their_frames() {
             let (client, server) = (connect(SERVER, other_port), accept(&*other));
             exchange(&*client, &*server, 50_000);
             assert_eq!((counts(0).processed, counts(1).lost), (1, 0));
-            assert_eq!(transport.streams()[1].frames.unwrap().missed, 0);
+            assert_eq!(transport.streams()[1].frame_counts.unwrap().undeliverable_frames, 0);
             // Two streams have all rings.
             let (_third, _) = listen(&transport, SERVER, &packets(1, HOUR));
             let third = transport.streams().remove(2);
-            let lack = third.lack.unwrap();
+            let lack = third.missing_feature_reason.unwrap();
             assert!(lack.ends_with("2 streams have rings (RioConfig::max_packet_streams)"), "{lack}");
             assert!(third.packets.is_none() && third.kernel_thread.is_some());
             let held = transport.levels.steering().unwrap().frame_memory();
             let bound = transport.memory_bound(packets(1, HOUR).class);
-            assert_eq!(bound.frames, 5 * 2_048);
-            assert!(u64::try_from(held).unwrap() <= bound.frames, "{held} of {bound}");
+            assert_eq!(bound.frame_bytes, 5 * 2_048);
+            assert!(u64::try_from(held).unwrap() <= bound.frame_bytes, "{held} of {bound}");
         },
     );
 }
@@ -314,7 +317,7 @@ fn stream_of_an_interface_with_large_packets_has_its_kernel_thread() {
         let (client, server) = (connect(SERVER, port), accept(&*listener));
         exchange(&*client, &*server, 10_000);
         let status = &transport.streams()[0];
-        let lack = status.lack.as_deref().unwrap();
+        let lack = status.missing_feature_reason.as_deref().unwrap();
         assert_eq!(lack, "packets have no budget: rio0 has packets of 3000 bytes, and a ring has room for 1774");
         assert!(status.packets.is_none() && status.kernel_thread.is_some(), "{status:?}");
     });
@@ -366,7 +369,7 @@ fn protocol_thread_has_the_priority_of_the_lane() {
             let io = IoProperties { native_priority: Some(3), ..packets(1, HOUR) };
             let (_listener, _) = listen(&transport, SERVER, &io);
             if transport.streams()[0].packets.is_none() {
-                return println!("not run: {:?}", transport.streams()[0].lack);
+                return println!("not run: {:?}", transport.streams()[0].missing_feature_reason);
             }
             let threads = thread::list_threads().unwrap();
             let is_ours = |one: &&thread::ThreadInfo| one.name == "rio/s1" && one.scheduling == Scheduling::Fifo(3);

@@ -24,7 +24,7 @@ fn local() -> Endpoint {
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
@@ -50,11 +50,13 @@ fn drain(stream: &dyn Stream) -> usize {
 fn connections_of_a_stream_receive_exactly_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let clients: Vec<_> = (0..2).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
     let servers: Vec<_> = (0..2).map(|_| accept(&*listener)).collect();
     clients.iter().for_each(|client| assert!(fill(&**client) > 50_000));
-    servers.iter().for_each(|server| assert!(poll::wait_readable(server.readiness().unwrap(), None).unwrap()));
+    servers
+        .iter()
+        .for_each(|server| assert!(poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap()));
     let budget = usize::try_from(BYTES).unwrap();
     for period in 0..10 {
         let (first, second) = (drain(&*servers[period % 2]), drain(&*servers[(period + 1) % 2]));
@@ -75,7 +77,7 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
 #[test]
 fn unread_bytes_are_reported_in_the_next_period() {
     let transport = transport();
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     let sent = 20 * usize::try_from(BYTES).unwrap() + 123;
@@ -85,7 +87,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
     }
     let begun = Monotonic::now();
     let epoll = Epoll::new().unwrap();
-    epoll.add(server.readiness().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
+    epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     let (mut received, mut buffer) = (0, [0; 3_001]);
     while received < sent {
         assert_eq!(epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::from_secs(60))).unwrap(), 1);
@@ -104,7 +106,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
 #[test]
 fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
     let transport = transport();
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 12_000], Wait::Block).unwrap();
@@ -122,7 +124,7 @@ fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
 fn the_end_of_a_connection_is_seen_without_budget() {
     let transport = transport();
     let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
-    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 8], Wait::Block).unwrap();
@@ -139,14 +141,14 @@ fn the_end_of_a_connection_is_seen_without_budget() {
 fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     fill(&*client);
     // The kernel closes the client's socket with a reset.
-    socket::set_linger(client.readiness().unwrap(), Some(Duration::ZERO)).unwrap();
+    socket::set_linger(client.readiness_descriptor().unwrap(), Some(Duration::ZERO)).unwrap();
     drop(client);
-    let fd = server.readiness().unwrap();
+    let fd = server.readiness_descriptor().unwrap();
     assert!(poll::check_hang_up(fd).unwrap().both_closed);
     let mut unread = socket::unread_bytes(fd).unwrap();
     assert!(unread > 50_000);
@@ -167,7 +169,7 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
 fn the_peers_end_of_a_connection_is_seen_without_budget() {
     let transport = transport();
     let class = IoClass::Guaranteed { bytes: 4, period: Duration::from_secs(3_600) };
-    let listener = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     client.send(&[1; 4], Wait::Block).unwrap();
@@ -181,30 +183,33 @@ fn the_peers_end_of_a_connection_is_seen_without_budget() {
 fn a_connection_without_budget_is_not_readable_until_its_turn() {
     static NOW: AtomicU64 = AtomicU64::new(1_000);
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| NOW.load(Ordering::Relaxed)));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     let is_readable = |fd| poll::wait_readable(fd, Some(Monotonic::from_nanos(0))).unwrap();
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
     assert!(fill(&*client) > 50_000);
-    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert!(poll::wait_readable(server.arrival_descriptor().unwrap(), None).unwrap());
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
-    assert_eq!((is_readable(server.arrivals().unwrap()), is_readable(server.readiness().unwrap())), (false, true));
+    assert_eq!(
+        (is_readable(server.arrival_descriptor().unwrap()), is_readable(server.readiness_descriptor().unwrap())),
+        (false, true)
+    );
     let _other_client = transport.connect(listener.local_endpoint(), None).unwrap();
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
-    assert_eq!(transport.streams()[0].budget.unwrap().waiting, 1);
+    assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
     // The query begins no turn. The first read of the stream in the next period does.
-    assert!(!is_readable(server.arrivals().unwrap()));
+    assert!(!is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(drain(&*other), 0);
-    assert!(is_readable(server.arrivals().unwrap()));
+    assert!(is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     drop(client);
     server.shutdown(corelane_net::ShutdownMode::Both);
-    assert!(poll::wait_readable(server.arrivals().unwrap(), None).unwrap());
+    assert!(poll::wait_readable(server.arrival_descriptor().unwrap(), None).unwrap());
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
 }
 
@@ -218,7 +223,7 @@ fn first_calls_at_the_same_moment_open_one_stream() {
         let connect = || {
             barrier.wait();
             let properties = ConnectionProperties::default();
-            transport.connect_with_io(server.local_endpoint(), &properties, &GUARANTEED, None).unwrap()
+            transport.connect_with_io_properties(server.local_endpoint(), &properties, &GUARANTEED, None).unwrap()
         };
         std::thread::scope(|scope| {
             let threads = [0; THREADS].map(|_| scope.spawn(connect));
@@ -234,8 +239,14 @@ fn first_calls_at_the_same_moment_open_one_stream() {
 fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     let transport = RioTransport::new(RioConfig::default().max_connections(1));
     let server = Tcp::new().listen(&local()).unwrap();
-    let connect =
-        || transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &GUARANTEED, None);
+    let connect = || {
+        transport.connect_with_io_properties(
+            server.local_endpoint(),
+            &ConnectionProperties::default(),
+            &GUARANTEED,
+            None,
+        )
+    };
     let first = connect().unwrap();
     accept(&*server);
     let refusal = connect().unwrap_err();
@@ -290,7 +301,7 @@ fn the_handler_of_level_changes_may_start_and_end_orbs() {
 
 fn admitting(link_bits_per_second: u64) -> crate::StreamAdmission {
     let cost = crate::admission::ProcessingCost { per_period: 1_000, per_packet: 1_000, per_kibibyte: 100 };
-    crate::StreamAdmission::new(crate::admission::Resources::new(link_bits_per_second, cost))
+    crate::StreamAdmission::new(crate::admission::StreamResources::new(link_bits_per_second, cost))
 }
 
 #[test]
@@ -298,10 +309,11 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
     let transport = RioTransport::new(RioConfig::default().admission(admitting(100_000_000)));
     let class = IoClass::Guaranteed { bytes: 60_000, period: PERIOD };
     let io = IoProperties { class, ..GUARANTEED };
-    let first = transport.listen_with_io(&local(), &io).unwrap();
+    let first = transport.listen_with_io_properties(&local(), &io).unwrap();
     let server = Tcp::new().listen(&local()).unwrap();
-    let connect = |io| transport.connect_with_io(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
-    for refused in [transport.listen_with_io(&local(), &io).err(), connect(io).err()] {
+    let connect =
+        |io| transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
+    for refused in [transport.listen_with_io_properties(&local(), &io).err(), connect(io).err()] {
         let refused = refused.unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
         let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
@@ -309,7 +321,7 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
         let bytes = refusal.admissible_bytes.unwrap();
         // The refused streams have no trace, so the offer holds.
         let class = IoClass::Guaranteed { bytes, period: PERIOD };
-        transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+        transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     }
     assert_eq!(transport.streams().len(), 1);
     assert_eq!(server.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -322,9 +334,9 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
 #[test]
 fn advisory_admission_opens_what_does_not_fit_and_says_so() {
     let transport = RioTransport::new(RioConfig::default().admission(admitting(1_000_000).advisory(true)));
-    let _refused = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let _refused = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let class = IoClass::Guaranteed { bytes: 100, period: PERIOD };
-    let _admitted = transport.listen_with_io(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
+    let _admitted = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let streams = transport.streams();
     assert_eq!(streams[0].refusal.unwrap().stream, 1);
     assert_eq!(streams[1].refusal, None);
@@ -335,14 +347,14 @@ fn a_class_without_bytes_or_period_is_refused() {
     let transport = transport();
     for (bytes, period) in [(0, PERIOD), (1, Duration::ZERO), (1, Duration::from_secs(4_000))] {
         let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..GUARANTEED };
-        assert_eq!(transport.listen_with_io(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(transport.listen_with_io_properties(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }
 
 #[test]
 fn a_stream_holds_at_most_its_memory_bound() {
-    let transport = RioTransport::new(RioConfig::default().max_connections(3).buffers(20_000, 30_000));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let transport = RioTransport::new(RioConfig::default().max_connections(3).buffer_sizes(20_000, 30_000));
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let tcp = Tcp::new();
     let mut held = 0;
     let mut pairs = Vec::new();
@@ -351,16 +363,16 @@ fn a_stream_holds_at_most_its_memory_bound() {
         let server = accept(&*listener);
         fill(&*client);
         fill(&*server);
-        let fd = server.readiness().unwrap();
+        let fd = server.readiness_descriptor().unwrap();
         assert_eq!(socket::receive_buffer_size(fd).unwrap(), 40_000);
         assert_eq!(socket::send_buffer_size(fd).unwrap(), 60_000);
         held += u64::try_from(socket::unread_bytes(fd).unwrap()).unwrap() + 60_000;
         pairs.push((client, server));
     }
     let bound = transport.memory_bound(GUARANTEED.class);
-    assert!(held <= bound.total(), "{held} of {bound}");
+    assert!(held <= bound.total_bytes(), "{held} of {bound}");
     let _surplus = tcp.connect(listener.local_endpoint(), None).unwrap();
-    poll::wait_readable(listener.readiness(), None).unwrap();
+    poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
     let status = transport.streams();
     assert_eq!((status.len(), status[0].connections, status[0].refused_connections), (1, 3, 1));
@@ -370,7 +382,7 @@ fn a_stream_holds_at_most_its_memory_bound() {
 
 /// Returns the scale of the window that the connection's own end offers.
 fn offered_window_scale(stream: &dyn Stream) -> u32 {
-    let port = socket::local_address(stream.readiness().unwrap()).unwrap().as_inet().unwrap().port();
+    let port = socket::local_address(stream.readiness_descriptor().unwrap()).unwrap().as_inet().unwrap().port();
     let output = std::process::Command::new("ss").args(["-tniH", "sport", "=", &format!(":{port}")]).output();
     let text = String::from_utf8(output.expect("iproute2 is installed").stdout).unwrap();
     let scales = text.split_once("wscale:").unwrap_or_else(|| panic!("{text}")).1;
@@ -394,11 +406,11 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
     if max_window / 4 < limit {
         return println!("not run: tcp_rmem is too small for the test");
     }
-    let transport = RioTransport::new(RioConfig::default().buffers(size, 131_072));
+    let transport = RioTransport::new(RioConfig::default().buffer_sizes(size, 131_072));
     let listener = Tcp::new().listen(&local()).unwrap();
     let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     let properties = ConnectionProperties::default();
-    let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+    let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
     let scale = offered_window_scale(&*client);
     let window = u64::from(u16::MAX) << scale;
     assert!(window >= u64::from(size.min(max_window) / 2), "scale {scale} for {size} bytes");
@@ -406,16 +418,16 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
 
 #[test]
 fn sockets_have_the_options_of_their_class() {
-    let transport = RioTransport::new(RioConfig::default().best_effort_pacing(Some(1_000_000)));
+    let transport = RioTransport::new(RioConfig::default().best_effort_pacing_rate(Some(1_000_000)));
     let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
-        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let properties = ConnectionProperties::default();
-        let client = transport.connect_with_io(listener.local_endpoint(), &properties, &io, None).unwrap();
+        let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
         let server = accept(&*listener);
         for stream in [client, server] {
-            let fd = stream.readiness().unwrap();
-            let unsent = socket::max_unsent(fd).unwrap();
+            let fd = stream.readiness_descriptor().unwrap();
+            let unsent = socket::max_unsent_bytes(fd).unwrap();
             let unsent = if unsent == 0 { u32::MAX } else { unsent };
             let found = (socket::priority(fd).unwrap(), unsent, socket::max_pacing_rate(fd).unwrap());
             assert_eq!(found, expected);
@@ -428,17 +440,17 @@ fn sockets_have_the_options_of_their_class() {
 #[test]
 fn bytes_that_do_not_arrive_stay_in_the_budget() {
     let transport = RioTransport::with_clock(RioConfig::default(), Some(|| 1_000));
-    let listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     for part in 0..50 {
         assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         client.send(&[part; 100], Wait::Block).unwrap();
-        poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+        poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
         assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap(), 100, "part {part}");
     }
     client.send(&[0; 100], Wait::Block).unwrap();
-    poll::wait_readable(server.readiness().unwrap(), None).unwrap();
+    poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
     assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
@@ -447,7 +459,7 @@ fn a_stream_has_the_configured_core_and_queue() {
     let config = RioConfig::default().default_core(1).thread_queue_frames(77);
     assert_eq!((config.default_core, config.thread_queue_frames), (1, 77));
     let transport = RioTransport::new(config);
-    let _listener = transport.listen_with_io(&local(), &GUARANTEED).unwrap();
+    let _listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     assert_eq!(transport.streams()[0].queue_frames, 77);
 }
 
@@ -473,23 +485,23 @@ fn streams_that_were_opened_at_a_lower_level_are_steered_when_the_level_has_rise
         transport.attach_orb();
         assert_eq!(transport.level(), FeatureLevel::SocketOptions);
         let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
-        let listener = transport.listen_with_io(&local(), &io).unwrap();
+        let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let client = transport.connect(listener.local_endpoint(), None).unwrap();
         let server = accept(&*listener);
         assert_eq!(transport.streams()[0].kernel_thread, None);
         ip("link set rio0 up");
         let deadline = Monotonic::now() + Duration::from_secs(30);
         while transport.level() < FeatureLevel::StreamSteering {
-            assert!(!deadline.is_past(), "{}", transport.limit());
+            assert!(!deadline.is_past(), "{}", transport.level_limit_reason());
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = &transport.streams()[0];
         assert!(status.kernel_thread.is_some(), "{status:?}");
-        let fd = server.readiness().unwrap();
+        let fd = server.readiness_descriptor().unwrap();
         let [remote, local] = [socket::peer_address(fd), socket::local_address(fd)].map(Result::unwrap);
         let frame = crate::frame::build::tcp(*remote.as_inet().unwrap(), *local.as_inet().unwrap(), 0, 0);
         let steering = transport.levels.steering().unwrap();
-        let queued = || transport.streams()[0].frames.unwrap().queued;
+        let queued = || transport.streams()[0].frame_counts.unwrap().queued_frames;
         steering.program().test_run(&frame, 1).unwrap();
         assert_eq!(queued(), 1);
         drop((client, server));

@@ -1,6 +1,6 @@
 //! Simple allocators, and tests of global scheduling, for comparison with [`admit`](super::admit).
 
-use super::DEFAULT_MAX_LEVELS;
+use super::DEFAULT_MAX_PRIORITY_LEVELS;
 use super::load::{Charged, CoreLoad, Discipline};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Timing, Utilization};
@@ -25,7 +25,7 @@ fn fit(
     discipline: Discipline,
     candidates: impl Fn(&[Utilization]) -> Vec<usize>,
 ) -> Vec<Option<usize>> {
-    let mut loads = vec![CoreLoad::new(discipline, Utilization::ONE, DEFAULT_MAX_LEVELS, &[]); cores];
+    let mut loads = vec![CoreLoad::new(discipline, Utilization::ONE, DEFAULT_MAX_PRIORITY_LEVELS, &[]); cores];
     let place = |task: &Task| {
         let rooms: Vec<Utilization> = loads.iter().map(CoreLoad::room).collect();
         let charged = Charged::new(task.timing);

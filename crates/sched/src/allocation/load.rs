@@ -1,6 +1,6 @@
 //! The tasks of one core, and the test whether the core has room for another task.
 
-use crate::analysis::priorities::{audsley_order_below, deadline_key, shared_levels};
+use crate::analysis::priorities::{audsley_order_below, deadline_key, fewest_priority_levels};
 use crate::analysis::response_time::{follow, response_time};
 use crate::analysis::{StepBudget, bounds, demand};
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
@@ -172,7 +172,7 @@ impl CoreLoad {
             let timing = &task.timing;
             let at_least = self.completions[self.verified];
             match follow(timing, above, None, at_least, Some(timing.deadline), steps) {
-                Some(response) if response.meets(timing) => {
+                Some(response) if response.meets_deadline_of(timing) => {
                     self.completions[self.verified] = response.first_completion;
                     self.verified += 1;
                 }
@@ -214,7 +214,7 @@ impl CoreLoad {
     /// searches for shared levels instead.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
-            return shared_levels(self.above(), &self.timings_with(added), steps)
+            return fewest_priority_levels(self.above(), &self.timings_with(added), steps)
                 .is_some_and(|levels| levels.into_iter().all(|level| level < self.max_levels));
         }
         if self.passes_hyperbolic(added) || self.meets_in_order(added, steps) {
@@ -308,7 +308,7 @@ impl CoreLoad {
         if self.has_levels(None) {
             return None;
         }
-        let levels = shared_levels(self.above(), timings, steps)?;
+        let levels = fewest_priority_levels(self.above(), timings, steps)?;
         levels.iter().all(|level| *level < self.max_levels).then_some(levels)
     }
 
@@ -367,7 +367,7 @@ fn meets(
 ) -> bool {
     above.proves(task)
         || follow(task, timings, more, at_least, Some(task.deadline), steps)
-            .is_some_and(|response| response.meets(task))
+            .is_some_and(|response| response.meets_deadline_of(task))
 }
 
 #[cfg(test)]

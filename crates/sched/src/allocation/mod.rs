@@ -34,11 +34,11 @@ pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
 /// Maximum number of analysis steps ([`StepBudget`]) in a search for moves under [inline
-/// bounds](Machine::with_inline_bounds).
+/// bounds](Machine::with_short_decision_limits).
 pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.
-pub const DEFAULT_MAX_LEVELS: u32 = 98;
+pub const DEFAULT_MAX_PRIORITY_LEVELS: u32 = 98;
 
 /// Maximum number of cores that [`Machine::with_cores`] puts into one cluster.
 pub const MAX_CLUSTER_CORES: u32 = 8;
@@ -83,14 +83,14 @@ pub struct Overheads {
 impl Overheads {
     /// Returns the timing for the analysis: the declared timing with the overheads added.
     #[must_use]
-    pub fn charge(&self, timing: &Timing) -> Timing {
+    pub fn add_to(&self, timing: &Timing) -> Timing {
         let per_job = self.context_switch.saturating_mul(2).saturating_add(self.hand_off);
         Timing {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
             // A late job comes closer to the next job if that job is not late.
-            min_distance: timing.min_distance.saturating_sub(self.release_jitter),
+            min_interarrival: timing.min_interarrival.saturating_sub(self.release_jitter),
             ..*timing
         }
     }
@@ -110,7 +110,7 @@ pub struct Machine {
     pub reading: Option<RequestReading>,
     /// Maximum number of priority levels for the tasks of one core. If a core has more tasks, tasks
     /// share levels under fixed priorities; the other disciplines admit no more tasks.
-    pub max_levels: u32,
+    pub max_priority_levels: u32,
     /// Maximum number of analysis steps in the search for moves.
     pub max_steps: u32,
     /// The most expensive step that a decision may use.
@@ -128,7 +128,7 @@ impl Machine {
             discipline: Discipline::FixedPriority,
             overheads: Overheads::default(),
             reading: None,
-            max_levels: DEFAULT_MAX_LEVELS,
+            max_priority_levels: DEFAULT_MAX_PRIORITY_LEVELS,
             max_steps: DEFAULT_MAX_STEPS,
             max_allocation_step: AllocationStep::Search,
         }
@@ -139,7 +139,7 @@ impl Machine {
     /// After a rejection that is not [exhaustive](Rejection::is_exhaustive), a decision without
     /// these limits can succeed.
     #[must_use]
-    pub fn with_inline_bounds(mut self) -> Self {
+    pub fn with_short_decision_limits(mut self) -> Self {
         self.max_allocation_step = match self.cores.len() {
             0..=2 => AllocationStep::Search,
             3..=8 => AllocationStep::Repack,
@@ -154,12 +154,13 @@ impl Machine {
     }
 
     fn loads(&self) -> Vec<CoreLoad> {
-        let load = |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_levels, &core.interference);
+        let load =
+            |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_priority_levels, &core.interference);
         self.cores.iter().map(load).collect()
     }
 
     fn charged(&self, task: &Task) -> Charged {
-        Charged::new(self.overheads.charge(&task.timing))
+        Charged::new(self.overheads.add_to(&task.timing))
     }
 }
 
@@ -282,7 +283,7 @@ impl Warm {
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads
-            && self.machine.max_levels == machine.max_levels
+            && self.machine.max_priority_levels == machine.max_priority_levels
     }
 }
 
@@ -322,7 +323,7 @@ pub struct AdmissionPlan {
     /// Moves of admitted tasks that make room for the new task.
     pub moves: Vec<Move>,
     /// The allocation step that found the room.
-    pub found_by: AllocationStep,
+    pub found_by_step: AllocationStep,
     /// The task's worst-case response time from its arrival. `None` under earliest deadline first,
     /// or if no bound is found.
     pub response: Option<Nanos>,
@@ -355,10 +356,10 @@ pub struct Rejection {
     /// and [`AdmissionTest::DuplicateId`].
     pub core: Option<CoreId>,
     /// The amount by which the share of `core` would exceed its capacity; 0 if the share fits.
-    pub excess: Utilization,
+    pub excess_utilization: Utilization,
     /// The longest execution time with which the task fits on `core` without moves, to within a
     /// thousandth of the core's room. `None` if none is found.
-    pub longest_execution: Option<Nanos>,
+    pub max_fitting_execution: Option<Nanos>,
     /// True if every placement that the clusters permit was tried or ruled out. False if
     /// [`Machine::max_steps`] or [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
@@ -367,7 +368,7 @@ pub struct Rejection {
 impl Rejection {
     fn without_core(task: TaskId, test: AdmissionTest) -> Self {
         let excess = Utilization::default();
-        Self { task, test, core: None, excess, longest_execution: None, is_exhaustive: true }
+        Self { task, test, core: None, excess_utilization: excess, max_fitting_execution: None, is_exhaustive: true }
     }
 }
 
@@ -385,14 +386,14 @@ impl Rejection {
             (AdmissionTest::DuplicateId, _) => return "a task with this name has been admitted before".to_owned(),
             (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core on which it may run".to_owned(),
             (AdmissionTest::Capacity, Some(core)) => {
-                format!("core {} would be used {} beyond its capacity", core.core, self.excess)
+                format!("core {} would be used {} beyond its capacity", core.core, self.excess_utilization)
             }
             (AdmissionTest::Deadlines, Some(core)) => format!("a deadline would be missed on core {}", core.core),
             (AdmissionTest::PriorityLevels, Some(core)) => {
                 format!("core {} has no priority level left, and none can be shared", core.core)
             }
         };
-        let fits = match self.longest_execution {
+        let fits = match self.max_fitting_execution {
             Some(execution) => format!("an execution time of {} would fit", format_time(execution)),
             None => "no execution time would fit".to_owned(),
         };
@@ -420,7 +421,7 @@ impl std::error::Error for Rejection {}
 ///     let task = Task::new(TaskId(id), Timing::new(60_000_000, 100_000_000))?;
 ///     match admit(&set, &machine, &task) {
 ///         Ok(plan) => set.apply(&plan),
-///         Err(rejection) => assert_eq!(rejection.longest_execution, Some(35_000_000)),
+///         Err(rejection) => assert_eq!(rejection.max_fitting_execution, Some(35_000_000)),
 ///     }
 /// }
 /// assert_eq!(set.len(), 2);
@@ -444,7 +445,7 @@ fn admit_charged(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Admiss
 }
 
 fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged, is_exhaustive: bool) -> Rejection {
-    let allowed = |place: &usize| task.pinned.is_none_or(|pinned| machine.cores[*place].id == pinned);
+    let allowed = |place: &usize| task.pinned_core.is_none_or(|pinned| machine.cores[*place].id == pinned);
     let widest = (0..loads.len()).filter(allowed).max_by_key(|&place| loads[place].room());
     let Some(place) = widest else { return Rejection::without_core(task.id, AdmissionTest::NoCore) };
     let load = &loads[place];
@@ -456,9 +457,16 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     };
     let mut steps = StepBudget::new(machine.max_steps);
     let longest_execution = sensitivity::longest_part(load.room(), &task.timing, |tried| {
-        load.fits_with(&Charged::new(machine.overheads.charge(tried)), &mut steps)
+        load.fits_with(&Charged::new(machine.overheads.add_to(tried)), &mut steps)
     });
-    Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
+    Rejection {
+        task: task.id,
+        test,
+        core: Some(machine.cores[place].id),
+        excess_utilization: excess,
+        max_fitting_execution: longest_execution,
+        is_exhaustive,
+    }
 }
 
 /// Admits tasks one after another. Returns the set of admitted tasks, and the rejections.

@@ -59,7 +59,7 @@ pub(super) fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Adm
     let mut steps = StepBudget::new(machine.max_steps);
     for (load, core) in loads.iter_mut().zip(&machine.cores) {
         while !load.fits(&mut steps) {
-            let movable = load.tasks().iter().map(|(task, _)| *task).filter(|task| task.pinned.is_none());
+            let movable = load.tasks().iter().map(|(task, _)| *task).filter(|task| task.pinned_core.is_none());
             let smallest = movable.min_by_key(|task| task.timing.utilization());
             let Some(smallest) = smallest.filter(|_| machine.max_allocation_step > AllocationStep::Direct) else {
                 return Err(Rejection {
@@ -77,7 +77,7 @@ pub(super) fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Adm
     for one in moving {
         let plan = admit_charged(&rest, &machine, &one).map_err(|rejection| Rejection {
             task: task.id,
-            longest_execution: None,
+            max_fitting_execution: None,
             is_exhaustive: false,
             ..rejection
         })?;
@@ -90,6 +90,6 @@ pub(super) fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Adm
         Some(Move { task: task.id, from, to })
     };
     let moves: Vec<Move> = set.iter().filter_map(moved).collect();
-    let found_by = if moves.is_empty() { plan.found_by } else { plan.found_by.max(AllocationStep::Move) };
-    Ok(AdmissionPlan { moves, found_by, ..plan })
+    let found_by = if moves.is_empty() { plan.found_by_step } else { plan.found_by_step.max(AllocationStep::Move) };
+    Ok(AdmissionPlan { moves, found_by_step: found_by, ..plan })
 }

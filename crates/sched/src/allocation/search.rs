@@ -83,7 +83,13 @@ impl<'a> Search<'a> {
         allocation_step: AllocationStep,
         response: Option<u64>,
     ) -> AdmissionPlan {
-        AdmissionPlan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
+        AdmissionPlan {
+            task: item.task,
+            core: self.machine.cores[core].id,
+            moves,
+            found_by_step: allocation_step,
+            response,
+        }
     }
 
     fn response_after(&self, item: &SearchTask, core: usize, moves: &[Move]) -> Option<u64> {
@@ -125,7 +131,7 @@ impl<'a> Search<'a> {
     }
 
     fn may_run(&self, task: &Task, core: usize) -> bool {
-        task.pinned.is_none_or(|pinned| self.machine.cores[core].id == pinned)
+        task.pinned_core.is_none_or(|pinned| self.machine.cores[core].id == pinned)
     }
 
     fn best_fit(&mut self, item: &SearchTask, cores: &[usize]) -> Option<usize> {
@@ -171,7 +177,7 @@ impl<'a> Search<'a> {
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
-        if task.pinned.is_some() || load.room().saturating_add(charged.floor) < item.charged.floor {
+        if task.pinned_core.is_some() || load.room().saturating_add(charged.floor) < item.charged.floor {
             return None;
         }
         // Copying a load costs about as much as one step for each of its tasks.
@@ -205,7 +211,7 @@ impl<'a> Search<'a> {
                         }
                         // An exchange makes room only if the task that moves to this core is
                         // smaller than the task that leaves it.
-                        if back.pinned.is_some()
+                        if back.pinned_core.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
                             || loads[other].room().saturating_add(back_charged.floor) < charged.floor
@@ -228,7 +234,7 @@ impl<'a> Search<'a> {
     fn items(&self, item: &SearchTask, cores: &[usize]) -> Vec<SearchTask> {
         let mut items = vec![*item];
         for &core in cores {
-            let tasks = self.loads[core].tasks().iter().filter(|(task, _)| task.pinned.is_none());
+            let tasks = self.loads[core].tasks().iter().filter(|(task, _)| task.pinned_core.is_none());
             items.extend(tasks.map(|(task, charged)| SearchTask { task: *task, charged: *charged, from: Some(core) }));
         }
         items.sort_by_key(|item| Reverse(item.charged.floor));
@@ -239,7 +245,7 @@ impl<'a> Search<'a> {
         let empty = |core: &usize| {
             let mut load = self.loads[*core].clone();
             for place in (0..load.tasks().len()).rev() {
-                if load.tasks()[place].0.pinned.is_none() {
+                if load.tasks()[place].0.pinned_core.is_none() {
                     load.remove(place);
                 }
             }
@@ -309,7 +315,9 @@ impl<'a> Search<'a> {
             // Empty cores of one capacity are alike, so a try on one of them is enough, unless this
             // task or a later one is pinned.
             let load = &loads[place];
-            if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
+            if load.tasks().is_empty()
+                && !load.has_interference()
+                && rest.iter().all(|item| item.task.pinned_core.is_none())
             {
                 if tried.contains(&load.capacity()) {
                     continue;

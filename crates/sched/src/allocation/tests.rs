@@ -9,16 +9,16 @@ fn the_longest_overheads_are_refused_without_overflow() {
     machine.overheads = Overheads { context_switch: u64::MAX, release_jitter: u64::MAX, ..Overheads::default() };
     let task = Task::new(TaskId(1), Timing::new(50_000, 100_000)).expect("in range");
     assert!(admit(&TaskSet::default(), &machine, &task).is_err());
-    let above = [machine.overheads.charge(&task.timing)];
-    assert_eq!(crate::analysis::bounds::response_bound(&task.timing, &above), None);
+    let above = [machine.overheads.add_to(&task.timing)];
+    assert_eq!(crate::analysis::bounds::response_time_bound(&task.timing, &above), None);
 }
 
 #[test]
 fn release_jitter_shortens_the_distance_of_jobs() {
     let overheads = Overheads { release_jitter: 4, ..Overheads::default() };
-    let charged = |distance| overheads.charge(&Timing::new(1, 10).with_jitter(9).with_min_distance(distance));
-    assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
-    assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
+    let charged = |distance| overheads.add_to(&Timing::new(1, 10).with_jitter(9).with_min_interarrival(distance));
+    assert_eq!((charged(5).jitter, charged(5).min_interarrival), (13, 1));
+    assert_eq!(charged(3).min_interarrival, 0, "only the jitter bounds the distance");
     assert_eq!(crate::analysis::max_arrivals(&charged(5), 2), 2);
 }
 
@@ -51,7 +51,7 @@ fn task_goes_to_the_fullest_core_with_room() {
     assert_eq!(set.core_of(TaskId(1)), set.core_of(TaskId(2)), "best fit puts both on one core");
     let plan = admit(&set, &machine, &task(3, 20, 100)).expect("room");
     assert_ne!(Some(plan.core), set.core_of(TaskId(1)));
-    assert_eq!((plan.found_by, plan.response), (AllocationStep::Direct, Some(20 * MS)));
+    assert_eq!((plan.found_by_step, plan.response), (AllocationStep::Direct, Some(20 * MS)));
     set.apply(&plan);
     assert_eq!(set.len(), 3);
     assert!(set.withdraw(TaskId(3)));
@@ -72,7 +72,7 @@ fn a_task_moves_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 40, 100), task(2, 20, 100)], &[task(3, 60, 100)]]);
     let plan = admit(&set, &machine, &task(4, 60, 100)).expect("room after a move");
-    assert_eq!(plan.found_by, AllocationStep::Move);
+    assert_eq!(plan.found_by_step, AllocationStep::Move);
     let mut after = set.clone();
     after.apply(&plan);
     assert!(is_schedulable(&after, &machine));
@@ -85,7 +85,7 @@ fn two_tasks_change_places_to_make_room() {
     let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
     // No single move makes room for 40, but an exchange of 50 and 60, or of 20 and 10, does.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
-    assert!(plan.found_by <= AllocationStep::Swap, "{:?}", plan.found_by);
+    assert!(plan.found_by_step <= AllocationStep::Swap, "{:?}", plan.found_by_step);
     let mut after = set.clone();
     after.apply(&plan);
     assert!(is_schedulable(&after, &machine));
@@ -114,8 +114,8 @@ fn rejection_states_an_execution_time_that_would_fit() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 70, 100)], &[task(2, 80, 100)]]);
     let rejection = admit(&set, &machine, &task(3, 50, 100)).expect_err("no room");
-    assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(200_000_000)));
-    assert_eq!(rejection.longest_execution, Some(30 * MS));
+    assert_eq!((rejection.test, rejection.excess_utilization), (AdmissionTest::Capacity, Utilization(200_000_000)));
+    assert_eq!(rejection.max_fitting_execution, Some(30 * MS));
     assert_eq!(
         rejection.to_string(),
         "task 3 cannot be admitted: core 0 would be used 0.200 beyond its capacity; an execution time of 30ms would fit"
@@ -135,7 +135,7 @@ fn names_are_unique_and_cores_must_exist() {
         AdmissionTest::DuplicateId
     );
     let mut lost = task(2, 10, 100);
-    lost.pinned = Some(CoreId { host: HostId(9), core: 0 });
+    lost.pinned_core = Some(CoreId { host: HostId(9), core: 0 });
     assert_eq!(admit(&set, &machine, &lost).expect_err("no such core").test, AdmissionTest::NoCore);
     assert_eq!(admit(&set, &whole(0), &task(3, 1, 100)).expect_err("no core").test, AdmissionTest::NoCore);
 }
@@ -144,7 +144,7 @@ fn names_are_unique_and_cores_must_exist() {
 fn pinned_tasks_stay() {
     let machine = whole(2);
     let mut first = task(1, 40, 100);
-    first.pinned = Some(machine.cores[0].id);
+    first.pinned_core = Some(machine.cores[0].id);
     let set = placed(&machine, [&[first, task(2, 20, 100)], &[task(3, 60, 100)]]);
     let plan = admit(&set, &machine, &task(4, 60, 100));
     if let Ok(plan) = plan {
@@ -159,7 +159,7 @@ fn pinned_tasks_stay() {
 fn overheads_are_charged_to_each_job() {
     let mut machine = whole(1);
     machine.overheads = Overheads { context_switch: MS, hand_off: 2 * MS, release_jitter: 3 * MS, blocking: 4 * MS };
-    let charged = machine.overheads.charge(&Timing::new(10 * MS, 100 * MS));
+    let charged = machine.overheads.add_to(&Timing::new(10 * MS, 100 * MS));
     assert_eq!((charged.execution, charged.jitter, charged.blocking), (14 * MS, 3 * MS, 4 * MS));
     let plan = admit(&TaskSet::default(), &machine, &task(1, 10, 100)).expect("room");
     assert_eq!(plan.response, Some(21 * MS));
@@ -235,7 +235,7 @@ fn search_distinguishes_empty_cores_for_pinned_tasks() {
     // The new task must go to the second core, so that both other tasks share the first.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
     let mut new = task(3, 60, 100);
-    new.pinned = Some(machine.cores[1].id);
+    new.pinned_core = Some(machine.cores[1].id);
     let plan = admit(&set, &machine, &new).expect("a placement exists");
     let mut after = set.clone();
     after.apply(&plan);
@@ -246,7 +246,7 @@ fn search_distinguishes_empty_cores_for_pinned_tasks() {
 #[test]
 fn rejection_names_missing_priority_levels() {
     let mut machine = whole(1);
-    machine.max_levels = 1;
+    machine.max_priority_levels = 1;
     machine.discipline = Discipline::EarliestDeadlineFirst;
     let set = filled(&machine, &[task(1, 10, 100)]);
     let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
@@ -262,7 +262,7 @@ fn rejection_names_missing_priority_levels() {
 
 #[test]
 fn inline_decisions_limit_the_step_by_the_number_of_cores() {
-    let step = |cores| Machine::with_cores(cores).with_inline_bounds().max_allocation_step;
+    let step = |cores| Machine::with_cores(cores).with_short_decision_limits().max_allocation_step;
     assert_eq!(
         [1, 2, 3, 8, 9, 128].map(step),
         [
@@ -300,7 +300,7 @@ fn read_by(cost: Nanos, core: Option<u32>) -> Machine {
 }
 
 fn on(core: u32, task: Task) -> Task {
-    Task { pinned: Some(CoreId { core, ..CoreId::default() }), ..task }
+    Task { pinned_core: Some(CoreId { core, ..CoreId::default() }), ..task }
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn reading_that_a_core_has_no_time_for_rejects_a_task_of_another_core() {
     assert_eq!(set.core_of(TaskId(3)).map(|core| core.core), Some(0));
     let plan = admit(&set, &machine, &on(1, task(2, 1, 40))).expect("room after a move");
     let moves: Vec<_> = plan.moves.iter().map(|step| (step.task.0, step.from.core, step.to.core)).collect();
-    assert_eq!((moves, plan.core.core, plan.found_by), (vec![(3, 0, 1)], 1, AllocationStep::Move));
+    assert_eq!((moves, plan.core.core, plan.found_by_step), (vec![(3, 0, 1)], 1, AllocationStep::Move));
     let mut after = set.clone();
     after.apply(&plan);
     assert!(is_schedulable(&after, &machine));

@@ -110,7 +110,7 @@ fn is_simple(task: &Timing) -> bool {
 /// `None` if the bound does not apply: the tasks in `above` use the whole processor, a second job
 /// may become ready before the first job completes, or a sum exceeds the range.
 #[must_use]
-pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
+pub fn response_time_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);
     let mut share = 0;
     let mut work = (u128::from(task.execution) + u128::from(task.blocking)) * one;
@@ -164,12 +164,12 @@ mod tests {
     fn a_response_bound_is_never_below_the_response_time() {
         let above = [Timing::new(1, 4), Timing::new(1, 5).with_jitter(1)];
         let task = Timing::new(2, 30).with_blocking(1);
-        let bound = response_bound(&task, &above).expect("a bound");
+        let bound = response_time_bound(&task, &above).expect("a bound");
         let exact = response_time::response_time(&task, &above).expect("a bound").from_arrival;
         assert!(bound >= exact, "{bound} is below {exact}");
-        assert_eq!(response_bound(&task, &[Timing::new(1, 1)]), None);
+        assert_eq!(response_time_bound(&task, &[Timing::new(1, 1)]), None);
         assert_eq!(
-            response_bound(&Timing::new(5, 6), &above),
+            response_time_bound(&Timing::new(5, 6), &above),
             None,
             "expected no bound: the second job comes before the first is done"
         );

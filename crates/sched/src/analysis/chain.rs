@@ -22,12 +22,12 @@ pub struct ChainStage {
     /// stage is added to the jitter that its predecessor causes.
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs.
-    pub best_execution: Nanos,
+    pub best_case_execution: Nanos,
     /// Index of the stage's predecessor, if it has one.
     pub predecessor: Option<usize>,
     /// Maximum clock difference between the hosts of this stage and its predecessor; 0 if both run
     /// on one host.
-    pub clock_error: Nanos,
+    pub max_clock_error: Nanos,
 }
 
 /// Response times of a stage.
@@ -36,7 +36,7 @@ pub struct StageResponse {
     /// Worst-case time from the moment at which the stage's job is ready to its completion.
     pub response: Nanos,
     /// Worst-case time from the chain's arrival to the completion of the stage's job.
-    pub end_to_end: Nanos,
+    pub end_to_end_response: Nanos,
     /// Release jitter of the stage.
     pub jitter: Nanos,
 }
@@ -74,7 +74,7 @@ pub fn end_to_end_responses(stages: &[ChainStage]) -> Result<Vec<StageResponse>,
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
     let mut found = vec![StageResponse::default(); stages.len()];
     for &place in &order {
-        timings[place].min_distance = distance(stages, &timings, &found, place);
+        timings[place].min_interarrival = distance(stages, &timings, &found, place);
     }
     for _ in 0..MAX_ITERATIONS {
         let mut changed = false;
@@ -82,7 +82,7 @@ pub fn end_to_end_responses(stages: &[ChainStage]) -> Result<Vec<StageResponse>,
             let response = one(stages, &timings, place).ok_or(ChainError::Unbounded(place))?;
             let next = linked(stages, &found, place, response).ok_or(ChainError::Unbounded(place))?;
             let min_distance = distance(stages, &timings, &found, place);
-            let timing = Timing { jitter: next.jitter, min_distance, ..timings[place] };
+            let timing = Timing { jitter: next.jitter, min_interarrival: min_distance, ..timings[place] };
             if next != found[place] || timing != timings[place] {
                 changed = true;
                 found[place] = next;
@@ -112,8 +112,8 @@ fn one(stages: &[ChainStage], timings: &[Timing], place: usize) -> Option<Nanos>
 /// after the other.
 fn distance(stages: &[ChainStage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
-    let Some(before) = stage.predecessor else { return stage.timing.min_distance };
-    let apart = timings[before].min_distance.saturating_sub(variation(stages, found, before));
+    let Some(before) = stage.predecessor else { return stage.timing.min_interarrival };
+    let apart = timings[before].min_interarrival.saturating_sub(variation(stages, found, before));
     apart.max(shortest(&stages[before])).saturating_sub(stage.timing.jitter)
 }
 
@@ -122,20 +122,23 @@ fn variation(stages: &[ChainStage], found: &[StageResponse], place: usize) -> Na
 }
 
 fn shortest(stage: &ChainStage) -> Nanos {
-    stage.best_execution.min(stage.timing.execution)
+    stage.best_case_execution.min(stage.timing.execution)
 }
 
 fn linked(stages: &[ChainStage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
     let stage = &stages[place];
     let own = stage.timing.jitter;
     let Some(before) = stage.predecessor else {
-        return Some(StageResponse { response, end_to_end: response.checked_add(own)?, jitter: own });
+        return Some(StageResponse { response, end_to_end_response: response.checked_add(own)?, jitter: own });
     };
     let varies = variation(stages, found, before);
-    let jitter = found[before].jitter.checked_add(varies)?.checked_add(own)?.checked_add(stage.clock_error)?;
-    let end_to_end =
-        found[before].end_to_end.checked_add(response)?.checked_add(own)?.checked_add(stage.clock_error)?;
-    Some(StageResponse { response, end_to_end, jitter })
+    let jitter = found[before].jitter.checked_add(varies)?.checked_add(own)?.checked_add(stage.max_clock_error)?;
+    let end_to_end = found[before]
+        .end_to_end_response
+        .checked_add(response)?
+        .checked_add(own)?
+        .checked_add(stage.max_clock_error)?;
+    Some(StageResponse { response, end_to_end_response: end_to_end, jitter })
 }
 
 fn predecessors_first(stages: &[ChainStage]) -> Result<Vec<usize>, ChainError> {
@@ -173,9 +176,9 @@ mod tests {
             processor,
             priority,
             timing: Timing::new(worst, period),
-            best_execution: best,
+            best_case_execution: best,
             predecessor: None,
-            clock_error: 0,
+            max_clock_error: 0,
         }
     }
 
@@ -195,7 +198,7 @@ mod tests {
         let found = end_to_end_responses(&example()).expect("a fixed point");
         assert_eq!(found.iter().map(|stage| stage.response).collect::<Vec<_>>(), [10, 13, 2, 19]);
         assert_eq!(found[3].jitter, 6 + 13 - 1);
-        assert_eq!(found[3].end_to_end, 6 + 13 + 19);
+        assert_eq!(found[3].end_to_end_response, 6 + 13 + 19);
     }
 
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<ChainStage> {
@@ -225,7 +228,7 @@ mod tests {
     #[test]
     fn the_shortest_time_of_a_stage_is_at_most_its_longest() {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
-        stages[0].best_execution = 50;
+        stages[0].best_case_execution = 50;
         let found = end_to_end_responses(&stages).expect("a fixed point");
         // The task runs for 1 unit after a job of 2 units. The next job comes 5 units after the
         // first.
@@ -237,10 +240,10 @@ mod tests {
     #[test]
     fn a_clock_error_adds_to_jitter_and_end_to_end_time() {
         let mut stages = example();
-        stages[2].clock_error = 3;
+        stages[2].max_clock_error = 3;
         let found = end_to_end_responses(&stages).expect("a fixed point");
         assert_eq!(found[2].jitter, 5 + (10 - 5) + 3);
-        assert_eq!(found[2].end_to_end, 5 + 10 + 2 + 3);
+        assert_eq!(found[2].end_to_end_response, 5 + 10 + 2 + 3);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub fn max_arrivals(timing: &Timing, length: Nanos) -> u64 {
             u64::try_from(sum.div_ceil(period.into())).unwrap_or(u64::MAX)
         }
     };
-    match timing.min_distance {
+    match timing.min_interarrival {
         0 => periodic,
         distance => periodic.min(length.div_ceil(distance)),
     }
@@ -76,10 +76,10 @@ pub fn max_arrivals(timing: &Timing, length: Nanos) -> u64 {
 /// Returns the shortest time between the moments at which the first and the last of `jobs`
 /// consecutive jobs become ready.
 #[must_use]
-pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
+pub fn min_span_of_jobs(timing: &Timing, jobs: u64) -> Nanos {
     let gaps = jobs.saturating_sub(1);
     let periodic = gaps.saturating_mul(timing.period).saturating_sub(timing.jitter);
-    periodic.max(gaps.saturating_mul(timing.min_distance))
+    periodic.max(gaps.saturating_mul(timing.min_interarrival))
 }
 
 /// Returns the maximum execution time of the jobs that become ready within `length`; `None` if it
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!([0, 1, 10, 11, 20, 21].map(|length| max_arrivals(&plain, length)), [0, 1, 1, 2, 2, 3]);
         let late = plain.with_jitter(15);
         assert_eq!([1, 5, 6].map(|length| max_arrivals(&late, length)), [2, 2, 3]);
-        let apart = late.with_min_distance(3);
+        let apart = late.with_min_interarrival(3);
         assert_eq!([1, 3, 4, 7].map(|length| max_arrivals(&apart, length)), [1, 1, 2, 3]);
         assert_eq!(max_arrivals(&Timing::new(1, 0), u64::MAX), u64::MAX);
     }
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn the_shortest_span_is_the_inverse_of_arrivals() {
-        for timing in [Timing::new(1, 10), Timing::new(1, 10).with_jitter(27).with_min_distance(2)] {
+        for timing in [Timing::new(1, 10), Timing::new(1, 10).with_jitter(27).with_min_interarrival(2)] {
             for jobs in 1..20 {
-                let span = shortest_span(&timing, jobs);
+                let span = min_span_of_jobs(&timing, jobs);
                 assert!(max_arrivals(&timing, span + 1) >= jobs, "{jobs} jobs fit into {span} and one");
                 assert!(max_arrivals(&timing, span) < jobs, "{jobs} jobs do not fit into {span}");
             }

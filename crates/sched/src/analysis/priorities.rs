@@ -59,7 +59,7 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
 /// Tasks of one level interfere with each other. The tasks in `interference` have a higher priority
 /// than all levels.
 #[must_use]
-pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
+pub fn fewest_priority_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
     let mut open = deadline_monotonic_order(tasks);
     let mut from_lowest = vec![0_u32; tasks.len()];
     let mut level = 0;
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn tasks_share_a_level_where_their_deadlines_allow() {
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
-        assert_eq!(shared_levels(&[], &light, &mut StepBudget::default()), Some(vec![0, 0, 0]));
+        assert_eq!(fewest_priority_levels(&[], &light, &mut StepBudget::default()), Some(vec![0, 0, 0]));
         let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
-        assert_eq!(shared_levels(&[], &long, &mut StepBudget::default()), Some(vec![0, 1, 1]));
-        assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut StepBudget::default()), None);
-        assert_eq!(shared_levels(&[], &long, &mut StepBudget::new(3)), None);
+        assert_eq!(fewest_priority_levels(&[], &long, &mut StepBudget::default()), Some(vec![0, 1, 1]));
+        assert_eq!(fewest_priority_levels(&[Timing::new(9, 10)], &light, &mut StepBudget::default()), None);
+        assert_eq!(fewest_priority_levels(&[], &long, &mut StepBudget::new(3)), None);
     }
 }

@@ -6,7 +6,7 @@
 //! Tasks that share a priority interfere with each other, because the kernel serves them in the
 //! order of arrival.
 
-use super::{MAX_STEPS, StepBudget, max_arrivals, shortest_span, work};
+use super::{MAX_STEPS, StepBudget, max_arrivals, min_span_of_jobs, work};
 use crate::task::{Nanos, Timing, Utilization};
 
 /// The worst-case response time of a task.
@@ -24,7 +24,7 @@ pub struct ResponseTime {
 impl ResponseTime {
     /// Returns true if every job of this task completes by its deadline.
     #[must_use]
-    pub fn meets(self, timing: &Timing) -> bool {
+    pub fn meets_deadline_of(self, timing: &Timing) -> bool {
         self.from_arrival <= timing.deadline
     }
 }
@@ -62,7 +62,8 @@ pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
 #[must_use]
 pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> bool {
     !has_no_bound(task, interfering)
-        && follow(task, interfering, None, 0, Some(task.deadline), steps).is_some_and(|response| response.meets(task))
+        && follow(task, interfering, None, 0, Some(task.deadline), steps)
+            .is_some_and(|response| response.meets_deadline_of(task))
 }
 
 /// Returns the worst-case response times of tasks. The tasks are in the order of their priorities,
@@ -115,8 +116,8 @@ pub(crate) fn follow(
             worst.first_completion = done;
         }
         worst.from_arrival = worst.from_arrival.max(from_arrival(done, task, window_start));
-        worst.from_ready = worst.from_ready.max(done - shortest_span(task, jobs).min(done));
-        if done <= shortest_span(task, jobs + 1) {
+        worst.from_ready = worst.from_ready.max(done - min_span_of_jobs(task, jobs).min(done));
+        if done <= min_span_of_jobs(task, jobs + 1) {
             return Some(worst);
         }
     }
@@ -192,7 +193,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
             worst.first_completion = done;
         }
         worst.from_arrival = worst.from_arrival.max(from_arrival(done, task, earlier.checked_mul(task.period)?));
-        worst.from_ready = worst.from_ready.max(done.saturating_sub(shortest_span(task, earlier + 1)));
+        worst.from_ready = worst.from_ready.max(done.saturating_sub(min_span_of_jobs(task, earlier + 1)));
     }
     Some(worst)
 }

@@ -5,7 +5,7 @@ use crate::task::{Nanos, Timing, Utilization};
 /// Factor for execution times, in thousandths.
 pub type Thousandths = u64;
 
-/// The largest factor that [`largest_execution_factor`] tries: a factor of 1,000.
+/// The largest factor that [`max_execution_factor`] tries: a factor of 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
 /// Returns the largest factor for all execution times, up to [`MAX_FACTOR`], with which
@@ -13,10 +13,7 @@ pub const MAX_FACTOR: Thousandths = 1_000_000;
 /// true for a factor, it must return true for all smaller ones.
 ///
 /// Products of factor and execution time are rounded up.
-pub fn largest_execution_factor(
-    tasks: &[Timing],
-    mut schedulable: impl FnMut(&[Timing]) -> bool,
-) -> Option<Thousandths> {
+pub fn max_execution_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
     let scaled = |factor: Thousandths| -> Vec<Timing> {
         let stretch = |task: &Timing| {
             let execution = (u128::from(task.execution) * u128::from(factor)).div_ceil(1_000);
@@ -24,21 +21,21 @@ pub fn largest_execution_factor(
         };
         tasks.iter().map(stretch).collect()
     };
-    largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
+    find_largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
 }
 
 /// Returns the longest execution time of the task at `place`, up to its deadline, with which
 /// `schedulable` returns true. `None` if it returns true for no execution time, or there is no such
 /// task. If `schedulable` returns true for an execution time, it must return true for all shorter
 /// ones.
-pub fn longest_execution(
+pub fn max_execution_time(
     tasks: &[Timing],
     place: usize,
     mut schedulable: impl FnMut(&[Timing]) -> bool,
 ) -> Option<Nanos> {
     let mut tried = tasks.to_vec();
     let most = tried.get(place)?.deadline;
-    largest(1, most, |execution| {
+    find_largest(1, most, |execution| {
         if let Some(task) = tried.get_mut(place) {
             task.execution = execution;
         }
@@ -54,7 +51,7 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
     let most = most.min(task.deadline.into());
     let execution = |parts: u64| Nanos::try_from(most * u128::from(parts) / u128::from(PARTS)).unwrap_or(Nanos::MAX);
     let parts =
-        largest(1, PARTS, |parts| execution(parts) > 0 && fits(&Timing { execution: execution(parts), ..*task }));
+        find_largest(1, PARTS, |parts| execution(parts) > 0 && fits(&Timing { execution: execution(parts), ..*task }));
     parts.map(execution)
 }
 
@@ -65,12 +62,12 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
 ///
 /// # Examples
 /// ```
-/// use corelane_sched::analysis::sensitivity::largest;
+/// use corelane_sched::analysis::sensitivity::find_largest;
 ///
-/// assert_eq!(largest(1, 1_000, |number| number * number <= 150), Some(12));
-/// assert_eq!(largest(1, 1_000, |_| false), None);
+/// assert_eq!(find_largest(1, 1_000, |number| number * number <= 150), Some(12));
+/// assert_eq!(find_largest(1, 1_000, |_| false), None);
 /// ```
-pub fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
+pub fn find_largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;
     }
@@ -96,7 +93,7 @@ mod tests {
         for (least, most) in [(0, 0), (1, 1), (1, 7), (3, 8), (0, u64::MAX)] {
             for bound in [0, 1, 3, 7, 8, 1_000, u64::MAX] {
                 let mut calls = 0;
-                let found = largest(least, most, |number| {
+                let found = find_largest(least, most, |number| {
                     calls += 1;
                     assert!((least..=most).contains(&number));
                     number <= bound
@@ -105,25 +102,25 @@ mod tests {
                 assert!(calls <= 65, "{calls}");
             }
         }
-        assert_eq!(largest(2, 1, |_| true), None);
+        assert_eq!(find_largest(2, 1, |_| true), None);
     }
 
     #[test]
     fn a_task_may_grow_until_another_misses() {
         let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
-        assert_eq!(longest_execution(&tasks, 0, all_meet_deadlines), Some(3_000));
-        assert_eq!(longest_execution(&tasks, 1, all_meet_deadlines), Some(6_000));
-        assert_eq!(longest_execution(&tasks, 2, all_meet_deadlines), None);
+        assert_eq!(max_execution_time(&tasks, 0, all_meet_deadlines), Some(3_000));
+        assert_eq!(max_execution_time(&tasks, 1, all_meet_deadlines), Some(6_000));
+        assert_eq!(max_execution_time(&tasks, 2, all_meet_deadlines), None);
     }
 
     #[test]
     fn all_tasks_may_grow_by_a_factor() {
         let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
-        assert_eq!(largest_execution_factor(&tasks, all_meet_deadlines), Some(2_000));
+        assert_eq!(max_execution_factor(&tasks, all_meet_deadlines), Some(2_000));
         let late = [Timing::new(9_000, 4_000), Timing::new(2_000, 8_000)];
-        assert_eq!(largest_execution_factor(&late, all_meet_deadlines), Some(400));
-        assert_eq!(largest_execution_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
-        assert_eq!(largest_execution_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
+        assert_eq!(max_execution_factor(&late, all_meet_deadlines), Some(400));
+        assert_eq!(max_execution_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
+        assert_eq!(max_execution_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
     }
 
     #[test]

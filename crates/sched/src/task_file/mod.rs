@@ -10,7 +10,7 @@ use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads, 
 use crate::task::{CoreId, Task, TimingError, Utilization};
 
 /// Maximum size of a task file in bytes.
-pub const MAX_BYTES: usize = 1 << 20;
+pub const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Maximum number of tasks in a task file.
 pub const MAX_TASKS: usize = 10_000;
@@ -51,7 +51,7 @@ impl MachineDescription {
     /// declaration it has the cores that pinned tasks need, at least one.
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
-        let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));
+        let pinned = tasks.iter().filter_map(|named| named.task.pinned_core).map(|core| core.core.saturating_add(1));
         let cores = self.cores.unwrap_or_else(|| pinned.max().unwrap_or(1)).min(MAX_CORES);
         let mut machine = Machine::with_cores(cores);
         machine.discipline = self.discipline.unwrap_or_default();
@@ -104,8 +104,8 @@ impl fmt::Display for TaskFileError {
 impl std::error::Error for TaskFileError {}
 
 fn size_error(text: &str) -> Option<TaskFileError> {
-    let reason = || format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
-    (text.len() > MAX_BYTES).then(|| TaskFileError::new(None, "", reason()))
+    let reason = || format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", text.len());
+    (text.len() > MAX_FILE_BYTES).then(|| TaskFileError::new(None, "", reason()))
 }
 
 fn name_error(name: &str) -> Option<&'static str> {
@@ -127,7 +127,7 @@ fn timing_reason(error: &TimingError) -> String {
     format!(
         "{} is out of range: with the task's other times it must be {} to {}",
         text(error.value),
-        text(error.least),
-        text(error.most)
+        text(error.min_allowed),
+        text(error.max_allowed)
     )
 }

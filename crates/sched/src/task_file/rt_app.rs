@@ -117,7 +117,7 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
         Some(core) => Some(core),
         None => only_core(path, thread)?,
     };
-    Ok(Task { pinned, ..task })
+    Ok(Task { pinned_core: pinned, ..task })
 }
 
 /// Returns the path and the fields of the thread's only phase or, without phases, of the thread.
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(timings[0], Timing::new(2_000_000, 20_000_000).with_deadline(15_000_000));
         assert_eq!(timings[1], Timing::new(400_000, 5_000_000));
         assert_eq!(timings[2..], [Timing::new(150_000, 1_000_000); 2]);
-        assert_eq!(file.tasks[0].task.pinned.map(|core| core.core), Some(1));
+        assert_eq!(file.tasks[0].task.pinned_core.map(|core| core.core), Some(1));
         assert_eq!(file.tasks[3].task.id, TaskId(3));
     }
 
@@ -252,10 +252,10 @@ mod tests {
         let text = r#"{ "tasks": { "t": { "cpus": [0], "dl-deadline": 9000, "phases": { "only": {
             "cpus": [1], "dl-period": 5000, "dl-deadline": 3000, "run": 400 } } } } }"#;
         let task = read(text).expect("a task file").tasks[0].task;
-        assert_eq!(task.pinned.map(|core| core.core), Some(1));
+        assert_eq!(task.pinned_core.map(|core| core.core), Some(1));
         assert_eq!(task.timing, Timing::new(400_000, 5_000_000).with_deadline(3_000_000));
         let text = text.replace("\"cpus\": [1],", "");
-        assert_eq!(read(&text).expect("a task file").tasks[0].task.pinned.map(|core| core.core), Some(0));
+        assert_eq!(read(&text).expect("a task file").tasks[0].task.pinned_core.map(|core| core.core), Some(0));
         let wrong = text.replace("\"run\"", "\"cpus\": [0, 1], \"run\"");
         assert_eq!(
             read(&wrong).unwrap_err().to_string(),
@@ -273,8 +273,8 @@ mod tests {
         let file = read(&text).expect("its own output");
         assert_eq!(file.tasks[0].name, "a \"b\"");
         assert_eq!(file.tasks[0].task.timing, Timing::new(2_000, 100_000).with_deadline(90_000));
-        assert_eq!(file.tasks[0].task.pinned.map(|core| core.core), Some(3));
-        assert_eq!(file.tasks[1].task.pinned, None);
+        assert_eq!(file.tasks[0].task.pinned_core.map(|core| core.core), Some(3));
+        assert_eq!(file.tasks[1].task.pinned_core, None);
         let document: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(document["tasks"]["a \"b\""]["priority"], 98);
         assert_eq!(document["tasks"]["c"]["priority"], 1);

@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 
 use toml::de::DeValue;
 
-use super::toml_table::{TomlTable, document};
+use super::toml_table::{TomlTable, parse_document};
 use super::{MAX_CORES, MAX_TASKS, MachineDescription, NamedTask, TaskFile, TaskFileError};
 use crate::allocation::{Discipline, RequestReading};
 use crate::quantity::{format_time, parse_fraction};
@@ -71,7 +71,7 @@ pub fn discipline_name(discipline: Discipline) -> &'static str {
 /// assert_eq!(error.to_string(), "line 3: task.execution: expected a string, found integer");
 /// ```
 pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
-    let document = document(text)?;
+    let document = parse_document(text)?;
     let mut root = TomlTable::root(text, &document);
     let mut file = TaskFile::default();
     if let Some(table) = root.table("machine")? {
@@ -81,7 +81,7 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
     for (id, table) in (0..).zip(root.tables("task", MAX_TASKS)?) {
         file.tasks.push(read_task(table, TaskId(id), &mut names)?);
     }
-    root.refuse_unknown()?;
+    root.refuse_unknown_fields()?;
     Ok(file)
 }
 
@@ -137,7 +137,7 @@ fn write_task(text: &mut String, named: &NamedTask) -> std::fmt::Result {
     if timing.deadline != timing.period {
         writeln!(text, "deadline = \"{}\"", format_time(timing.deadline))?;
     }
-    let times = [("jitter", timing.jitter), ("blocking", timing.blocking), ("min_distance", timing.min_distance)];
+    let times = [("jitter", timing.jitter), ("blocking", timing.blocking), ("min_distance", timing.min_interarrival)];
     for (name, time) in times.into_iter().filter(|(_, time)| *time != 0) {
         writeln!(text, "{name} = \"{}\"", format_time(time))?;
     }
@@ -146,7 +146,7 @@ fn write_task(text: &mut String, named: &NamedTask) -> std::fmt::Result {
     {
         writeln!(text, "criticality = \"{name}\"")?;
     }
-    if let Some(core) = named.task.pinned {
+    if let Some(core) = named.task.pinned_core {
         writeln!(text, "core = {}", core.core)?;
     }
     Ok(())
@@ -189,36 +189,36 @@ fn read_machine(mut table: TomlTable<'_>) -> Result<MachineDescription, TaskFile
     let core = table.number("reading_core", 0, MAX_CORES - 1)?.map(super::core);
     machine.reading = match table.time("reading")? {
         Some(cost) if cost > 0 => Some(RequestReading { cost, core }),
-        _ if core.is_some() => return Err(table.missing("reading")),
+        _ if core.is_some() => return Err(table.missing_field("reading")),
         _ => None,
     };
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(machine)
 }
 
 fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>) -> Result<NamedTask, TaskFileError> {
-    let name = table.string("name")?.ok_or_else(|| table.missing("name"))?.to_owned();
+    let name = table.string("name")?.ok_or_else(|| table.missing_field("name"))?.to_owned();
     if let Some(reason) = super::name_error(&name) {
         return Err(table.wrong_field("name", reason));
     }
-    let execution = table.time("execution")?.ok_or_else(|| table.missing("execution"))?;
-    let period = table.time("period")?.ok_or_else(|| table.missing("period"))?;
+    let execution = table.time("execution")?.ok_or_else(|| table.missing_field("execution"))?;
+    let period = table.time("period")?.ok_or_else(|| table.missing_field("period"))?;
     let timing = Timing {
         deadline: table.time("deadline")?.unwrap_or(period),
         jitter: table.time("jitter")?.unwrap_or(0),
         blocking: table.time("blocking")?.unwrap_or(0),
-        min_distance: table.time("min_distance")?.unwrap_or(0),
+        min_interarrival: table.time("min_distance")?.unwrap_or(0),
         ..Timing::new(execution, period)
     };
     let criticality = table.choice("criticality", &CRITICALITIES)?.unwrap_or_default();
     let pinned = table.number("core", 0, MAX_CORES - 1)?.map(super::core);
     let task = Task::new(id, timing)
         .map_err(|error| table.wrong_field(&error.field.to_string(), &super::timing_reason(&error)))?;
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     if !names.insert(name.clone()) {
         return Err(table.wrong_field("name", "another task has this name"));
     }
-    Ok(NamedTask { name, task: Task { criticality, pinned, ..task } })
+    Ok(NamedTask { name, task: Task { criticality, pinned_core: pinned, ..task } })
 }
 
 #[cfg(test)]
@@ -269,11 +269,14 @@ period = \"1s\"
         let first = &file.tasks[0];
         assert_eq!((first.name.as_str(), first.task.id), ("altimeter \"1\"", TaskId(0)));
         let timing = Timing::new(3_000_000, 20_000_000).with_deadline(15_000_000).with_jitter(1_000_000);
-        assert_eq!(first.task.timing, timing.with_blocking(100_000).with_min_distance(2_000_000));
-        assert_eq!((first.task.criticality, first.task.pinned.map(|core| core.core)), (Criticality::High, Some(1)));
+        assert_eq!(first.task.timing, timing.with_blocking(100_000).with_min_interarrival(2_000_000));
+        assert_eq!(
+            (first.task.criticality, first.task.pinned_core.map(|core| core.core)),
+            (Criticality::High, Some(1))
+        );
         let second = &file.tasks[1].task;
         assert_eq!((second.timing, second.id), (Timing::new(1_500_000, 1_000_000_000), TaskId(1)));
-        assert_eq!((second.criticality, second.pinned), (Criticality::Normal, None));
+        assert_eq!((second.criticality, second.pinned_core), (Criticality::Normal, None));
         assert_eq!(write(&file), FULL);
         assert_eq!(read(""), Ok(TaskFile::default()));
         assert_eq!(write(&TaskFile::default()), "");
@@ -336,7 +339,7 @@ period = \"1s\"
 
     #[test]
     fn files_have_bounds() {
-        let long = format!("#{}", " ".repeat(super::super::MAX_BYTES));
+        let long = format!("#{}", " ".repeat(super::super::MAX_FILE_BYTES));
         assert!(read(&long).unwrap_err().to_string().contains("at most 1048576 are read"));
         let many = "[[task]]\n".repeat(MAX_TASKS + 1);
         assert!(read(&many).unwrap_err().to_string().contains("more than 10000 tasks"));

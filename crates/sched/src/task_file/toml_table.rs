@@ -9,11 +9,11 @@ use super::TaskFileError;
 use crate::quantity::parse_time;
 use crate::task::Nanos;
 
-/// Parses a TOML document of at most [`MAX_BYTES`](super::MAX_BYTES).
+/// Parses a TOML document of at most [`MAX_FILE_BYTES`](super::MAX_FILE_BYTES).
 ///
 /// # Errors
 /// [`TaskFileError`] with the line of the mistake, or without a line if the document is too long.
-pub fn document(text: &str) -> Result<Spanned<DeTable<'_>>, TaskFileError> {
+pub fn parse_document(text: &str) -> Result<Spanned<DeTable<'_>>, TaskFileError> {
     if let Some(error) = super::size_error(text) {
         return Err(error);
     }
@@ -34,7 +34,7 @@ pub struct TomlTable<'d> {
 }
 
 impl<'d> TomlTable<'d> {
-    /// Returns the outermost table of a document that [`document`] has parsed from this text.
+    /// Returns the outermost table of a document that [`parse_document`] has parsed from this text.
     #[must_use]
     pub fn root(text: &'d str, document: &'d Spanned<DeTable<'d>>) -> Self {
         Self { text, path: "", line: 1, table: document.get_ref(), known: BTreeSet::new() }
@@ -77,7 +77,7 @@ impl<'d> TomlTable<'d> {
     ///
     /// # Errors
     /// If a field has another value.
-    pub fn numbers(&mut self) -> Result<Vec<(&'d str, i32)>, TaskFileError> {
+    pub fn numbers_by_name(&mut self) -> Result<Vec<(&'d str, i32)>, TaskFileError> {
         let number = |(key, value): (&'d Spanned<std::borrow::Cow<'d, str>>, &'d Spanned<DeValue<'d>>)| {
             let found = match value.get_ref() {
                 DeValue::Integer(integer) => i32::from_str_radix(integer.as_str(), integer.radix()).ok(),
@@ -131,7 +131,7 @@ impl<'d> TomlTable<'d> {
 
     /// Returns the error of a required field that is absent.
     #[must_use]
-    pub fn missing(&self, name: &str) -> TaskFileError {
+    pub fn missing_field(&self, name: &str) -> TaskFileError {
         TaskFileError::new(Some(self.line), self.field(name), "the field is missing")
     }
 
@@ -186,7 +186,7 @@ impl<'d> TomlTable<'d> {
     ///
     /// # Errors
     /// If the table has a field that was not read.
-    pub fn refuse_unknown(&self) -> Result<(), TaskFileError> {
+    pub fn refuse_unknown_fields(&self) -> Result<(), TaskFileError> {
         match self.table.keys().find(|key| !self.known.contains(key.get_ref().as_ref())) {
             Some(key) => {
                 let line = line_of(self.text, key.span().start);

@@ -16,7 +16,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::books::{Books, BooksRefusal, CoreChange, TaskRecord, TaskState, TaskToken};
+use super::books::{Books, BooksRefusal, LostCoresOutcome, TaskRecord, TaskState, TaskToken};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
 use super::kernel_refusals::HeldRefusals;
@@ -94,7 +94,7 @@ impl AdmissionState {
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
-            let before = self.books.timings_before_changes();
+            let before = self.books.timings_before_unsaved_changes();
             dispatch.update(&self.books.snapshot(now), &before, &self.targets);
         }
     }
@@ -129,7 +129,7 @@ impl AdmissionState {
             Some(Some(endpoint)) => ReferenceAddress::Endpoint(texts(endpoint.addresses())),
         };
         let attachment = TaskAttachment { target: target.to_string(), address };
-        self.books.attach(task, &attachment.encode());
+        self.books.attach_data(task, &attachment.encode());
     }
 }
 
@@ -169,23 +169,23 @@ impl SharedAdmission {
                 let lost = watch.lost();
                 held.forget_cores(&lost);
                 let change = state.books.set_lost_cores(&lost, now);
-                if change != CoreChange::default() {
+                if change != LostCoresOutcome::default() {
                     let numbers = |cores: &[CoreId]| -> Vec<usize> {
                         cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
                     };
-                    let (lost, returned) = (numbers(&change.lost), numbers(&change.returned));
+                    let (lost, returned) = (numbers(&change.newly_lost_cores), numbers(&change.returned_cores));
                     // The pool must not put threads on lost cores, so it learns of them first.
-                    lost.iter().for_each(|core| pool.lose_core(*core));
-                    returned.iter().for_each(|core| pool.return_core(*core));
+                    lost.iter().for_each(|core| pool.mark_core_lost(*core));
+                    returned.iter().for_each(|core| pool.mark_core_returned(*core));
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
                     // The observer that the reports below call may call the admission object.
                     drop(state);
                     for core in lost {
-                        pool.report_lost_core(core, change.moved.len(), change.demoted.len());
+                        pool.report_lost_core(core, change.moved_tasks.len(), change.demoted_tasks.len());
                     }
                     for core in returned {
-                        pool.report_returned_core(core, change.restored.len());
+                        pool.report_returned_core(core, change.restored_tasks.len());
                     }
                     state = self.state.lock();
                     continue;
@@ -215,7 +215,8 @@ impl SharedAdmission {
                 let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
-                // Before `begin_time` the wait has no deadline; `begin_time` ends it.
+                // Until `begin_time` sets the start of the clock, the wait has no deadline.
+                // `begin_time` wakes this thread.
                 let started_at = self.started_at.get();
                 let until = at.zip(started_at).map(|(at, started_at)| *started_at + Duration::from_nanos(at));
                 (state, _) = self.pending.wait_until(state, until);
@@ -241,7 +242,7 @@ impl SharedAdmission {
             let is_due = retry_at.is_none_or(Monotonic::is_past);
             let is_last = state.is_ending;
             let may_save = is_due || is_last || state.saves.has_waiting();
-            let has_revocable = !state.books.timings_before_changes().is_empty();
+            let has_revocable = !state.books.timings_before_unsaved_changes().is_empty();
             let step = if may_save { state.books.next_save(self.now()) } else { None };
             if let Some(step) = step {
                 state.saves.begun += 1;
@@ -253,7 +254,7 @@ impl SharedAdmission {
                 retry_at = None;
                 match state.books.apply_save(save, now) {
                     SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
-                    SaveOutcome::Read => {}
+                    SaveOutcome::StoreRead => {}
                     SaveOutcome::Failed(error) => {
                         state.saves.complete(u64::MAX, &Err(error));
                         retry_at = Some(Monotonic::now() + SAVE_RETRY_INTERVAL);
@@ -511,7 +512,8 @@ impl SharedBooks {
         pool: Option<&CorePool>,
         has_moved: bool,
     ) -> Result<RestoredTasks, SystemException> {
-        let (attachments, snapshot) = self.with(|state, _, now| (state.books.attachments(), state.books.snapshot(now)));
+        let (attachments, snapshot) =
+            self.with(|state, _, now| (state.books.attached_data(), state.books.snapshot(now)));
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let mut restored = RestoredTasks {
             tasks: attachments.len(),
@@ -529,7 +531,7 @@ impl SharedBooks {
                     Some(None)
                 }
                 (ReferenceAddress::Endpoint(addresses), pool) => {
-                    let endpoint = pool.and_then(|pool| pool.take_endpoint_at(addresses));
+                    let endpoint = pool.and_then(|pool| pool.take_task_endpoint_at(addresses));
                     restored.moved_references += usize::from(endpoint.is_none());
                     endpoint.map(Some)
                 }
@@ -537,7 +539,7 @@ impl SharedBooks {
             found.push((task, target, endpoint));
         }
         self.with(|state, _, _| {
-            let live: BTreeSet<TaskId> = state.books.attachments().into_iter().map(|(task, _)| task).collect();
+            let live: BTreeSet<TaskId> = state.books.attached_data().into_iter().map(|(task, _)| task).collect();
             for (task, target, endpoint) in found.into_iter().filter(|(task, ..)| live.contains(task)) {
                 state.targets.insert(task, target);
                 endpoint.map(|endpoint| state.endpoints.insert(task, endpoint));
@@ -595,7 +597,7 @@ mod tests {
 
     use super::*;
     use crate::cores::books::{
-        BooksLimits, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise, Snapshot,
+        BooksLimits, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise,
         TaskAdmission, TaskRequest,
     };
     use crate::cores::dispatch::{DispatchRules, TaskKeys};
@@ -650,8 +652,13 @@ mod tests {
             self.books.admit(request, client, token, now)
         }
 
-        fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
-            self.books.outcome(task, token, now)
+        fn pending_outcome(
+            &mut self,
+            task: TaskId,
+            token: TaskToken,
+            now: Nanos,
+        ) -> Result<TaskAdmission, BooksRefusal> {
+            self.books.pending_outcome(task, token, now)
         }
 
         fn reserve_chain(
@@ -694,7 +701,7 @@ mod tests {
             self.books.task_name(task)
         }
 
-        fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
             self.books.snapshot(now)
         }
 
@@ -702,7 +709,7 @@ mod tests {
             self.books.apply_decision(decided, now);
         }
 
-        fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+        fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome {
             self.cores.lost.lock().push(lost.iter().map(|core| core.core).collect());
             if let Some(usable) = self.cores.usable.lock().take() {
                 thread::set_affinity(None, &usable).unwrap();
@@ -723,12 +730,12 @@ mod tests {
             self.books.next_expiry()
         }
 
-        fn attach(&mut self, task: TaskId, attachment: &[u8]) {
-            self.books.attach(task, attachment);
+        fn attach_data(&mut self, task: TaskId, attachment: &[u8]) {
+            self.books.attach_data(task, attachment);
         }
 
-        fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
-            self.books.attachments()
+        fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+            self.books.attached_data()
         }
 
         fn set_server_data(&mut self, data: &[u8]) {
@@ -751,9 +758,9 @@ mod tests {
             operation: String::new(),
             timing: Timing::new(1_000_000, 10_000_000),
             criticality: Default::default(),
-            pinned: None,
+            pinned_core: None,
             lease: 3_600_000_000_000,
-            overrun: Default::default(),
+            overrun_action: Default::default(),
         };
         let admit = |lease: Nanos| {
             let request = TaskRequest { lease, ..request.clone() };
@@ -776,7 +783,7 @@ mod tests {
         assert!(ended());
         let snapshot = shared.with(|state, _, now| state.books.snapshot(now));
         let names: Vec<_> = snapshot.tasks.iter().map(|record| record.name.as_str()).collect();
-        assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_ended), (vec!["held"], 2, 1));
+        assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_expired), (vec!["held"], 2, 1));
     }
 
     /// After a panic the thread must not take its present cores for those that it watches.

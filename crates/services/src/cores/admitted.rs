@@ -35,7 +35,7 @@ pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitErr
         if questions == MAX_QUESTIONS {
             tasks.withdraw(pending.task, &pending.token)?;
             let exception = SystemException::new(Kind::Timeout, 0, Completion::No);
-            return Err(exception.because("the server has not decided about the task").into());
+            return Err(exception.with_message("the server has not decided about the task").into());
         }
         questions += 1;
         std::thread::sleep(PAUSE);
@@ -119,8 +119,9 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
     /// The errors of [`admit_task`]. NO_RESOURCES if the process has no descriptor or thread for
     /// the renewal of the lease. Without a thread, the admitted task is withdrawn.
     pub fn admit(tasks: &TasksRef, target: &R, spec: &TaskSpec) -> Result<Self, AdmitError> {
-        let no_resources =
-            |error: io::Error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string());
+        let no_resources = |error: io::Error| {
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
+        };
         let spec = TaskSpec { target: Some(target.as_object().clone()), ..spec.clone() };
         let canceller = Canceller::new().map_err(no_resources)?;
         let promise = admit_task(tasks, &spec)?;

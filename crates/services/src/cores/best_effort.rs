@@ -28,25 +28,25 @@ const LEVELS_BESIDE_SHARE: u32 = 97;
 /// use corelane::Orb;
 /// use corelane::rt::{BestEffortShare, CorePoolConfig};
 /// use corelane_sched::allocation::Machine;
-/// use corelane_services::cores::{AdmissionConfig, reserve_best_effort};
+/// use corelane_services::cores::{AdmissionConfig, with_best_effort_share};
 ///
 /// let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
 /// let share = BestEffortShare::new(Duration::from_millis(2), Duration::from_millis(20));
 /// let share = share.request_cost(Duration::from_micros(4));
-/// let machine = reserve_best_effort(Machine::with_cores(1), share);
+/// let machine = with_best_effort_share(Machine::with_cores(1), share);
 /// let pool = CorePoolConfig::default().cores([0]).best_effort_share(share);
 /// let cores = AdmissionConfig::new(machine).core_pool(pool).serve(&orb)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
-pub fn reserve_best_effort(mut machine: Machine, share: BestEffortShare) -> Machine {
+pub fn with_best_effort_share(mut machine: Machine, share: BestEffortShare) -> Machine {
     let mut work = timing(share);
     let switches = machine.overheads.context_switch.saturating_mul(2);
     work.execution = work.execution.saturating_add(switches);
     for core in &mut machine.cores {
         core.interference.push(work);
     }
-    machine.max_levels = machine.max_levels.min(LEVELS_BESIDE_SHARE);
+    machine.max_priority_levels = machine.max_priority_levels.min(LEVELS_BESIDE_SHARE);
     machine
 }
 
@@ -54,12 +54,12 @@ pub fn reserve_best_effort(mut machine: Machine, share: BestEffortShare) -> Mach
 /// share or for other work.
 pub(super) fn is_counted(share: BestEffortShare, cores: &[CoreUse]) -> bool {
     let wanted: Utilization = timing(share).utilization();
-    cores.iter().all(|core| core.reserved >= wanted)
+    cores.iter().all(|core| core.reserved_above_tasks >= wanted)
 }
 
 fn timing(share: BestEffortShare) -> Timing {
     let nanoseconds = |time: std::time::Duration| Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX);
-    let budget = nanoseconds(share.budget.saturating_add(BestEffortShare::LATENESS));
+    let budget = nanoseconds(share.budget.saturating_add(BestEffortShare::MAX_BUDGET_OVERRUN));
     AperiodicServer { kind: ServerKind::Deferrable, budget, period: nanoseconds(share.period) }.as_periodic_task()
 }
 
@@ -79,8 +79,8 @@ mod tests {
     fn share_delays_each_task_by_two_budgets() {
         let share = BestEffortShare::new(Duration::from_micros(1_900), Duration::from_millis(10));
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
-            let machine = reserve_best_effort(Machine { discipline, ..Machine::with_cores(1) }, share);
-            assert_eq!(machine.max_levels, 97);
+            let machine = with_best_effort_share(Machine { discipline, ..Machine::with_cores(1) }, share);
+            assert_eq!(machine.max_priority_levels, 97);
             let fits = |execution: Nanos, deadline: Nanos| {
                 let task = Task::new(TaskId(1), Timing::new(execution, 20 * MS).with_deadline(deadline)).unwrap();
                 admit(&TaskSet::for_machine(&machine), &machine, &task)
@@ -90,7 +90,7 @@ mod tests {
             // A third budget delays a longer job.
             assert!(fits(9 * MS, 15 * MS).is_ok() && fits(9 * MS, 15 * MS - 1).is_err(), "{discipline:?}");
         }
-        let fixed = reserve_best_effort(Machine::with_cores(1), share);
+        let fixed = with_best_effort_share(Machine::with_cores(1), share);
         let task = Task::new(TaskId(1), Timing::new(3 * MS, 20 * MS)).unwrap();
         assert_eq!(admit(&TaskSet::for_machine(&fixed), &fixed, &task).unwrap().response, Some(7 * MS));
     }

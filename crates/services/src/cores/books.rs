@@ -35,9 +35,9 @@ use super::saving::{CompletedSave, PendingSave, SaveOutcome};
 use super::transition;
 
 /// Maximum length of a task's name in bytes.
-pub const MAX_TASK_NAME: usize = 64;
+pub const MAX_TASK_NAME_BYTES: usize = 64;
 /// Maximum length of the name of a task's operation in bytes.
-pub const MAX_OPERATION_NAME: usize = 256;
+pub const MAX_OPERATION_NAME_BYTES: usize = 256;
 /// Maximum number of stages of a chain on one server.
 pub const MAX_CHAIN_STAGES: usize = 32;
 
@@ -63,22 +63,22 @@ pub struct ChainId(pub u64);
 /// A task that a client asks to admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRequest {
-    /// The name that reports show: 1 to [`MAX_TASK_NAME`] bytes without control characters.
+    /// The name that reports show: 1 to [`MAX_TASK_NAME_BYTES`] bytes without control characters.
     pub name: String,
-    /// The operation that the task's requests call: at most [`MAX_OPERATION_NAME`] bytes without
-    /// control characters; empty for all operations.
+    /// The operation that the task's requests call: at most [`MAX_OPERATION_NAME_BYTES`] bytes
+    /// without control characters; empty for all operations.
     pub operation: String,
     /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
     /// The importance of the task.
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
-    pub pinned: Option<CoreId>,
+    pub pinned_core: Option<CoreId>,
     /// The time for which the promise holds unless the client renews it. 0 means
     /// [`BooksLimits::default_lease`]; a time above [`BooksLimits::max_lease`] means `max_lease`.
     pub lease: Nanos,
     /// The action on a job that has used the execution time of `timing`.
-    pub overrun: JobOverrunAction,
+    pub overrun_action: JobOverrunAction,
 }
 
 /// The bounds of the books.
@@ -102,8 +102,9 @@ pub struct BooksLimits {
     pub default_lease: Nanos,
     /// The longest lease.
     pub max_lease: Nanos,
-    /// The time for which [`Books::outcome`] reports a rejection that followed a pending decision.
-    pub outcome_retention: Nanos,
+    /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending
+    /// decision.
+    pub rejection_retention: Nanos,
 }
 
 /// The default limits: 1,000 tasks; for one client 100 tasks and a utilization of 16 cores; 100
@@ -121,7 +122,7 @@ impl Default for BooksLimits {
             reservation_timeout: 5 * SECOND,
             default_lease: 10 * SECOND,
             max_lease: 3_600 * SECOND,
-            outcome_retention: 60 * SECOND,
+            rejection_retention: 60 * SECOND,
         }
     }
 }
@@ -141,7 +142,7 @@ pub struct Promise {
     /// The end of the lease, or of the reservation of a stage.
     pub ends_at: Nanos,
     /// The moves of earlier tasks to other cores that make room for this task. Empty for stages of
-    /// chains, and in the results of [`Books::outcome`].
+    /// chains, and in the results of [`Books::pending_outcome`].
     pub moves: Vec<Move>,
 }
 
@@ -152,7 +153,8 @@ pub enum TaskAdmission {
     Promised(Promise),
     /// The decision found no room for the task.
     Rejected(Rejection),
-    /// The decision needs a longer search. [`Books::outcome`] returns the decision about this task.
+    /// The decision needs a longer search. [`Books::pending_outcome`] returns the decision about
+    /// this task.
     Pending(TaskId),
 }
 
@@ -246,7 +248,7 @@ pub enum TaskState {
     Pending,
 }
 
-/// A task in a [`Snapshot`].
+/// A task in a [`BooksSnapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
     /// The id, timing, criticality and pinned core of the task.
@@ -256,7 +258,7 @@ pub struct TaskRecord {
     /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
     /// The action on a job that has used the task's execution time.
-    pub overrun: JobOverrunAction,
+    pub overrun_action: JobOverrunAction,
     /// The client that asked for the task.
     pub client: ClientName,
     /// The task's state.
@@ -264,7 +266,7 @@ pub struct TaskRecord {
     /// The task's core; `None` while the decision is pending, and while the task is demoted.
     pub core: Option<CoreId>,
     /// The task's priority level on the core; 0 is the most urgent. 0 for a task without a core.
-    pub level: u32,
+    pub priority_level: u32,
     /// The task's worst-case response time. `None` for a task without a core, and if the analysis
     /// of the scheduling discipline computes none.
     pub response: Option<Nanos>,
@@ -272,7 +274,7 @@ pub struct TaskRecord {
     pub starts_at: Nanos,
 }
 
-/// The use of a core in a [`Snapshot`].
+/// The use of a core in a [`BooksSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreUse {
     /// The core.
@@ -282,10 +284,10 @@ pub struct CoreUse {
     /// The share that is in use, without the machine's overheads: by promised and reserved tasks,
     /// by the last jobs of tasks that ended, moved or changed their timing, and by changes of
     /// timings that may still be taken back.
-    pub used: Utilization,
+    pub used_by_tasks: Utilization,
     /// The share of work above all tasks, for example of the guaranteed share for best effort. It
-    /// is a part of `capacity`, and not of `used`.
-    pub reserved: Utilization,
+    /// is a part of `capacity`, and not of `used_by_tasks`.
+    pub reserved_above_tasks: Utilization,
 }
 
 /// The numbers of decisions and ends since the books were created.
@@ -296,18 +298,18 @@ pub struct DecisionCounts {
     /// Tasks, chains and changes of timings for which no room was found.
     pub rejected: u64,
     /// Requests refused because they exceeded the maximum rate of decisions.
-    pub over_rate: u64,
+    pub refused_over_rate: u64,
     /// Requests refused because they exceeded a client's quota.
-    pub over_quota: u64,
+    pub refused_over_quota: u64,
     /// Tasks whose leases ended before a renewal or withdrawal.
-    pub leases_ended: u64,
+    pub leases_expired: u64,
     /// Tasks whose reservations lapsed.
-    pub reservations_lapsed: u64,
+    pub reservations_expired: u64,
 }
 
 /// The content of the books at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct BooksSnapshot {
     /// The tasks, in the order of their requests.
     pub tasks: Vec<TaskRecord>,
     /// The cores, in the machine's order.
@@ -318,17 +320,17 @@ pub struct Snapshot {
 
 /// The effect of the loss or return of cores ([`Books::set_lost_cores`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CoreChange {
+pub struct LostCoresOutcome {
     /// The cores that are lost now and were usable before.
-    pub lost: Vec<CoreId>,
+    pub newly_lost_cores: Vec<CoreId>,
     /// The cores that are usable now and were lost before.
-    pub returned: Vec<CoreId>,
+    pub returned_cores: Vec<CoreId>,
     /// The tasks that moved from a lost core to another core.
-    pub moved: Vec<TaskId>,
+    pub moved_tasks: Vec<TaskId>,
     /// The tasks that lost their core, and for which no other core has room.
-    pub demoted: Vec<TaskId>,
+    pub demoted_tasks: Vec<TaskId>,
     /// The tasks that returned to their core, and demoted tasks that have a core again.
-    pub restored: Vec<TaskId>,
+    pub restored_tasks: Vec<TaskId>,
 }
 
 /// A decision that needs a longer search than a request may wait for.
@@ -361,7 +363,7 @@ pub struct CompletedDecision {
 /// The record of admitted tasks.
 ///
 /// The work of a method is bounded by the [limits](BooksLimits) and by the [inline
-/// bounds](Machine::with_inline_bounds) of the machine.
+/// bounds](Machine::with_short_decision_limits) of the machine.
 ///
 /// No method waits for a disk. A caller acknowledges a promise when the store has it
 /// ([`is_saved`](Self::is_saved)), and saves by [`next_save`](Self::next_save),
@@ -386,7 +388,7 @@ pub trait Books: Send {
     /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
     /// of another task, [`BooksRefusal::CoreLost`] while the task is demoted by the loss of its
     /// core, and [`BooksRefusal::KernelRefused`] after [`demote`](Self::demote).
-    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
     /// [`commit_chain`](Self::commit_chain) follows within [`BooksLimits::reservation_timeout`].
@@ -448,7 +450,7 @@ pub trait Books: Send {
     fn task_name(&self, task: TaskId) -> Option<&str>;
 
     /// Returns all tasks, cores and counts.
-    fn snapshot(&mut self, now: Nanos) -> Snapshot;
+    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot;
 
     /// Returns the pending decision that has waited longest; `None` if there is none. The decision
     /// stays pending until [`apply_decision`](Self::apply_decision).
@@ -465,7 +467,7 @@ pub trait Books: Send {
     /// call at intervals, so that demoted tasks get room that becomes free.
     ///
     /// A job that runs at the time of the loss may miss its deadline.
-    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange;
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
 
     /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
     /// thread. The task is demoted until it ends, also if a core has room for it: its client
@@ -484,10 +486,10 @@ pub trait Books: Send {
 
     /// Attaches octets to a task. The books store the octets without reading them. They replace
     /// earlier octets, and end with the task. Has no effect if the books do not have the task.
-    fn attach(&mut self, task: TaskId, attachment: &[u8]);
+    fn attach_data(&mut self, task: TaskId, attachment: &[u8]);
 
     /// Returns the promised and demoted tasks with their attached octets, which may be empty.
-    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)>;
+    fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
     /// Sets octets that the server needs after a restart. The books store them without reading
     /// them.
@@ -509,7 +511,7 @@ pub trait Books: Send {
 
     /// Returns the tasks whose changes of timing are not saved, with the timings before the
     /// changes. Always empty for books without a store.
-    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+    fn timings_before_unsaved_changes(&self) -> Vec<(TaskId, Timing)> {
         Vec::new()
     }
 

@@ -10,8 +10,8 @@ use corelane_sched::task::{
 };
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
-    PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskState, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
+    LostCoresOutcome, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskState, TaskToken,
 };
 use super::simulation::{self, MakeBooks};
 use super::{MemoryBooks, RECORD_KIND, SaveOutcome, StoredBooks};
@@ -30,9 +30,9 @@ fn request(execution: Nanos, period: Nanos) -> TaskRequest {
         operation: String::new(),
         timing: Timing::new(execution, period),
         criticality: Criticality::Normal,
-        pinned: None,
+        pinned_core: None,
         lease: 0,
-        overrun: JobOverrunAction::Report,
+        overrun_action: JobOverrunAction::Report,
     }
 }
 
@@ -49,8 +49,8 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     assert_eq!((first.core.core, first.response, first.starts_at), (0, Some(60 * MS), 0));
     let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
     let Ok(TaskAdmission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
-    assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(150_000_000)));
-    assert_eq!(rejection.longest_execution, Some(35 * MS));
+    assert_eq!((rejection.test, rejection.excess_utilization), (AdmissionTest::Capacity, Utilization(150_000_000)));
+    assert_eq!(rejection.max_fitting_execution, Some(35 * MS));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::NotFound));
     assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
@@ -71,7 +71,7 @@ fn a_lease_ends(make: &MakeBooks) {
     let end = 2 + limits.default_lease;
     assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
     assert_eq!(books.take_ended_tasks(end), [task]);
-    assert_eq!(books.snapshot(end).counts.leases_ended, 1);
+    assert_eq!(books.snapshot(end).counts.leases_expired, 1);
     assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
 }
 
@@ -88,7 +88,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     assert_ne!(promises[0].core, promises[1].core);
     let reservation = BooksLimits::default().reservation_timeout;
     assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
-    assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_lapsed), (0, 2));
+    assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_expired), (0, 2));
     assert_eq!(books.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
     // A reservation never ran, so its room is free at once.
     let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve_chain(&three[..2], &client(), OWN, reservation) else {
@@ -123,7 +123,7 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
 fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let core = |core| CoreId { core, ..CoreId::default() };
-    let pinned = |execution, on| TaskRequest { pinned: Some(core(on)), ..request(execution * MS, 100 * MS) };
+    let pinned = |execution, on| TaskRequest { pinned_core: Some(core(on)), ..request(execution * MS, 100 * MS) };
     let lease = 3_600_000 * MS;
     let filler = promised(books.admit(&pinned(90, 0), &client(), OWN, 0));
     let low = TaskRequest { criticality: Criticality::Low, lease, ..request(30 * MS, 100 * MS) };
@@ -136,11 +136,11 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
     let now = 200 * MS;
     let resident = promised(books.admit(&TaskRequest { lease, ..pinned(50, 0) }, &client(), OWN, now));
     let change = books.set_lost_cores(&[core(1)], now);
-    let expected = CoreChange {
-        lost: vec![core(1)],
-        moved: vec![high.task],
-        demoted: vec![fixed.task, low.task],
-        ..CoreChange::default()
+    let expected = LostCoresOutcome {
+        newly_lost_cores: vec![core(1)],
+        moved_tasks: vec![high.task],
+        demoted_tasks: vec![fixed.task, low.task],
+        ..LostCoresOutcome::default()
     };
     assert_eq!(change, expected);
     let cores = |books: &mut dyn Books, now| {
@@ -154,29 +154,30 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
         snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
     );
     books.renew(low.task, OWN, lease, now).unwrap();
-    assert_eq!(books.outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
+    assert_eq!(books.pending_outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
     assert_eq!(books.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(BooksRefusal::CoreLost));
     assert!(matches!(books.admit(&pinned(1, 1), &client(), OWN, now), Err(BooksRefusal::NoSuchCore(..))));
-    assert_eq!(books.set_lost_cores(&[core(1)], now), CoreChange::default());
+    assert_eq!(books.set_lost_cores(&[core(1)], now), LostCoresOutcome::default());
     books.withdraw(resident.task, OWN, now + MS).unwrap();
-    assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), CoreChange::default());
+    assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), LostCoresOutcome::default());
     let now = 301 * MS;
-    let restored = CoreChange { restored: vec![low.task], ..CoreChange::default() };
+    let restored = LostCoresOutcome { restored_tasks: vec![low.task], ..LostCoresOutcome::default() };
     assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
     assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
     let change = books.set_lost_cores(&[], now);
-    let expected = CoreChange {
-        returned: vec![core(1)],
-        restored: vec![high.task, fixed.task, low.task],
-        ..CoreChange::default()
+    let expected = LostCoresOutcome {
+        returned_cores: vec![core(1)],
+        restored_tasks: vec![high.task, fixed.task, low.task],
+        ..LostCoresOutcome::default()
     };
     assert_eq!(change, expected);
     assert_eq!(cores(&mut *books, now), [Some(core(1)); 3]);
-    let used =
-        |books: &mut dyn Books, now| books.snapshot(now).cores.iter().map(|core| core.used.0).collect::<Vec<_>>();
+    let used = |books: &mut dyn Books, now| {
+        books.snapshot(now).cores.iter().map(|core| core.used_by_tasks.0).collect::<Vec<_>>()
+    };
     assert_eq!(used(&mut *books, now), [600_000_000, 700_000_000]);
     assert_eq!(used(&mut *books, 401 * MS), [0, 700_000_000]);
-    promised(books.outcome(low.task, OWN, now));
+    promised(books.pending_outcome(low.task, OWN, now));
 }
 
 fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeBooks) {
@@ -194,12 +195,12 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeB
     };
     assert_eq!(record(&mut *books, 10 * MS, task.task), Some((None, TaskState::Demoted(lease))));
     assert_eq!(record(&mut *books, 10 * MS, other.task), Some((Some(other.core), TaskState::Promised(lease))));
-    assert_eq!(books.outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::KernelRefused));
+    assert_eq!(books.pending_outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::KernelRefused));
     assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
     let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
     assert_eq!(changed, Err(BooksRefusal::KernelRefused));
     // The last job may run until its deadline.
-    let pinned = TaskRequest { pinned: Some(task.core), ..request(60 * MS, 100 * MS) };
+    let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&pinned, &client(), OWN, 110 * MS));
     // Room and returned cores do not restore the task.
@@ -233,7 +234,7 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     let refused = refusal(TaskRequest { operation, ..request(1, MS) });
     assert!(matches!(refused, BooksRefusal::FieldOutOfRange("operation", _)), "{refused:?}");
     let absent = CoreId { core: 7, ..CoreId::default() };
-    let refused = refusal(TaskRequest { pinned: Some(absent), ..request(1, MS) });
+    let refused = refusal(TaskRequest { pinned_core: Some(absent), ..request(1, MS) });
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
 }
 
@@ -244,13 +245,13 @@ fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
         let mut books = make(Machine { discipline, ..Machine::with_cores(2) }, limits.clone());
         let mut decided = 0;
         for number in 0..1_000 {
-            let mut up_to = |most: u64| random.within(0, most >> (number % 40));
+            let mut up_to = |most: u64| random.in_range(0, most >> (number % 40));
             let period = if number % 2 == 0 { up_to(u64::MAX) } else { MIN_PERIOD + up_to(MAX_PERIOD - MIN_PERIOD) };
             let deadline = up_to(period.saturating_mul(2));
             let execution = up_to(period.min(deadline));
             let jitter = up_to(deadline - execution);
             let blocking = up_to(deadline - execution - jitter);
-            let timing = Timing { execution, period, deadline, jitter, blocking, min_distance: up_to(period) };
+            let timing = Timing { execution, period, deadline, jitter, blocking, min_interarrival: up_to(period) };
             match books.admit(&TaskRequest { timing, ..request(1, 1) }, &client(), OWN, number) {
                 Ok(admission) => {
                     decided += 1;
@@ -280,7 +281,7 @@ fn rates_and_quotas_are_kept(make: &MakeBooks) {
     assert_eq!([admit("b", second), admit("b", second)], [Ok(()), Ok(())]);
     assert_eq!(admit("c", second), Err(BooksRefusal::RateExceeded(5)));
     let counts = books.snapshot(second).counts;
-    assert_eq!((counts.promised, counts.over_rate, counts.over_quota), (6, 2, 1));
+    assert_eq!((counts.promised, counts.refused_over_rate, counts.refused_over_quota), (6, 2, 1));
 }
 
 fn a_pending_decision_is_given_up(make: &MakeBooks) {
@@ -293,27 +294,27 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
     let Ok(TaskAdmission::Pending(task)) = books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
         panic!("the bounded search is not exhaustive")
     };
-    assert_eq!(books.outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
+    assert_eq!(books.pending_outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
     assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::NotAdmittedYet));
     let undecided = books.next_pending_decision(2).expect("a decision is pending");
     assert_eq!(books.withdraw(task, OWN, 3), Ok(()));
     books.apply_decision(undecided.decide(), 4);
-    assert_eq!(books.outcome(task, OWN, 4), Err(BooksRefusal::NotFound));
+    assert_eq!(books.pending_outcome(task, OWN, 4), Err(BooksRefusal::NotFound));
     assert!(books.next_pending_decision(4).is_none());
 }
 
 fn attached_octets_end_with_the_task(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
-    assert_eq!((books.server_data(), books.attachments()), (&[][..], vec![]));
+    assert_eq!((books.server_data(), books.attached_data()), (&[][..], vec![]));
     books.set_server_data(b"server");
     let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
-    assert_eq!(books.attachments(), [(task, (&[][..]).into())]);
-    books.attach(task, b"first");
-    books.attach(task, b"second");
-    assert_eq!(books.attachments(), [(task, (&b"second"[..]).into())]);
+    assert_eq!(books.attached_data(), [(task, (&[][..]).into())]);
+    books.attach_data(task, b"first");
+    books.attach_data(task, b"second");
+    assert_eq!(books.attached_data(), [(task, (&b"second"[..]).into())]);
     books.withdraw(task, OWN, 1).unwrap();
-    books.attach(task, b"third");
-    assert_eq!((books.server_data(), books.attachments()), (&b"server"[..], vec![]));
+    books.attach_data(task, b"third");
+    assert_eq!((books.server_data(), books.attached_data()), (&b"server"[..], vec![]));
 }
 
 fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
@@ -321,17 +322,17 @@ fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
     let task = promised(books.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;
     let mut used = |at, execution| {
         promised(books.change_timing(task, OWN, Timing::new(execution * MS, 100 * MS), at));
-        books.snapshot(at).cores[0].used.0
+        books.snapshot(at).cores[0].used_by_tasks.0
     };
     assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
     // A timing that has not begun leaves no share.
     assert_eq!(used(210 * MS, 30), 500_000_000);
-    assert_eq!(books.snapshot(300 * MS).cores[0].used.0, 300_000_000);
+    assert_eq!(books.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
     // Even a change to the same timing begins after the last job.
     promised(books.change_timing(task, OWN, Timing::new(30 * MS, 100 * MS), 400 * MS));
     promised(books.change_timing(task, OWN, Timing::new(20 * MS, 100 * MS), 401 * MS));
-    assert_eq!(books.snapshot(401 * MS).cores[0].used.0, 500_000_000);
-    assert_eq!(books.snapshot(510 * MS).cores[0].used.0, 200_000_000);
+    assert_eq!(books.snapshot(401 * MS).cores[0].used_by_tasks.0, 500_000_000);
+    assert_eq!(books.snapshot(510 * MS).cores[0].used_by_tasks.0, 200_000_000);
 }
 
 pub(super) fn check(make: &MakeBooks) {
@@ -374,20 +375,20 @@ macro_rules! saving {
 impl Books for SavingBooks {
     saving! {
         admit(request: &TaskRequest, client: &ClientName, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        outcome(task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+        pending_outcome(task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
         reserve_chain(stages: &[TaskRequest], client: &ClientName, token: TaskToken, now: Nanos) -> Result<ChainAdmission, BooksRefusal>;
         commit_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
         cancel_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
         change_timing(task: TaskId, token: TaskToken, timing: Timing, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
         renew(task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
         withdraw(task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
-        snapshot(now: Nanos) -> Snapshot;
+        snapshot(now: Nanos) -> BooksSnapshot;
         next_pending_decision(now: Nanos) -> Option<PendingDecision>;
         apply_decision(decided: CompletedDecision, now: Nanos);
-        set_lost_cores(lost: &[CoreId], now: Nanos) -> CoreChange;
+        set_lost_cores(lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
         demote(task: TaskId, now: Nanos) -> bool;
         take_ended_tasks(now: Nanos) -> Vec<TaskId>;
-        attach(task: TaskId, attachment: &[u8]);
+        attach_data(task: TaskId, attachment: &[u8]);
         set_server_data(data: &[u8]);
     }
 
@@ -399,8 +400,8 @@ impl Books for SavingBooks {
         self.0.next_expiry()
     }
 
-    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
-        self.0.attachments()
+    fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+        self.0.attached_data()
     }
 
     fn server_data(&self) -> &[u8] {

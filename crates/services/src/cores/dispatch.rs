@@ -10,7 +10,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::{TaskId, Timing};
 
-use super::books::{Snapshot, TaskRecord, TaskState};
+use super::books::{BooksSnapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
 
 /// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
@@ -53,7 +53,7 @@ impl TaskDispatch {
     /// both timings.
     pub(super) fn update(
         &mut self,
-        snapshot: &Snapshot,
+        snapshot: &BooksSnapshot,
         before: &[(TaskId, Timing)],
         targets: &HashMap<TaskId, ObjectRef>,
     ) {
@@ -63,14 +63,14 @@ impl TaskDispatch {
         let live: BTreeSet<TaskId> = promised().map(|record| record.task.id).collect();
         let ended: Vec<TaskId> = self.served.difference(&live).copied().collect();
         for task in ended {
-            self.poa.remove_substitute(&object_id(&self.secrets, task));
+            self.poa.remove_substitute_object(&object_id(&self.secrets, task));
             self.served.remove(&task);
         }
         for task in live.difference(&self.served.clone()) {
             // A target that cannot be a substitute, for example a plain key that is bound to an
             // object of another server, gets its requests by a forward of the servant locator.
             if let Some(target) = targets.get(task)
-                && self.poa.set_substitute(&object_id(&self.secrets, *task), target).is_ok()
+                && self.poa.set_substitute_object(&object_id(&self.secrets, *task), target).is_ok()
             {
                 self.served.insert(*task);
             }
@@ -79,11 +79,12 @@ impl TaskDispatch {
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
             // Threads of tasks with deadlines wait at the highest priority, beside a share too.
-            let level = if self.rules.by_deadline { 0 } else { record.level + u32::from(self.rules.has_share) };
+            let level =
+                if self.rules.by_deadline { 0 } else { record.priority_level + u32::from(self.rules.has_share) };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
             let before = before.iter().find(|(task, _)| *task == record.task.id);
             let timing = before.map_or(record.task.timing, |(_, before)| laxer(&record.task.timing, before));
-            let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun);
+            let mut rules = TaskRules::default().budget(Duration::from_nanos(timing.execution), record.overrun_action);
             if self.rules.by_deadline {
                 rules = rules.deadline(Duration::from_nanos(timing.deadline));
             }
@@ -139,7 +140,7 @@ fn laxer(one: &Timing, other: &Timing) -> Timing {
         deadline: one.deadline.min(other.deadline),
         jitter: one.jitter.max(other.jitter),
         blocking: one.blocking.max(other.blocking),
-        min_distance: one.min_distance.min(other.min_distance),
+        min_interarrival: one.min_interarrival.min(other.min_interarrival),
     }
 }
 

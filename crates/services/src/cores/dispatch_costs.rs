@@ -76,7 +76,7 @@ mod tests {
         let response = |mode, pinned: u32| {
             let machine = charge_mode(Machine::with_cores(2), mode, costs);
             let task = Task::new(TaskId(1), Timing::new(1_000 * US, 10_000 * US)).unwrap();
-            let task = Task { pinned: Some(machine.cores[pinned as usize].id), ..task };
+            let task = Task { pinned_core: Some(machine.cores[pinned as usize].id), ..task };
             admit(&TaskSet::for_machine(&machine), &machine, &task).unwrap().response.unwrap() / US
         };
         // A request waits for its own reading and for one more, and the reading of the task itself

@@ -6,7 +6,8 @@ use corelane_sched::task::{CoreId, Criticality, MAX_PERIOD, MIN_PERIOD, Nanos, T
 
 use super::MemoryBooks;
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, Snapshot, TaskRequest, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CoreUse, TaskRequest,
+    TaskToken,
 };
 
 const MAX_STEPS: u32 = 1 << 10;
@@ -47,7 +48,7 @@ impl Numbers<'_> {
                 deadline: self.time(),
                 jitter: self.time(),
                 blocking: self.time(),
-                min_distance: self.time(),
+                min_interarrival: self.time(),
                 ..timing
             },
         }
@@ -64,9 +65,9 @@ impl Numbers<'_> {
             operation: String::new(),
             timing: self.timing(),
             criticality: [Criticality::Low, Criticality::Normal, Criticality::High][usize::from(options >> 2 & 3) % 3],
-            pinned: (options & 0x10 != 0).then(|| self.core()),
+            pinned_core: (options & 0x10 != 0).then(|| self.core()),
             lease: if options & 0x20 != 0 { self.time() } else { 0 },
-            overrun: JobOverrunAction::Report,
+            overrun_action: JobOverrunAction::Report,
         }
     }
 }
@@ -131,7 +132,7 @@ pub fn task_requests(input: &[u8]) {
             }
             13 => drop(books.commit_chain(chain, token, now)),
             14 => drop(books.cancel_chain(chain, token, now)),
-            _ => drop(books.outcome(task, token, now)),
+            _ => drop(books.pending_outcome(task, token, now)),
         }
         let snapshot = books.snapshot(now);
         assert!(snapshot.tasks.len() <= MAX_TASKS, "{snapshot:?}");
@@ -142,12 +143,12 @@ pub fn task_requests(input: &[u8]) {
 
 /// Returns true if the core has room for the tasks that have begun. A task that begins later may
 /// take the room of a job that ends before.
-fn fits(core: &CoreUse, snapshot: &Snapshot, now: Nanos) -> bool {
+fn fits(core: &CoreUse, snapshot: &BooksSnapshot, now: Nanos) -> bool {
     let later = snapshot.tasks.iter().filter(|record| record.core == Some(core.core) && record.starts_at > now);
     let later = later.fold(Utilization::default(), |sum, record| sum.saturating_add(record.task.timing.utilization()));
     // The utilization of each task is rounded up here, and down in the test of the capacity.
     let rounding = Utilization(4 * MAX_TASKS as u64);
-    core.used <= core.capacity.saturating_add(later).saturating_add(rounding)
+    core.used_by_tasks <= core.capacity.saturating_add(later).saturating_add(rounding)
 }
 
 fn check_refusal(timing: &Timing, refusal: Option<&BooksRefusal>) {

@@ -12,9 +12,9 @@ use corelane_sched::allocation::{
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange, CoreUse,
-    DecisionCounts, MAX_CHAIN_STAGES, MAX_OPERATION_NAME, MAX_TASK_NAME, PendingDecision, Promise, Snapshot,
-    TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse,
+    DecisionCounts, LostCoresOutcome, MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision,
+    Promise, TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
 };
 use super::transition;
 use persistence::RevocableChange;
@@ -51,8 +51,8 @@ struct Entry {
 
 impl Entry {
     fn task(&self, id: TaskId) -> Task {
-        let TaskRequest { timing, criticality, pinned, .. } = self.request;
-        Task { id, timing, criticality, pinned }
+        let TaskRequest { timing, criticality, pinned_core: pinned, .. } = self.request;
+        Task { id, timing, criticality, pinned_core: pinned }
     }
 
     fn end(&self) -> Option<Nanos> {
@@ -116,7 +116,7 @@ impl MemoryBooks {
     /// Creates books without tasks for a machine.
     #[must_use]
     pub fn new(machine: Machine, limits: BooksLimits) -> Self {
-        let mut inline = machine.clone().with_inline_bounds();
+        let mut inline = machine.clone().with_short_decision_limits();
         inline.max_steps = inline.max_steps.min(machine.max_steps);
         inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
         Self {
@@ -168,11 +168,11 @@ impl MemoryBooks {
     fn end_state(&mut self, task: TaskId, at: Nanos) {
         match self.entries.get(&task).map(|entry| &entry.state) {
             Some(EntryState::Promised { .. }) => {
-                self.counts.leases_ended += 1;
+                self.counts.leases_expired += 1;
                 self.end_promise(task, at);
             }
             Some(EntryState::Reserved { .. }) => {
-                self.counts.reservations_lapsed += 1;
+                self.counts.reservations_expired += 1;
                 self.remove(task);
             }
             _ => self.remove(task),
@@ -190,7 +190,7 @@ impl MemoryBooks {
             self.take(task);
             return;
         };
-        let pinned = Task { pinned: Some(core), ..entry.task(task) };
+        let pinned = Task { pinned_core: Some(core), ..entry.task(task) };
         // A running job stays on its core, so the share is pinned to this core.
         self.set.withdraw(task);
         self.set.insert(pinned, core);
@@ -238,17 +238,20 @@ impl MemoryBooks {
     }
 
     fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
-        if request.name.is_empty() || request.name.len() > MAX_TASK_NAME || request.name.chars().any(char::is_control) {
+        if request.name.is_empty()
+            || request.name.len() > MAX_TASK_NAME_BYTES
+            || request.name.chars().any(char::is_control)
+        {
             return Err(BooksRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
         }
-        if request.operation.len() > MAX_OPERATION_NAME || request.operation.chars().any(char::is_control) {
+        if request.operation.len() > MAX_OPERATION_NAME_BYTES || request.operation.chars().any(char::is_control) {
             return Err(BooksRefusal::FieldOutOfRange(
                 "operation",
                 "an operation has at most 256 bytes and no control characters",
             ));
         }
         request.timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
-        match request.pinned {
+        match request.pinned_core {
             Some(pinned) if !self.machine.cores.iter().any(|core| core.id == pinned) => {
                 Err(BooksRefusal::NoSuchCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
             }
@@ -262,7 +265,7 @@ impl MemoryBooks {
         }
         let most = self.limits.max_decisions_per_second;
         if self.decisions.len().saturating_add(count) > most {
-            self.counts.over_rate += 1;
+            self.counts.refused_over_rate += 1;
             return Err(BooksRefusal::RateExceeded(most));
         }
         self.decisions.extend(std::iter::repeat_n(self.now, count));
@@ -298,7 +301,7 @@ impl MemoryBooks {
         } else {
             return Ok(());
         };
-        self.counts.over_quota += 1;
+        self.counts.refused_over_quota += 1;
         Err(refusal)
     }
 
@@ -332,7 +335,7 @@ impl MemoryBooks {
     fn add_share(&mut self, timing: Timing, core: CoreId) -> TaskId {
         let id = TaskId(self.next_number());
         let criticality = Criticality::High;
-        self.set.insert(Task { id, timing, criticality, pinned: Some(core) }, core);
+        self.set.insert(Task { id, timing, criticality, pinned_core: Some(core) }, core);
         id
     }
 
@@ -420,7 +423,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?;
         match &entry.state {
@@ -542,7 +545,7 @@ impl Books for MemoryBooks {
         self.entries.get(&task).map(|entry| entry.request.name.as_str())
     }
 
-    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
         self.advance(now);
         let places: BTreeMap<TaskId, _> =
             task_placements(&self.set, &self.machine).into_iter().map(|placed| (placed.task, placed)).collect();
@@ -560,11 +563,11 @@ impl Books for MemoryBooks {
                 task: entry.task(*task),
                 name: entry.request.name.clone(),
                 operation: entry.request.operation.clone(),
-                overrun: entry.request.overrun,
+                overrun_action: entry.request.overrun_action,
                 client: entry.client.clone(),
                 state,
                 core: entry.core,
-                level: placed.map_or(0, |placed| placed.level),
+                priority_level: placed.map_or(0, |placed| placed.level),
                 response: placed.and_then(|placed| placed.response),
                 starts_at: entry.starts_at,
             })
@@ -577,9 +580,14 @@ impl Books for MemoryBooks {
             let is_usable = self.machine.cores.iter().any(|usable| usable.id == core.id);
             let capacity = if is_usable { core.capacity } else { Utilization::default() };
             let above = counted.cores.iter().find(|counted| counted.id == core.id).unwrap_or(core);
-            CoreUse { core: core.id, capacity, used, reserved: Utilization::total(&above.interference) }
+            CoreUse {
+                core: core.id,
+                capacity,
+                used_by_tasks: used,
+                reserved_above_tasks: Utilization::total(&above.interference),
+            }
         };
-        Snapshot {
+        BooksSnapshot {
             tasks: self.entries.iter().filter_map(record).collect(),
             cores: self.all_cores.iter().map(use_of).collect(),
             counts: self.counts,
@@ -614,14 +622,14 @@ impl Books for MemoryBooks {
             Err(rejection) => {
                 self.counts.rejected += 1;
                 self.ended.push(task);
-                let until = self.now.saturating_add(self.limits.outcome_retention);
+                let until = self.now.saturating_add(self.limits.rejection_retention);
                 entry.state = EntryState::Rejected { rejection, until };
                 self.insert(task, entry);
             }
         }
     }
 
-    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome {
         self.advance(now);
         self.change_lost_cores(lost)
     }
@@ -641,7 +649,7 @@ impl Books for MemoryBooks {
         ends.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
-    fn attach(&mut self, task: TaskId, attachment: &[u8]) {
+    fn attach_data(&mut self, task: TaskId, attachment: &[u8]) {
         if let Some(entry) = self.entries.get_mut(&task)
             && *entry.attachment != *attachment
         {
@@ -649,7 +657,7 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+    fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
         let promised = self.entries.iter().filter(|(_, entry)| matches!(entry.state, EntryState::Promised { .. }));
         promised.map(|(task, entry)| (*task, Arc::clone(&entry.attachment))).collect()
     }

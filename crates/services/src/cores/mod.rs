@@ -64,10 +64,10 @@ use self::dispatch::{DispatchRules, TaskDispatch, TaskKeys};
 use self::restart::ServerData;
 use self::servants::{TaskLocator, TasksServant};
 use self::task_id::{Secrets, TagKey};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
 pub use self::admitted::{AdmittedPeriodicTask, AdmittedTask, admit_task};
-pub use self::best_effort::reserve_best_effort;
+pub use self::best_effort::with_best_effort_share;
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::idl::cores as protocol;
@@ -78,7 +78,7 @@ pub use self::stored::StoredBooks;
 
 /// The kind of the records of [`StoredBooks`], for a [`Store`](crate::store::Store) that a program
 /// supplies.
-pub const RECORD_KIND: RecordKind = records::KIND;
+pub const RECORD_KIND: RecordFormat = records::KIND;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";
@@ -106,7 +106,7 @@ impl AdmissionConfig {
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         let by_deadline = machine.discipline == Discipline::EarliestDeadlineFirst;
-        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).by_deadline(by_deadline)
+        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).earliest_deadline_first(by_deadline)
     }
 
     /// Creates the settings of an admission object with books of the caller.
@@ -122,16 +122,16 @@ impl AdmissionConfig {
     /// the same discipline. Default: true after [`new`](Self::new) for a machine with
     /// [`Discipline::EarliestDeadlineFirst`], otherwise false.
     #[must_use]
-    pub fn by_deadline(mut self, is_by_deadline: bool) -> Self {
+    pub fn earliest_deadline_first(mut self, is_by_deadline: bool) -> Self {
         self.rules.by_deadline = is_by_deadline;
         self
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has separate addresses ([`CorePoolConfig::task_endpoints`]), or the addresses
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the addresses
     /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
     /// If the pool has a share for best effort, the machine must count it
-    /// ([`reserve_best_effort`]). If the pool has another [mode](corelane::rt::CorePoolMode) than
+    /// ([`with_best_effort_share`]). If the pool has another [mode](corelane::rt::CorePoolMode) than
     /// the default, the machine must count its costs ([`charge_mode`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
@@ -140,9 +140,9 @@ impl AdmissionConfig {
     }
 
     /// Sets whether the requests of each task are limited to the rate that its period and jitter
-    /// permit ([`TaskRules::min_distance`](field@corelane::rt::TaskRules::min_distance)). Has no
-    /// effect without a [core pool](Self::core_pool). Default: false; requests above the rate run
-    /// as they arrive.
+    /// permit ([`TaskRules::min_interarrival`](field@corelane::rt::TaskRules::min_interarrival)).
+    /// Has no effect without a [core pool](Self::core_pool). Default: false; requests above the
+    /// rate run as they arrive.
     #[must_use]
     pub fn enforce_rates(mut self, enforces: bool) -> Self {
         self.rules.enforces_rates = enforces;
@@ -168,7 +168,7 @@ impl AdmissionConfig {
     /// the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
         let no_resources = |error: std::io::Error| {
-            SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
         };
         let kept = restart::server_data(&*self.books)?;
         let tags = match &kept {
@@ -189,7 +189,9 @@ impl AdmissionConfig {
         if let Some(share) = self.core_pool.as_ref().and_then(|pool| pool.best_effort_share) {
             if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
                 let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return Err(refusal.because("the books do not count the share for best effort: reserve_best_effort"));
+                return Err(
+                    refusal.with_message("the books do not count the share for best effort: with_best_effort_share")
+                );
             }
             rules.has_share = true;
         }
@@ -250,7 +252,7 @@ fn serve_in(
             TasksServant { admission: Arc::clone(&admission), poa: tasks.clone(), own: references, pool: pool.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
-        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
+        orb.bind_corbaloc_key(ADMISSION_OBJECT_KEY, &own)?;
         // This call follows `bind_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();

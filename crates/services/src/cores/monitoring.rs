@@ -14,17 +14,17 @@ fn reported_times(measured: &TaskMeasurement) -> idl::TaskMeasurement {
     idl::TaskMeasurement {
         task: measured.task,
         jobs: measured.jobs,
-        shortest: nanos(measured.shortest),
-        mean: nanos(measured.mean),
-        longest: nanos(measured.longest),
+        shortest: nanos(measured.min_response),
+        mean: nanos(measured.mean_response),
+        longest: nanos(measured.max_response),
     }
 }
 
 fn reported_use(share: &BestEffortUse) -> idl::BestEffortUse {
     idl::BestEffortUse {
         core: u32::try_from(share.core).unwrap_or(u32::MAX),
-        used: nanos(share.used),
-        exhausted: share.exhausted,
+        used: nanos(share.used_time),
+        exhausted: share.exhausted_periods,
         guaranteed: share.runs_above_tasks,
     }
 }
@@ -33,17 +33,17 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
     let counts = pool.map(CorePool::counts).unwrap_or_default();
     idl::Measurements {
         has_pool: pool.is_some(),
-        advisory_reason: pool.and_then(CorePool::advisory_reason).unwrap_or_default(),
+        advisory_reason: pool.and_then(CorePool::missing_guarantee_reason).unwrap_or_default(),
         tasks: pool.map(CorePool::measurements).unwrap_or_default().iter().map(reported_times).collect(),
         counts: idl::PoolCounts {
-            bound: counts.bound,
-            bound_now: counts.bound_now,
-            borrowed: counts.borrowed,
-            spawned: counts.spawned,
-            moved: counts.moved,
-            not_bound: counts.not_bound,
-            handed_over: counts.handed_over,
-            without_task: counts.foreign,
+            bound: counts.connections_bound,
+            bound_now: counts.currently_bound_connections,
+            borrowed: counts.threads_borrowed,
+            spawned: counts.threads_started,
+            moved: counts.threads_moved,
+            not_bound: counts.requests_not_bound,
+            handed_over: counts.requests_handed_over,
+            without_task: counts.requests_without_task,
         },
         best_effort: pool.map(CorePool::best_effort_uses).unwrap_or_default().iter().map(reported_use).collect(),
     }
@@ -62,5 +62,5 @@ pub(super) fn recorded_jobs(pool: Option<&CorePool>, first: u64, most: u32) -> (
         finish: job.ended_at,
         processor_time: nanos(job.processor_time),
     };
-    (batch.next, batch.jobs.iter().map(record).collect())
+    (batch.next_number, batch.jobs.iter().map(record).collect())
 }

@@ -17,9 +17,9 @@ use corelane::rt::JobOverrunAction;
 use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 
 use super::books::{ClientName, TaskRequest, TaskToken};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
-pub(super) const KIND: RecordKind = RecordKind { service: "cores", format: 1 };
+pub(super) const KIND: RecordFormat = RecordFormat { service: "cores", format: 1 };
 
 pub(super) const NUMBER_KEY: &[u8] = b"\x01number";
 pub(super) const SERVER_KEY: &[u8] = b"\x01server";
@@ -68,7 +68,7 @@ fn push_core(out: &mut Vec<u8>, core: Option<CoreId>) {
 
 pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
     let SavedPromise { request, client, token, core, home, attachment } = promise;
-    let Timing { execution, period, deadline, jitter, blocking, min_distance } = request.timing;
+    let Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance } = request.timing;
     let mut out = token.0.to_vec();
     out.extend(request.lease.to_be_bytes());
     push_core(&mut out, *core);
@@ -81,8 +81,8 @@ pub(super) fn encode_promise(promise: &SavedPromise) -> Vec<u8> {
         Criticality::Normal => 1,
         Criticality::High => 2,
     });
-    push_core(&mut out, request.pinned);
-    out.push(match request.overrun {
+    push_core(&mut out, request.pinned_core);
+    out.push(match request.overrun_action {
         JobOverrunAction::Demote => 1,
         JobOverrunAction::Stop => 2,
         _ => 0,
@@ -148,7 +148,7 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
         *time = fields.u64()?;
     }
     let [execution, period, deadline, jitter, blocking, min_distance] = times;
-    let timing = Timing { execution, period, deadline, jitter, blocking, min_distance };
+    let timing = Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance };
     timing.check().map_err(|_| BadRecord)?;
     let criticality = match fields.octet()? {
         0 => Criticality::Low,
@@ -166,7 +166,8 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     let client = ClientName(fields.text()?.into());
     let (name, operation) = (fields.text()?.to_owned(), fields.text()?.to_owned());
     let attachment = fields.octets()?.into();
-    let request = TaskRequest { name, operation, timing, criticality, pinned, lease, overrun };
+    let request =
+        TaskRequest { name, operation, timing, criticality, pinned_core: pinned, lease, overrun_action: overrun };
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
@@ -202,9 +203,9 @@ mod tests {
             operation: "read".to_owned(),
             timing: Timing::new(1_000, 1_000_000).with_deadline(500_000).with_jitter(9),
             criticality: Criticality::High,
-            pinned: home,
+            pinned_core: home,
             lease: 5,
-            overrun: JobOverrunAction::Stop,
+            overrun_action: JobOverrunAction::Stop,
         };
         let client = ClientName("user 0".into());
         SavedPromise {

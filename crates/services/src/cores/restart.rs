@@ -59,7 +59,7 @@ pub(super) fn texts(addresses: &[Endpoint]) -> Vec<String> {
 }
 
 pub(super) fn persist_store(why: &str) -> SystemException {
-    SystemException::new(Kind::PersistStore, 0, Completion::No).because(why)
+    SystemException::new(Kind::PersistStore, 0, Completion::No).with_message(why)
 }
 
 impl From<BadRecord> for SystemException {

@@ -131,7 +131,7 @@ impl SaveResult {
         match self {
             SaveResult::Read(found) => {
                 *saved = found;
-                SaveOutcome::Read
+                SaveOutcome::StoreRead
             }
             SaveResult::Committed(revision, changes) => {
                 saved.apply(changes, revision);
@@ -147,7 +147,7 @@ pub enum SaveOutcome {
     /// The store has all changes that were made before the step.
     Saved,
     /// The store has been read. The next step saves the changes.
-    Read,
+    StoreRead,
     /// The step has failed. The books have taken back what the store does not have.
     Failed(Arc<StoreError>),
 }

@@ -33,7 +33,7 @@ pub(super) struct TasksServant {
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 impl From<BooksRefusal> for SystemException {
@@ -41,7 +41,7 @@ impl From<BooksRefusal> for SystemException {
         let kind = match refusal {
             BooksRefusal::KernelRefused => {
                 return SystemException::new(Kind::NoResources, corelane::minor::TASK_REFUSED, Completion::No)
-                    .because(refusal.to_string());
+                    .with_message(refusal.to_string());
             }
             BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
             BooksRefusal::RateExceeded(_)
@@ -62,11 +62,11 @@ impl From<NotSaved> for SystemException {
         match reason {
             NotSaved::Busy(most) => system(Kind::Transient, format!("{most} requests wait for the store already")),
             NotSaved::Ended => SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No)
-                .because("the thread that saves has ended: restart the server"),
+                .with_message("the thread that saves has ended: restart the server"),
             NotSaved::Failed(error) => {
                 // A commit that failed may have reached the store.
                 let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::Maybe);
-                refused.because(format!("the store cannot save the promise: {error}"))
+                refused.with_message(format!("the store cannot save the promise: {error}"))
             }
         }
     }
@@ -75,11 +75,11 @@ impl From<NotSaved> for SystemException {
 fn timing(timing: &idl::TaskTiming) -> Timing {
     let idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance } = *timing;
     let deadline = if deadline == 0 { period } else { deadline };
-    Timing { execution, period, deadline, jitter, blocking, min_distance }
+    Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance }
 }
 
 fn reported_timing(timing: &Timing) -> idl::TaskTiming {
-    let Timing { execution, period, deadline, jitter, blocking, min_distance } = *timing;
+    let Timing { execution, period, deadline, jitter, blocking, min_interarrival: min_distance } = *timing;
     idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance }
 }
 
@@ -107,7 +107,15 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
         idl::JobOverrun::Demote => JobOverrunAction::Demote,
         idl::JobOverrun::Stop => JobOverrunAction::Stop,
     };
-    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease, overrun })
+    Ok(TaskRequest {
+        name,
+        operation,
+        timing: timing(&task.timing),
+        criticality,
+        pinned_core: pinned,
+        lease: task.lease,
+        overrun_action: overrun,
+    })
 }
 
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
@@ -121,8 +129,8 @@ fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
         task: name.to_owned(),
         test,
         core: core_number(rejection.core),
-        excess: rejection.excess.0,
-        longest_execution: rejection.longest_execution.unwrap_or(0),
+        excess: rejection.excess_utilization.0,
+        longest_execution: rejection.max_fitting_execution.unwrap_or(0),
         is_exhaustive: rejection.is_exhaustive,
         reason: rejection.reason(),
     }
@@ -162,7 +170,7 @@ impl TasksServant {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
                 // All references of a task have the same address.
-                let take = || self.pool.as_ref().and_then(CorePool::take_endpoint);
+                let take = || self.pool.as_ref().and_then(CorePool::take_task_endpoint);
                 let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
                     Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
                     None => self.poa.create_reference_with_id(&id, target.type_id())?,
@@ -217,17 +225,17 @@ impl TasksServant {
         let core = |core: &books::CoreUse| idl::CoreRecord {
             core: core.core.core,
             capacity: core.capacity.0,
-            used: core.used.0,
-            reserved: core.reserved.0,
+            used: core.used_by_tasks.0,
+            reserved: core.reserved_above_tasks.0,
         };
         let counts = snapshot.counts;
         let counts = idl::Counts {
             promised: counts.promised,
             rejected: counts.rejected,
-            over_rate: counts.over_rate,
-            over_quota: counts.over_quota,
-            leases_ended: counts.leases_ended,
-            reservations_lapsed: counts.reservations_lapsed,
+            over_rate: counts.refused_over_rate,
+            over_quota: counts.refused_over_quota,
+            leases_ended: counts.leases_expired,
+            reservations_lapsed: counts.reservations_expired,
         };
         (tasks, snapshot.cores.iter().map(core).collect(), counts)
     }
@@ -280,7 +288,7 @@ impl idl::Tasks for TasksServant {
         let token = TaskToken(*secret);
         let made = self.admission.read_saved(
             |state, _, now| {
-                let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
+                let decision = state.books.pending_outcome(TaskId(task), token, now).map_err(SystemException::from)?;
                 match decision {
                     Decision::Promised(promise) => Ok(vec![self.promise(state, &promise, token, now)?]),
                     Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
@@ -355,7 +363,7 @@ impl idl::Tasks for TasksServant {
         })?;
         // The old timing applies until the store has the new one, so the new one may begin later.
         self.admission.with(|state, _, now| {
-            if let Ok(Decision::Promised(saved)) = state.books.outcome(TaskId(task), token, now) {
+            if let Ok(Decision::Promised(saved)) = state.books.pending_outcome(TaskId(task), token, now) {
                 promise.start = promise.start.max(saved.starts_at.saturating_sub(now));
             }
         });
@@ -393,7 +401,7 @@ impl idl::Tasks for TasksServant {
     fn record_jobs(&self, span: u64) -> Result<u64, SystemException> {
         let pool = self.pool.as_ref().ok_or_else(|| system(Kind::BadInvOrder, "the server has no core pool"))?;
         let span = span.min(MAX_RECORDING);
-        pool.record_jobs(Duration::from_nanos(span));
+        pool.record_jobs_for(Duration::from_nanos(span));
         Ok(span)
     }
 
@@ -424,7 +432,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
         timing: reported_timing(&record.task.timing),
         importance,
         core: core_number(record.core),
-        level: record.level,
+        level: record.priority_level,
         response: record.response.unwrap_or(0),
         start: record.starts_at.saturating_sub(now),
         remaining: end.saturating_sub(now),
@@ -442,7 +450,7 @@ impl ServantLocator for TaskLocator {
             Some(target) => Err(ServantManagerError::Forward(target)),
             None => {
                 let ended = SystemException::new(Kind::Transient, corelane::minor::TASK_ENDED, Completion::No);
-                Err(ended.because("the task has ended").into())
+                Err(ended.with_message("the task has ended").into())
             }
         }
     }

@@ -9,7 +9,7 @@ use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, Snapshot, TaskAdmission, TaskRequest,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, TaskAdmission, TaskRequest,
     TaskState, TaskToken,
 };
 use crate::naming::simulation::{SplitMix, under_seeds};
@@ -67,7 +67,7 @@ impl BooksSimulation {
             reservation_timeout: 300 * MS,
             default_lease: 2 * SECOND,
             max_lease: 5 * SECOND,
-            outcome_retention: SECOND,
+            rejection_retention: SECOND,
         };
         let books = make(machine.clone(), limits.clone());
         Self {
@@ -114,9 +114,9 @@ impl BooksSimulation {
             operation: String::new(),
             timing: self.timing(),
             criticality: Criticality::Normal,
-            pinned,
+            pinned_core: pinned,
             lease,
-            overrun: JobOverrunAction::Report,
+            overrun_action: JobOverrunAction::Report,
         }
     }
 
@@ -170,7 +170,7 @@ impl BooksSimulation {
     /// Checks that no core has room for the task while all other tasks stay on their cores.
     fn check_rejection(&self, request: &TaskRequest, without: Option<TaskId>) {
         for core in &self.machine.cores {
-            if request.pinned.is_some_and(|pinned| pinned != core.id) {
+            if request.pinned_core.is_some_and(|pinned| pinned != core.id) {
                 continue;
             }
             let mut set = TaskSet::default();
@@ -282,7 +282,7 @@ impl BooksSimulation {
             assert_eq!(self.books.renew(task, other, 0, self.now), Err(BooksRefusal::WrongToken));
             assert_eq!(self.books.withdraw(task, other, self.now), Err(BooksRefusal::WrongToken));
             assert_eq!(self.books.change_timing(task, other, timing, self.now), Err(BooksRefusal::WrongToken));
-            assert_eq!(self.books.outcome(task, other, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.books.pending_outcome(task, other, self.now), Err(BooksRefusal::WrongToken));
         }
         match self.random.below(4) {
             0 => {
@@ -309,7 +309,7 @@ impl BooksSimulation {
                         self.note("changed");
                     }
                     Ok(_) => {
-                        let request = TaskRequest { timing, pinned: record.task.pinned, ..self.request() };
+                        let request = TaskRequest { timing, pinned_core: record.task.pinned_core, ..self.request() };
                         self.check_rejection(&request, Some(task));
                         self.note("change rejected");
                     }
@@ -342,7 +342,7 @@ impl BooksSimulation {
         }
         self.books.apply_decision(decided, self.now);
         let token = self.tokens[&task];
-        match self.books.outcome(task, token, self.now) {
+        match self.books.pending_outcome(task, token, self.now) {
             Ok(TaskAdmission::Promised(_)) => self.note("late promise"),
             Ok(TaskAdmission::Rejected(_)) => self.note("late rejection"),
             Ok(TaskAdmission::Pending(_)) => self.note("still pending"),
@@ -388,7 +388,7 @@ impl BooksSimulation {
         self.check_deadlines(&snapshot);
     }
 
-    fn observe_ends(&mut self, snapshot: &Snapshot) {
+    fn observe_ends(&mut self, snapshot: &BooksSnapshot) {
         for used in self.uses.iter_mut().filter(|used| used.until.is_none()) {
             let record = snapshot.tasks.iter().find(|record| record.task.id == used.task);
             let state = record.map(|record| record.state);
@@ -422,7 +422,7 @@ impl BooksSimulation {
     }
 
     /// Checks that no job misses a deadline on any core, at present and at each later start.
-    fn check_deadlines(&self, snapshot: &Snapshot) {
+    fn check_deadlines(&self, snapshot: &BooksSnapshot) {
         let starts = self.uses.iter().map(|used| used.from).filter(|from| *from > self.now);
         for at in starts.chain([self.now]) {
             for core in &self.machine.cores {
@@ -468,7 +468,7 @@ impl BooksSimulation {
         }
         let snapshot = self.books.snapshot(self.now);
         assert!(snapshot.tasks.is_empty() && self.books.next_expiry().is_none(), "{snapshot:?}");
-        assert!(snapshot.cores.iter().all(|core| core.used == Utilization(0)), "{snapshot:?}");
+        assert!(snapshot.cores.iter().all(|core| core.used_by_tasks == Utilization(0)), "{snapshot:?}");
     }
 }
 

@@ -8,8 +8,8 @@ use corelane_sched::allocation::Machine;
 use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreChange,
-    MAX_CHAIN_STAGES, PendingDecision, Promise, Snapshot, TaskAdmission, TaskRequest, TaskToken,
+    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
+    LostCoresOutcome, MAX_CHAIN_STAGES, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskToken,
 };
 use super::memory::MemoryBooks;
 use super::records::KIND;
@@ -98,8 +98,8 @@ impl Books for StoredBooks {
         self.memory.admit(request, client, token, now)
     }
 
-    fn outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
-        self.memory.outcome(task, token, now)
+    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+        self.memory.pending_outcome(task, token, now)
     }
 
     fn reserve_chain(
@@ -147,7 +147,7 @@ impl Books for StoredBooks {
         self.memory.task_name(task)
     }
 
-    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
         self.memory.snapshot(now)
     }
 
@@ -159,7 +159,7 @@ impl Books for StoredBooks {
         self.memory.apply_decision(decided, now);
     }
 
-    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> CoreChange {
+    fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome {
         self.memory.set_lost_cores(lost, now)
     }
 
@@ -175,12 +175,12 @@ impl Books for StoredBooks {
         self.memory.next_expiry()
     }
 
-    fn attach(&mut self, task: TaskId, attachment: &[u8]) {
-        self.memory.attach(task, attachment);
+    fn attach_data(&mut self, task: TaskId, attachment: &[u8]) {
+        self.memory.attach_data(task, attachment);
     }
 
-    fn attachments(&self) -> Vec<(TaskId, Arc<[u8]>)> {
-        self.memory.attachments()
+    fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
+        self.memory.attached_data()
     }
 
     fn set_server_data(&mut self, data: &[u8]) {
@@ -199,7 +199,7 @@ impl Books for StoredBooks {
         self.memory.is_saved_as(task, self.saved.promises.get(&task))
     }
 
-    fn timings_before_changes(&self) -> Vec<(TaskId, Timing)> {
+    fn timings_before_unsaved_changes(&self) -> Vec<(TaskId, Timing)> {
         self.memory.revocable_timings()
     }
 

@@ -149,9 +149,9 @@ impl StoredSimulation {
             operation: String::new(),
             timing: self.timing(),
             criticality: Criticality::Normal,
-            pinned: None,
+            pinned_core: None,
             lease: [0, SECOND, Nanos::MAX][self.random.below(3)],
-            overrun: JobOverrunAction::Report,
+            overrun_action: JobOverrunAction::Report,
         }
     }
 
@@ -172,7 +172,7 @@ impl StoredSimulation {
 
     fn promise(&mut self, task: TaskId, token: TaskToken, request: &TaskRequest, core: CoreId) {
         let attachment = task.0.to_le_bytes().to_vec();
-        self.books.attach(task, &attachment);
+        self.books.attach_data(task, &attachment);
         let (timing, lease) = (request.timing, self.length(request.lease));
         let earlier = self.wanted.insert(task, KnownPromise { token, timing, lease, attachment, core });
         assert!(earlier.is_none() && !self.acknowledged.contains_key(&task), "no number is given twice");
@@ -262,7 +262,7 @@ impl StoredSimulation {
             // The store has everything, so all requests are acknowledged, and no change can be
             // taken back.
             self.compare(&self.wanted.clone());
-            assert_eq!(self.books.timings_before_changes(), []);
+            assert_eq!(self.books.timings_before_unsaved_changes(), []);
             assert_eq!(self.stored.len(), self.wanted.len());
             self.acknowledged = self.wanted.clone();
             self.attempted.clear();
@@ -291,7 +291,7 @@ impl StoredSimulation {
                 self.attempted.clear();
                 self.note("saved");
             }
-            SaveOutcome::Read => self.note("read"),
+            SaveOutcome::StoreRead => self.note("read"),
             SaveOutcome::Failed(error) => {
                 assert!(matches!(*error, StoreError::Full { .. }));
                 // All clients whose changes are not saved get NO_RESOURCES. Withdrawals remain.
@@ -334,7 +334,7 @@ impl StoredSimulation {
         }
         let mut set = TaskSet::default();
         for record in records.values() {
-            set.insert(Task { pinned: None, ..record.task }, record.core.unwrap());
+            set.insert(Task { pinned_core: None, ..record.task }, record.core.unwrap());
         }
         assert!(is_schedulable(&set, &self.machine), "{records:?}");
     }
@@ -360,7 +360,7 @@ impl StoredSimulation {
         self.compare(&stored);
         let records = self.records();
         let attachments: BTreeMap<TaskId, Vec<u8>> =
-            self.books.attachments().into_iter().map(|(task, octets)| (task, octets.to_vec())).collect();
+            self.books.attached_data().into_iter().map(|(task, octets)| (task, octets.to_vec())).collect();
         for (task, known) in &stored {
             assert_eq!(records[task].core, Some(known.core), "a task keeps its core");
             assert_eq!(records[task].state, TaskState::Promised(known.lease), "each promise begins its lease");
@@ -368,7 +368,7 @@ impl StoredSimulation {
             assert_eq!(self.books.renew(*task, known.token, known.lease, 0), Ok(known.lease));
             assert!(self.books.is_saved(*task));
         }
-        let used: u64 = self.books.snapshot(0).cores.iter().map(|core| core.used.0).sum();
+        let used: u64 = self.books.snapshot(0).cores.iter().map(|core| core.used_by_tasks.0).sum();
         let expected = Utilization::total(stored.values().map(|known| &known.timing));
         assert!(used.abs_diff(expected.0) <= stored.len() as u64, "{used} {expected:?}");
         (self.wanted, self.acknowledged) = (stored.clone(), stored);
@@ -422,9 +422,9 @@ fn saved_books_in(store: MemoryStore) -> (StoredBooks, TaskRequest) {
         operation: String::new(),
         timing: Timing::new(50 * MS, 100 * MS),
         criticality: Criticality::Normal,
-        pinned: None,
+        pinned_core: None,
         lease: 0,
-        overrun: JobOverrunAction::Report,
+        overrun_action: JobOverrunAction::Report,
     };
     (books, request)
 }
@@ -442,13 +442,15 @@ fn changed_timing_begins_after_the_last_job_before_its_save() {
     save(&mut books, 0);
     let changed = Timing::new(20 * MS, 100 * MS);
     books.change_timing(promise.task, token, changed, 200 * MS).unwrap();
-    assert_eq!(books.timings_before_changes(), [(promise.task, request.timing)]);
+    assert_eq!(books.timings_before_unsaved_changes(), [(promise.task, request.timing)]);
     // The client sends jobs with the old timing until the store has the new one.
     save(&mut books, 400 * MS);
-    assert_eq!(books.timings_before_changes(), []);
-    let Ok(TaskAdmission::Promised(kept)) = books.outcome(promise.task, token, 400 * MS) else { panic!("no promise") };
+    assert_eq!(books.timings_before_unsaved_changes(), []);
+    let Ok(TaskAdmission::Promised(kept)) = books.pending_outcome(promise.task, token, 400 * MS) else {
+        panic!("no promise")
+    };
     assert_eq!(kept.starts_at, 500 * MS);
-    let mut used = |at| books.snapshot(at).cores[0].used.0;
+    let mut used = |at| books.snapshot(at).cores[0].used_by_tasks.0;
     assert_eq!([used(500 * MS - 1), used(500 * MS)], [700_000_000, 200_000_000]);
 }
 
@@ -466,7 +468,7 @@ fn task_that_the_kernel_refuses_stays_demoted_if_its_change_cannot_be_saved() {
     let records = books.snapshot(200 * MS).tasks;
     assert!(records.iter().any(|record| record.task.id == promise.task && record.core.is_none()), "{records:?}");
     // The share of the last job with the old timing ends at its deadline.
-    let mut used = |at| books.snapshot(at).cores[0].used.0;
+    let mut used = |at| books.snapshot(at).cores[0].used_by_tasks.0;
     assert_eq!([used(300 * MS - 1), used(300 * MS)], [500_000_000, 0]);
 }
 
@@ -481,7 +483,7 @@ fn task_that_the_kernel_refuses_stays_demoted_after_a_restart() {
     save(&mut books, MS);
     drop(books);
     let mut books = StoredBooks::open(store, Machine::with_cores(1), BooksLimits::default()).unwrap();
-    assert_eq!(books.outcome(promise.task, token, 0), Err(BooksRefusal::KernelRefused));
+    assert_eq!(books.pending_outcome(promise.task, token, 0), Err(BooksRefusal::KernelRefused));
     books.set_lost_cores(&[CoreId::default()], MS);
     books.set_lost_cores(&[], 2 * MS);
     assert_eq!(books.renew(promise.task, token, 0, 2 * MS), Err(BooksRefusal::KernelRefused));

@@ -39,8 +39,8 @@ pub(super) fn admit(
         task: task.id,
         test: allocation::AdmissionTest::Deadlines,
         core: None,
-        excess: Default::default(),
-        longest_execution: None,
+        excess_utilization: Default::default(),
+        max_fitting_execution: None,
         is_exhaustive,
     })
 }
@@ -63,7 +63,7 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
         }
         if let Some(step) = plan.moves.iter().find(|step| step.task == task.id && step.to != core) {
             // The moving task counts on both cores, under two ids.
-            both.insert(Task { id: TaskId(task.id.0 | SECOND), pinned: None, ..*task }, step.to);
+            both.insert(Task { id: TaskId(task.id.0 | SECOND), pinned_core: None, ..*task }, step.to);
         }
     }
     is_schedulable(&both, &machine)

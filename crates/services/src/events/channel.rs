@@ -116,7 +116,7 @@ pub(super) struct SharedChannel {
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 pub(super) fn disconnected() -> SystemException {
@@ -580,7 +580,7 @@ impl SharedChannel {
 
     fn unbind_keys(&self) {
         for key in builder::plain_keys(&self.name) {
-            self.poa.unbind_key(&key);
+            self.poa.unbind_corbaloc_key(&key);
         }
     }
 

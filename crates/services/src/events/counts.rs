@@ -37,14 +37,20 @@ pub struct DropCounts {
     pub disconnected: u64,
     /// The set was for a consumer that the supplier's thread calls, and the thread was in too many
     /// nested calls of such consumers.
-    pub nested: u64,
+    pub nesting_too_deep: u64,
 }
 
 impl DropCounts {
     /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.replaced + self.expired + self.suspended + self.failed + self.disconnected + self.nested
+        self.queue_full
+            + self.replaced
+            + self.expired
+            + self.suspended
+            + self.failed
+            + self.disconnected
+            + self.nesting_too_deep
     }
 
     pub(super) const fn count(&mut self, reason: DropReason) {
@@ -55,7 +61,7 @@ impl DropCounts {
             DropReason::Suspended => &mut self.suspended,
             DropReason::Failed => &mut self.failed,
             DropReason::Disconnected => &mut self.disconnected,
-            DropReason::Nested => &mut self.nested,
+            DropReason::Nested => &mut self.nesting_too_deep,
         };
         *count += 1;
     }
@@ -67,7 +73,7 @@ impl DropCounts {
         self.suspended += other.suspended;
         self.failed += other.failed;
         self.disconnected += other.disconnected;
-        self.nested += other.nested;
+        self.nesting_too_deep += other.nesting_too_deep;
     }
 
     pub(super) const fn since(&self, earlier: &Self) -> Self {
@@ -78,7 +84,7 @@ impl DropCounts {
             suspended: self.suspended - earlier.suspended,
             failed: self.failed - earlier.failed,
             disconnected: self.disconnected - earlier.disconnected,
-            nested: self.nested - earlier.nested,
+            nesting_too_deep: self.nesting_too_deep - earlier.nesting_too_deep,
         }
     }
 }
@@ -139,7 +145,7 @@ pub struct QueueStatistics {
     /// The number of the lane, from 0, the most urgent.
     pub lane: usize,
     /// The number of sets in the queue.
-    pub sets: usize,
+    pub delivery_sets: usize,
     /// The number of bytes of these sets.
     pub bytes: usize,
 }
@@ -148,7 +154,7 @@ pub struct QueueStatistics {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerStatistics {
     /// The number of the consumer's proxy. A proxy that was made later has a larger number.
-    pub proxy: u64,
+    pub proxy_number: u64,
     /// The numbers of the consumer's sets.
     pub counts: DeliveryCounts,
     /// The drops by the type of the set's first event. At most 64 types are counted separately;
@@ -194,7 +200,7 @@ pub struct ChannelStatistics {
     /// connected.
     pub refused: u64,
     /// Events of a type and source that their supplier does not publish. They are not routed.
-    pub unpublished: u64,
+    pub undeclared: u64,
     /// Events beyond the declarations of their suppliers, and refused connections.
     pub surplus: SurplusCounts,
     /// The connected consumers.
@@ -202,7 +208,7 @@ pub struct ChannelStatistics {
     /// Number of connected suppliers.
     pub suppliers: usize,
     /// The sum of the counts of all consumers that were disconnected.
-    pub departed: DeliveryCounts,
+    pub disconnected_consumers: DeliveryCounts,
     /// Events that suppliers pushed to a durable channel without acknowledgement, and that are not
     /// in its store.
     pub unstored: UnstoredEvents,
@@ -212,7 +218,7 @@ impl ChannelStatistics {
     /// Returns the sum of the counts of all consumers, connected or not.
     #[must_use]
     pub fn total(&self) -> DeliveryCounts {
-        self.consumers.iter().fold(self.departed, |mut sum, consumer| {
+        self.consumers.iter().fold(self.disconnected_consumers, |mut sum, consumer| {
             sum.add(&consumer.counts);
             sum
         })

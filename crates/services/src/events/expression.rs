@@ -15,7 +15,7 @@ use super::header::{EventHeader, EventSource, EventType};
 const MAX_BYTES: usize = 64 << 10;
 /// Maximum number of expressions inside each other, which bounds the recursion of the parser. The
 /// deepest filter may need a pair of parentheses for each of its groups.
-const MAX_DEPTH: usize = 2 * FilterLimits::DEEPEST;
+const MAX_DEPTH: usize = 2 * FilterLimits::MAX_SUPPORTED_DEPTH;
 
 const KEYWORDS: [&str; 11] =
     ["type", "source", "any", "not", "and", "or", "all", "bits", "timeout", "interval", "deadline"];

@@ -89,8 +89,9 @@ impl EventChannelFactory {
         self
     }
 
-    /// Lets only the clients of the servant that [`serve_controlled`](Self::serve_controlled)
-    /// returns create durable channels. Others get NO_PERMISSION.
+    /// Lets only the clients of the servant that
+    /// [`serve_with_control_servant`](Self::serve_with_control_servant) returns create durable
+    /// channels. Others get NO_PERMISSION.
     #[must_use]
     pub fn durable_by_permission(self, store: &EventStore, retention: Retention) -> Self {
         Self { needs_permission: true, ..self.durable(store, retention) }
@@ -102,7 +103,7 @@ impl EventChannelFactory {
     /// # Errors
     /// BAD_PARAM if the key is already bound; other errors of the ORB.
     pub fn serve(self, orb: &Arc<Orb>) -> Result<ObjectRef, SystemException> {
-        Ok(self.serve_controlled(orb)?.0)
+        Ok(self.serve_with_control_servant(orb)?.0)
     }
 
     /// Serves the factory as [`serve`](Self::serve) does. Also returns a servant of the same
@@ -111,7 +112,7 @@ impl EventChannelFactory {
     ///
     /// # Errors
     /// The errors of `serve`.
-    pub fn serve_controlled(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
+    pub fn serve_with_control_servant(self, orb: &Arc<Orb>) -> Result<(ObjectRef, Servant), SystemException> {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
@@ -126,10 +127,10 @@ impl EventChannelFactory {
         let shared = Arc::new(SharedFactory { settings: self, orb: Arc::downgrade(orb), channels });
         let factory = |is_permitted| Factory { shared: Arc::clone(&shared), is_permitted };
         let reference = poa.activate(&omni_events::EventChannelFactory::servant(factory(is_permitted)))?;
-        orb.bind_key(FACTORY_KEY, &reference)?;
+        orb.bind_corbaloc_key(FACTORY_KEY, &reference)?;
         let activated = poa.manager().activate();
         activated.inspect_err(|_| {
-            orb.unbind_key(FACTORY_KEY);
+            orb.unbind_corbaloc_key(FACTORY_KEY);
         })?;
         Ok((reference, omni_events::EventChannelFactory::servant(factory(true))))
     }
@@ -162,7 +163,7 @@ impl fmt::Debug for SharedFactory {
 }
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 fn is_supported(key: &[NameComponent]) -> bool {

@@ -32,7 +32,7 @@ pub fn event_filters(input: &[u8]) {
     // The filter's dependencies also name a group that is implicit in the input, so they may be
     // deeper and more.
     let wider = FilterLimits { max_depth: usize::MAX, max_dependencies: usize::MAX, ..limits };
-    let is_deepest = FilterLimits::DEEPEST <= headers.len();
+    let is_deepest = FilterLimits::MAX_SUPPORTED_DEPTH <= headers.len();
     let again = EventFilter::build(FilterBuilder::Prefix, filter.dependencies().headers(), &wider);
     assert!(is_deepest || again.as_ref() == Ok(&filter));
     let read = EventFilter::parse(&filter.expression(&EventNames::new()), &EventNames::new(), &wider);
@@ -44,11 +44,12 @@ pub fn event_filters(input: &[u8]) {
     for header in headers.iter().take(MAX_EVENTS) {
         now += header.creation_time.min(1 << 40);
         subscriptions.expire(now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
-        let before = subscriptions.held(consumer);
+        let before = subscriptions.held_occurrence_count(consumer);
         let delivered = subscriptions.push(header, (), now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
-        let has_changed = delivered.is_ok_and(|count| count > 0) || subscriptions.held(consumer) != before;
+        let has_changed =
+            delivered.is_ok_and(|count| count > 0) || subscriptions.held_occurrence_count(consumer) != before;
         assert!(!has_changed || filter.accepts(header));
-        assert!(subscriptions.held(consumer).is_some_and(|held| held <= nodes));
+        assert!(subscriptions.held_occurrence_count(consumer).is_some_and(|held| held <= nodes));
         assert!(subscriptions.is_candidate(consumer, header) || !filter.accepts(header));
     }
     assert!(subscriptions.remove(consumer) && subscriptions.next_expiry().is_none());

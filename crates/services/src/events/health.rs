@@ -9,9 +9,9 @@ use corelane_sched::task::Nanos;
 ///
 /// A *miss* is a call that ends with TIMEOUT, TRANSIENT, COMM_FAILURE or NO_RESPONSE. After a miss
 /// the channel asks the consumer if it exists before it sends the next event. After `max_misses`
-/// misses in a row the channel makes no call to the consumer for the time `suspension`, and then
-/// asks again; each further miss leads to another suspension. After `max_suspensions` suspensions
-/// in a row, a further miss disconnects the consumer.
+/// misses in a row the channel makes no call to the consumer for the time `suspension_time`, and
+/// then asks again; each further miss leads to another suspension. After `max_suspensions`
+/// suspensions in a row, a further miss disconnects the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissPolicy {
     /// The deadline of each call to a consumer, a supplier or an observer.
@@ -19,7 +19,7 @@ pub struct MissPolicy {
     /// Number of misses in a row until the consumer is suspended. 0 counts as 1.
     pub max_misses: u32,
     /// The time for which a consumer is suspended.
-    pub suspension: Duration,
+    pub suspension_time: Duration,
     /// Number of suspensions in a row, after which a further miss disconnects the consumer.
     pub max_suspensions: u32,
 }
@@ -30,7 +30,7 @@ impl Default for MissPolicy {
         Self {
             send_timeout: Duration::from_secs(1),
             max_misses: 3,
-            suspension: Duration::from_secs(5),
+            suspension_time: Duration::from_secs(5),
             max_suspensions: 3,
         }
     }
@@ -77,7 +77,7 @@ impl ConsumerHealth {
             return true;
         }
         self.suspensions += 1;
-        let suspension = u64::try_from(policy.suspension.as_nanos()).unwrap_or(Nanos::MAX);
+        let suspension = u64::try_from(policy.suspension_time.as_nanos()).unwrap_or(Nanos::MAX);
         self.suspended_until = now.saturating_add(suspension);
         false
     }
@@ -91,7 +91,7 @@ mod tests {
     fn consumer_is_asked_then_suspended_then_disconnected() {
         let policy = MissPolicy {
             max_misses: 2,
-            suspension: Duration::from_nanos(10),
+            suspension_time: Duration::from_nanos(10),
             max_suspensions: 2,
             ..Default::default()
         };

@@ -36,9 +36,9 @@ pub(super) enum ListName {
     All,
 }
 
-/// Number of places for kept candidates. A power of two.
+/// Number of entries in the cache of candidates. A power of two.
 const KEPT_KINDS: usize = 64;
-/// Maximum number of consumers in one place. The candidates of an event that has more are not kept.
+/// Maximum number of consumers in one entry of the cache. Longer lists of candidates are not kept.
 const MAX_KEPT_CONSUMERS: usize = 8;
 
 /// The candidates for one type and source, from the latest search.
@@ -61,7 +61,8 @@ pub(super) struct Index {
     sources: usize,
     everything: usize,
     version: u64,
-    /// Empty before the first search. Kinds that share a place displace each other.
+    /// The cache of the latest candidates, empty before the first search. Types and sources that
+    /// share an entry displace each other.
     kept: Box<[KeptCandidates]>,
 }
 

@@ -69,7 +69,7 @@ impl EventLane {
 ///
 /// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses
 /// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`
-/// permits them the lowest lane's priority only ([`LaneConfig::ceiling`]).
+/// permits them the lowest lane's priority only ([`LaneConfig::max_request_priority`]).
 ///
 /// The pool's thread calls a consumer in the channel's process itself only if the consumer's POA has these policies, too.
 /// Otherwise a thread of the consumer's pool runs the push.
@@ -109,7 +109,7 @@ pub fn receive_lanes(orb: &Orb, lanes: &[EventLane], ceiling: Option<i16>) -> Re
         priorities.iter().zip(tops).map(|(&priority, top)| (if priority == lowest { 0 } else { priority }, top));
     let lane = |&priority: &i16| {
         let ceiling = ceiling.filter(|ceiling| *ceiling >= priority);
-        LaneConfig::default().priority(priority).ceiling(ceiling)
+        LaneConfig::default().priority(priority).max_request_priority(ceiling)
     };
     let config = LanesConfig::default().name("events").lanes(priorities.iter().map(lane));
     Ok(RtPolicies {
@@ -124,7 +124,7 @@ pub fn receive_lanes(orb: &Orb, lanes: &[EventLane], ceiling: Option<i16>) -> Re
 pub(super) struct LaneTable(pub(super) Vec<EventLane>);
 
 fn invalid(why: String) -> SystemException {
-    SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
+    SystemException::new(Kind::BadParam, 0, Completion::No).with_message(why)
 }
 
 impl LaneTable {
@@ -158,7 +158,7 @@ impl LaneTable {
             let joined = trial
                 .map_err(|error| error.to_string())
                 .and_then(|trial| trial.join().map_err(|_| "the thread has panicked".to_owned()));
-            joined.map_err(|why| SystemException::new(Kind::NoResources, 0, Completion::No).because(why))??;
+            joined.map_err(|why| SystemException::new(Kind::NoResources, 0, Completion::No).with_message(why))??;
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ pub use self::keys::{FACTORY_KEY, MONITOR_KEY};
 pub use self::lanes::{EventLane, receive_lanes};
 pub use self::monitor::EventMonitor;
 pub use self::queue::{OverflowPolicy, QueueLimits};
-pub use self::reach::{DeadPart, DeliveryTrigger, FilterReach, PublishedEvent, SetArrival};
+pub use self::reach::{DeliverySetArrival, DeliveryTrigger, FilterReach, PublishedEventKind, UnreachablePart};
 pub use self::router::ChannelLimits;
 pub use self::schedule::{
     AdmissionRefusal, ChannelSchedule, PublicationEntry, ScheduleError, SubscriptionEntry, SurplusPolicy,

@@ -72,9 +72,9 @@ impl EventMonitor {
         let poa = orb.root_poa().create_poa(POA, None, PoaPolicies::default())?;
         let served = (|| {
             let reference = poa.activate(&Monitor::servant(self.clone()))?;
-            orb.bind_key(MONITOR_KEY, &reference)?;
+            orb.bind_corbaloc_key(MONITOR_KEY, &reference)?;
             poa.manager().activate().inspect_err(|_| {
-                orb.unbind_key(MONITOR_KEY);
+                orb.unbind_corbaloc_key(MONITOR_KEY);
             })?;
             Ok(reference)
         })();
@@ -131,7 +131,8 @@ impl Control for EventMonitor {
 
 fn channel(channel: &EventChannel) -> Channel {
     let summary = channel.shared().summary();
-    let UnstoredEvents { queue_full, size, no_room, failed } = channel.shared().unstored();
+    let UnstoredEvents { queue_full, too_large: size, store_full: no_room, commit_failed: failed } =
+        channel.shared().unstored();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Channel {
         name: channel.name().to_owned(),
@@ -153,12 +154,12 @@ fn channel(channel: &EventChannel) -> Channel {
 fn consumer(consumer: &ConsumerStatistics) -> Consumer {
     let queue = |queue: &QueueStatistics| Queue {
         lane: u32::try_from(queue.lane).unwrap_or(u32::MAX),
-        sets: u32::try_from(queue.sets).unwrap_or(u32::MAX),
+        sets: u32::try_from(queue.delivery_sets).unwrap_or(u32::MAX),
         bytes: queue.bytes as u64,
     };
     let drops_by_type = consumer.drops_by_type.iter();
     Consumer {
-        proxy: consumer.proxy,
+        proxy: consumer.proxy_number,
         sets: deliveries(&consumer.counts),
         drops_by_type: drops_by_type
             .map(|(it, counts)| TypeDrops { event_type: it.0, dropped: drops(counts) })
@@ -186,6 +187,6 @@ const fn drops(counts: &DropCounts) -> Drops {
         suspended: counts.suspended,
         failed: counts.failed,
         disconnected: counts.disconnected,
-        nested: counts.nested,
+        nested: counts.nesting_too_deep,
     }
 }

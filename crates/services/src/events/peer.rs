@@ -92,7 +92,7 @@ impl Peer {
         let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);
         match consumer.as_object().try_send_oneway(&PUSH, &write) {
             Ok(ImmediateSendResult::Sent) => ImmediatePush::Done,
-            Ok(ImmediateSendResult::Begun) => ImmediatePush::Begun,
+            Ok(ImmediateSendResult::PartlySent) => ImmediatePush::Begun,
             Ok(ImmediateSendResult::NotSent) => ImmediatePush::NotSent,
             Err(_) => ImmediatePush::Refused,
         }

@@ -32,7 +32,7 @@ pub enum OverflowPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Maximum number of sets.
-    pub max_sets: usize,
+    pub max_delivery_sets: usize,
     /// Maximum size in bytes of all sets together. A set that is larger by itself is dropped.
     pub max_bytes: usize,
 }
@@ -40,7 +40,7 @@ pub struct QueueLimits {
 /// The default limits: 1,024 sets, 4 MiB.
 impl Default for QueueLimits {
     fn default() -> Self {
-        Self { max_sets: 1_024, max_bytes: 4 << 20 }
+        Self { max_delivery_sets: 1_024, max_bytes: 4 << 20 }
     }
 }
 
@@ -105,7 +105,7 @@ impl<S> DeliveryQueue<S> {
         limits: &QueueLimits,
         mut dropped: impl FnMut(i32, DropReason),
     ) -> bool {
-        if limits.max_sets == 0 || entry.bytes > limits.max_bytes {
+        if limits.max_delivery_sets == 0 || entry.bytes > limits.max_bytes {
             dropped(entry.event_type, DropReason::QueueFull);
             return policy != OverflowPolicy::Disconnect;
         }
@@ -188,7 +188,7 @@ impl<S> DeliveryQueue<S> {
     }
 
     fn has_room(&self, bytes: usize, limits: &QueueLimits) -> bool {
-        self.len() < limits.max_sets && self.bytes.saturating_add(bytes) <= limits.max_bytes
+        self.len() < limits.max_delivery_sets && self.bytes.saturating_add(bytes) <= limits.max_bytes
     }
 
     /// Removes sets that are not more urgent than a new set, until it fits: the least urgent first,
@@ -202,10 +202,10 @@ impl<S> DeliveryQueue<S> {
     ) -> bool {
         let more_urgent = self.entries.iter().filter(|entry| entry.urgency < new.urgency);
         let kept = more_urgent.fold((0, 0), |(sets, bytes), entry| (sets + 1, bytes + entry.bytes));
-        if kept.0 >= limits.max_sets || kept.1 + new.bytes > limits.max_bytes {
+        if kept.0 >= limits.max_delivery_sets || kept.1 + new.bytes > limits.max_bytes {
             return false;
         }
-        let mut sets = (self.len() + 1).saturating_sub(limits.max_sets);
+        let mut sets = (self.len() + 1).saturating_sub(limits.max_delivery_sets);
         let mut bytes = (self.bytes + new.bytes).saturating_sub(limits.max_bytes);
         let (mut freed_sets, mut freed_bytes) = (0, 0);
         // A heap is built in linear time, and often only few sets are taken from it.
@@ -304,7 +304,7 @@ mod tests {
     fn filled(policy: OverflowPolicy, sets: &[(u32, usize, i32, usize)]) -> (Vec<u32>, (u64, u64), bool) {
         let mut queue = DeliveryQueue::default();
         let (mut dropped, mut replaced, mut is_kept) = (0, 0, true);
-        let limits = QueueLimits { max_sets: 3, max_bytes: 100 };
+        let limits = QueueLimits { max_delivery_sets: 3, max_bytes: 100 };
         for (set, bytes, event_type, urgency) in sets {
             is_kept &= queue.push(queued(*set, *bytes, *event_type, *urgency), policy, &limits, |_, reason| {
                 *(if reason == DropReason::Replaced { &mut replaced } else { &mut dropped }) += 1;
@@ -366,7 +366,7 @@ mod tests {
         fn least_urgent_sets_give_way_and_none_in_vain(
             sets in prop::collection::vec((1..70_usize, 0..4_usize), 1..60),
         ) {
-            let limits = QueueLimits { max_sets: 5, max_bytes: 100 };
+            let limits = QueueLimits { max_delivery_sets: 5, max_bytes: 100 };
             let mut queue = DeliveryQueue::default();
             for (number, (bytes, urgency)) in sets.into_iter().enumerate() {
                 let before: Vec<_> = queue.entries.iter().map(|it: &QueuedSet<usize>| (it.set, it.bytes, it.urgency)).collect();
@@ -374,7 +374,7 @@ mod tests {
                 let after: Vec<usize> = queue.entries.iter().map(|it| it.set).collect();
                 let (mut kept, lost): (Vec<_>, Vec<_>) = before.iter().partition(|it| after.contains(&it.0));
                 let fits = |sets: &[(usize, usize, usize)], bytes: usize| {
-                    sets.len() < limits.max_sets && sets.iter().map(|it| it.1).sum::<usize>() + bytes <= limits.max_bytes
+                    sets.len() < limits.max_delivery_sets && sets.iter().map(|it| it.1).sum::<usize>() + bytes <= limits.max_bytes
                 };
                 if after.contains(&number) {
                     kept.push((number, bytes, urgency));
@@ -392,14 +392,14 @@ mod tests {
             sets in prop::collection::vec((0..40_usize, 0..4_i32, any::<bool>(), 0..3_usize), 0..200),
             policy in prop::sample::select(POLICIES.to_vec()),
         ) {
-            let limits = QueueLimits { max_sets: 5, max_bytes: 60 };
+            let limits = QueueLimits { max_delivery_sets: 5, max_bytes: 60 };
             let mut queue = DeliveryQueue::default();
             let (mut pushed, mut popped, mut displaced) = (0_u64, 0_u64, 0_u64);
             let mut last_of_type = HashMap::new();
             for (number, (bytes, event_type, is_pop, urgency)) in sets.into_iter().enumerate() {
                 queue.push(queued((number, event_type), bytes, event_type, urgency), policy, &limits, |_, _| displaced += 1);
                 pushed += 1;
-                prop_assert!(queue.len() <= limits.max_sets && queue.bytes() <= limits.max_bytes);
+                prop_assert!(queue.len() <= limits.max_delivery_sets && queue.bytes() <= limits.max_bytes);
                 if is_pop && let Some(((number, event_type), _)) = queue.pop(0, |_, _| panic!("nothing expires")) {
                     popped += 1;
                     let before = last_of_type.insert(event_type, number);

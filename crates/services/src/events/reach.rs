@@ -13,7 +13,7 @@ use super::header::EventHeader;
 
 /// A kind of event that suppliers publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublishedEvent {
+pub struct PublishedEventKind {
     /// The event's type and source.
     pub header: EventHeader,
     /// The shortest time between two events, in nanoseconds, if it is declared.
@@ -32,7 +32,7 @@ pub enum DeliveryTrigger {
 /// A kind of set that a filter delivers. In any interval, at most as many sets arrive as jobs of a
 /// periodic task with this period and jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetArrival {
+pub struct DeliverySetArrival {
     /// The part that bounds the rate. In a conjunction, it belongs to the child with the lowest
     /// rate.
     pub trigger: DeliveryTrigger,
@@ -51,7 +51,7 @@ pub struct SetArrival {
 
 /// A part of a filter that the published events never fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadPart {
+pub struct UnreachablePart {
     /// The part as an expression.
     pub expression: String,
     /// True if an event would fulfil the part, but goes to an earlier part of the group.
@@ -62,12 +62,12 @@ pub struct DeadPart {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterReach {
     /// For each published event: true if the filter accepts it.
-    pub accepted: Vec<bool>,
+    pub accepted_events: Vec<bool>,
     /// The sets that can arise; none if the consumer never gets a set.
-    pub sets: Vec<SetArrival>,
+    pub deliverable_sets: Vec<DeliverySetArrival>,
     /// The parts that are never fulfilled, except parts of a disjunction whose events an earlier
     /// part gets.
-    pub dead: Vec<DeadPart>,
+    pub unreachable_parts: Vec<UnreachablePart>,
 }
 
 impl EventFilter {
@@ -78,18 +78,18 @@ impl EventFilter {
     ///
     /// let names = EventNames::new();
     /// let filter = EventFilter::parse("all(type 16, type 17) or type 18", &names, &FilterLimits::default())?;
-    /// let published = [16, 17].map(|event_type| PublishedEvent {
+    /// let published = [16, 17].map(|event_type| PublishedEventKind {
     ///     header: EventHeader::new(EventType(event_type), EventSource(1)),
     ///     period: Some(1_000_000 * u64::from(event_type.unsigned_abs())),
     /// });
-    /// let reach = filter.reach(&published, &names);
-    /// assert_eq!(reach.accepted, [true, true]);
-    /// assert_eq!(reach.sets[0].period, Some(17_000_000));
-    /// assert_eq!(reach.dead[0].expression, "type 18");
+    /// let reach = filter.analyse_reach(&published, &names);
+    /// assert_eq!(reach.accepted_events, [true, true]);
+    /// assert_eq!(reach.deliverable_sets[0].period, Some(17_000_000));
+    /// assert_eq!(reach.unreachable_parts[0].expression, "type 18");
     /// # Ok::<(), FilterExpressionError>(())
     /// ```
     #[must_use]
-    pub fn reach(&self, published: &[PublishedEvent], names: &EventNames) -> FilterReach {
+    pub fn analyse_reach(&self, published: &[PublishedEventKind], names: &EventNames) -> FilterReach {
         let timeouts = self.nodes().iter().enumerate().filter_map(|(at, node)| match node.kind {
             NodeKind::Timeout { kind, delay } => Some(Offer::Timeout(at, kind, delay)),
             _ => None,
@@ -98,7 +98,7 @@ impl EventFilter {
         let mut search = Search { filter: self, published, names, offers: &offers, dead: Vec::new() };
         let sets = search.sets(0, &offers, false);
         let accepted = published.iter().map(|event| self.accepts(&event.header)).collect();
-        FilterReach { accepted, sets, dead: search.dead }
+        FilterReach { accepted_events: accepted, deliverable_sets: sets, unreachable_parts: search.dead }
     }
 }
 
@@ -110,20 +110,20 @@ enum Offer {
 
 struct Search<'f> {
     filter: &'f EventFilter,
-    published: &'f [PublishedEvent],
+    published: &'f [PublishedEventKind],
     names: &'f EventNames,
     offers: &'f [Offer],
-    dead: Vec<DeadPart>,
+    dead: Vec<UnreachablePart>,
 }
 
 impl Search<'_> {
     /// Returns the sets that the subtree makes from these offers. `is_needed` is true inside a
     /// conjunction, which needs each child.
-    fn sets(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<SetArrival> {
+    fn sets(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<DeliverySetArrival> {
         let kind = self.filter.nodes()[at].kind;
         match kind {
             NodeKind::Disjunction => {
-                let children: Vec<Vec<SetArrival>> = self.children(at, offers, is_needed);
+                let children: Vec<Vec<DeliverySetArrival>> = self.children(at, offers, is_needed);
                 if children.is_empty() {
                     self.note_dead(at, is_needed);
                 }
@@ -154,7 +154,7 @@ impl Search<'_> {
         }
     }
 
-    fn children(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<Vec<SetArrival>> {
+    fn children(&mut self, at: usize, offers: &[Offer], is_needed: bool) -> Vec<Vec<DeliverySetArrival>> {
         let mut left = offers.to_vec();
         let children: Vec<usize> = self.filter.children(at).collect();
         let mut sets = Vec::with_capacity(children.len());
@@ -186,21 +186,21 @@ impl Search<'_> {
     fn note_dead(&mut self, at: usize, is_needed: bool) {
         let is_shadowed = self.offers.iter().any(|offer| self.takes(at, *offer));
         if !is_shadowed || is_needed {
-            self.dead.push(DeadPart { expression: self.filter.expression_at(at, self.names), is_shadowed });
+            self.dead.push(UnreachablePart { expression: self.filter.expression_at(at, self.names), is_shadowed });
         }
     }
 
-    fn set_of(&self, offer: Offer) -> SetArrival {
+    fn set_of(&self, offer: Offer) -> DeliverySetArrival {
         match offer {
             Offer::Event(number) => {
                 let period = self.published[number].period;
                 let (events, groups) = (vec![number], vec![vec![number]]);
-                SetArrival { trigger: DeliveryTrigger::Event(number), period, jitter: 0, events, groups }
+                DeliverySetArrival { trigger: DeliveryTrigger::Event(number), period, jitter: 0, events, groups }
             }
             Offer::Timeout(_, kind, delay) => {
                 let period = kind.is_periodic().then_some(delay);
                 let trigger = DeliveryTrigger::Timeout(kind, delay);
-                SetArrival { trigger, period, jitter: 0, events: Vec::new(), groups: Vec::new() }
+                DeliverySetArrival { trigger, period, jitter: 0, events: Vec::new(), groups: Vec::new() }
             }
         }
     }
@@ -209,7 +209,7 @@ impl Search<'_> {
 /// Returns the sets of a conjunction of these children. A set needs a contribution of each child,
 /// so the child with the lowest rate bounds the rate. The conjunction may hold a contribution of
 /// this child, so the jitter is one period.
-fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
+fn joined(children: &[Vec<DeliverySetArrival>]) -> Vec<DeliverySetArrival> {
     let mut all = Vec::new();
     for child in children {
         let mut events: Vec<usize> = child.iter().flat_map(|set| set.events.iter().copied()).collect();
@@ -234,7 +234,7 @@ fn joined(children: &[Vec<SetArrival>]) -> Vec<SetArrival> {
     sets
 }
 
-fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
+fn groups_of(sets: &[DeliverySetArrival]) -> Vec<Vec<usize>> {
     match sets {
         [one] => one.groups.clone(),
         // A set of a timeout has no event, so no event is certain.
@@ -249,8 +249,8 @@ fn groups_of(sets: &[SetArrival]) -> Vec<Vec<usize>> {
 }
 
 /// Returns the number of sets in 10^18 ns; the maximum if there is no bound.
-fn rate(sets: &[SetArrival]) -> u128 {
-    let of_set = |set: &SetArrival| match set.trigger {
+fn rate(sets: &[DeliverySetArrival]) -> u128 {
+    let of_set = |set: &DeliverySetArrival| match set.trigger {
         DeliveryTrigger::Timeout(TimeoutKind::Once, _) => Some(0),
         _ => set.period.map(|period| 1_000_000_000_000_000_000 / u128::from(period.max(1))),
     };
@@ -268,8 +268,8 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    fn published(events: &[(i32, i32, Nanos)]) -> Vec<PublishedEvent> {
-        let event = |(event_type, source, period): &(i32, i32, Nanos)| PublishedEvent {
+    fn published(events: &[(i32, i32, Nanos)]) -> Vec<PublishedEventKind> {
+        let event = |(event_type, source, period): &(i32, i32, Nanos)| PublishedEventKind {
             header: EventHeader::new(EventType(*event_type), EventSource(*source)),
             period: Some(*period),
         };
@@ -278,11 +278,11 @@ mod tests {
 
     fn reach(expression: &str, events: &[(i32, i32, Nanos)]) -> FilterReach {
         let filter = EventFilter::parse(expression, &EventNames::new(), &FilterLimits::default()).unwrap();
-        filter.reach(&published(events), &EventNames::new())
+        filter.analyse_reach(&published(events), &EventNames::new())
     }
 
     fn dead(reach: &FilterReach) -> Vec<(&str, bool)> {
-        reach.dead.iter().map(|part| (part.expression.as_str(), part.is_shadowed)).collect()
+        reach.unreachable_parts.iter().map(|part| (part.expression.as_str(), part.is_shadowed)).collect()
     }
 
     #[test]
@@ -290,7 +290,10 @@ mod tests {
         let events = [(16, 1, 50 * MS), (17, 2, 100 * MS)];
         let case = |expression: &str| {
             let reach = reach(expression, &events);
-            (!reach.sets.is_empty(), reach.dead.iter().map(|part| part.expression.clone()).collect::<Vec<_>>())
+            (
+                !reach.deliverable_sets.is_empty(),
+                reach.unreachable_parts.iter().map(|part| part.expression.clone()).collect::<Vec<_>>(),
+            )
         };
         let none: Vec<String> = Vec::new();
         assert_eq!(case("type 16"), (true, none.clone()));
@@ -309,14 +312,14 @@ mod tests {
         // The first part gets every event of the second. A conjunction then never completes.
         assert_eq!(case("type 16 or type 16 source 1"), (true, none));
         let shadowed = reach("all(type 16, type 16 source 1)", &events);
-        assert_eq!((shadowed.sets.len(), dead(&shadowed)), (0, vec![("type 16 source 1", true)]));
+        assert_eq!((shadowed.deliverable_sets.len(), dead(&shadowed)), (0, vec![("type 16 source 1", true)]));
     }
 
     #[test]
     fn conjunction_arrives_at_the_rate_of_its_slowest_child() {
         let events = [(16, 1, 50 * MS), (17, 2, 100 * MS), (17, 3, 40 * MS)];
-        let sets = reach("all(type 16, type 17)", &events).sets;
-        let expected = SetArrival {
+        let sets = reach("all(type 16, type 17)", &events).deliverable_sets;
+        let expected = DeliverySetArrival {
             trigger: DeliveryTrigger::Event(0),
             period: Some(50 * MS),
             jitter: 50 * MS,
@@ -324,7 +327,7 @@ mod tests {
             groups: vec![vec![0], vec![1, 2]],
         };
         assert_eq!(sets, [expected]);
-        let sets = reach("all(type 16, interval 200ms) or type 17 source 3", &events).sets;
+        let sets = reach("all(type 16, interval 200ms) or type 17 source 3", &events).deliverable_sets;
         let triggers: Vec<_> = sets.iter().map(|set| (set.trigger, set.period, set.events.clone())).collect();
         let timeout = DeliveryTrigger::Timeout(TimeoutKind::Interval, 200 * MS);
         assert_eq!(triggers, [(timeout, Some(200 * MS), vec![0]), (DeliveryTrigger::Event(2), Some(40 * MS), vec![2])]);
@@ -354,7 +357,7 @@ mod tests {
         ) {
             let events: Vec<(i32, i32, Nanos)> = events.into_iter().map(|(a, b)| (a, b, MS)).collect();
             let filter = EventFilter::parse(&expression, &EventNames::new(), &FilterLimits::default()).unwrap();
-            let reach = filter.reach(&published(&events), &EventNames::new());
+            let reach = filter.analyse_reach(&published(&events), &EventNames::new());
             let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
             subscriptions.add(filter, 0).unwrap();
             let mut sets: Vec<Vec<usize>> = Vec::new();
@@ -368,15 +371,15 @@ mod tests {
                 let take = |_, set: &[Occurrence<usize>]| sets.push(set.iter().map(event).collect());
                 subscriptions.push(&header, number, 0, take).unwrap();
             }
-            prop_assert!(!reach.sets.is_empty() || sets.is_empty(), "{} {:?}", expression, events);
+            prop_assert!(!reach.deliverable_sets.is_empty() || sets.is_empty(), "{} {:?}", expression, events);
             for set in &sets {
-                let fits = |arrival: &SetArrival| {
+                let fits = |arrival: &DeliverySetArrival| {
                     let mut left = arrival.events.clone();
                     let mut take = |event: &usize| left.iter().position(|it| it == event).map(|at| left.swap_remove(at));
                     set.iter().all(|event| take(event).is_some())
                         && arrival.groups.iter().all(|group| group.iter().any(|event| set.contains(event)))
                 };
-                prop_assert!(reach.sets.iter().any(fits), "{} {:?} {:?}", expression, set, reach);
+                prop_assert!(reach.deliverable_sets.iter().any(fits), "{} {:?} {:?}", expression, set, reach);
             }
         }
     }

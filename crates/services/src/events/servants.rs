@@ -11,7 +11,7 @@ use corelane::{Completion, Reference, SystemException, SystemExceptionKind as Ki
 use super::channel::SharedChannel;
 
 fn system(kind: Kind, why: impl Into<String>) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(why.into())
+    SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
 /// Returns the peer's reference with the time-out of the channel's calls and with a separate

@@ -334,7 +334,7 @@ proptest! {
             prop_assert_eq!(subscriptions.len(), naive.consumers.len());
             prop_assert_eq!(subscriptions.next_expiry(), naive.next_expiry());
             for (id, root) in &naive.consumers {
-                prop_assert!(subscriptions.held(*id).unwrap() <= root.leaves());
+                prop_assert!(subscriptions.held_occurrence_count(*id).unwrap() <= root.leaves());
             }
         }
     }

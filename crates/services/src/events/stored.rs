@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Kind, Limits, SystemException};
+use corelane::{Any, Cdr, CdrError, Decoder, Encoder, Limits, SystemException, TypeCodeKind};
 use corelane_sched::task::Nanos;
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::{Endian, Version};
@@ -94,7 +94,7 @@ impl RoutedEvent for Arc<StoredEvent> {
             expired: untold.expired,
             suspended: untold.suspended,
             failed: untold.failed,
-            nested: untold.nested,
+            nested: untold.nesting_too_deep,
             since_connected: Drops {
                 queue_full: total.queue_full,
                 replaced: total.replaced,
@@ -102,7 +102,7 @@ impl RoutedEvent for Arc<StoredEvent> {
                 suspended: total.suspended,
                 failed: total.failed,
                 disconnected: total.disconnected,
-                nested: total.nested,
+                nested: total.nesting_too_deep,
             },
         };
         let now = now / TIME_UNIT;
@@ -137,7 +137,7 @@ impl PushedEvent for &rtec::Event {
         *header = rtec::EventHeader { ec_recv_time: now, ec_send_time: now, ..self.header };
         data.pad1 = self.data.pad1;
         data.payload.clone_from(&self.data.payload);
-        if self.data.any_value.type_code().kind() != Kind::Null {
+        if self.data.any_value.type_code().kind() != TypeCodeKind::Null {
             data.any_value.clone_from(&self.data.any_value);
         }
     }
@@ -194,7 +194,7 @@ impl StoredEvent {
         }
         self.event.header = rtec::EventHeader::default();
         self.event.data.payload.clear_and_limit_memory(MAX_SPARE_PAYLOAD);
-        if self.event.data.any_value.type_code().kind() != Kind::Null {
+        if self.event.data.any_value.type_code().kind() != TypeCodeKind::Null {
             self.event.data.any_value = Any::null();
         }
         self.bytes.take();
@@ -260,7 +260,7 @@ impl StoredEvent {
         };
         match encoded {
             Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
-                encoder.write_raw(&encoded.octets);
+                encoder.write_bytes(&encoded.octets);
                 Ok(())
             }
             _ => data.encode(encoder),
@@ -288,7 +288,7 @@ pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
 }
 
 fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
-    let (order, octets) = octets.split_first().ok_or(CdrError::Unsupported)?;
+    let (order, octets) = octets.split_first().ok_or(CdrError::UnsupportedForm)?;
     let endian = if *order == 0 { Endian::Big } else { Endian::Little };
     let mut decoder = Decoder::new(octets, endian).with_limits(limits).with_code_sets(CodeSets::UTF8_UTF16);
     rtec::Event::decode(&mut decoder)
@@ -298,12 +298,27 @@ fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
 fn has_parts(value: &Any) -> bool {
     let kind = value.type_code().kind();
     !is_null(value)
-        && !matches!(kind, Kind::Short | Kind::Long | Kind::UShort | Kind::ULong | Kind::Float | Kind::Double)
-        && !matches!(kind, Kind::Boolean | Kind::Octet | Kind::LongLong | Kind::ULongLong | Kind::String)
+        && !matches!(
+            kind,
+            TypeCodeKind::Short
+                | TypeCodeKind::Long
+                | TypeCodeKind::UShort
+                | TypeCodeKind::ULong
+                | TypeCodeKind::Float
+                | TypeCodeKind::Double
+        )
+        && !matches!(
+            kind,
+            TypeCodeKind::Boolean
+                | TypeCodeKind::Octet
+                | TypeCodeKind::LongLong
+                | TypeCodeKind::ULongLong
+                | TypeCodeKind::String
+        )
 }
 
 fn is_null(value: &Any) -> bool {
-    matches!(value.type_code().kind(), Kind::Null | Kind::Void)
+    matches!(value.type_code().kind(), TypeCodeKind::Null | TypeCodeKind::Void)
 }
 
 /// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that
@@ -313,7 +328,7 @@ fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option
     encoder.set_version(version);
     encoder.set_code_sets(code_sets);
     data.encode(&mut encoder).ok()?;
-    encoder.contiguous()?;
+    encoder.as_contiguous_slice()?;
     Some(EncodedData { version, code_sets, octets: encoder.take_buffer() })
 }
 

@@ -265,7 +265,7 @@ impl<E: Clone> Subscriptions<E> {
     /// Returns the number of occurrences that a consumer's groups hold; `None` if the consumer was
     /// removed.
     #[must_use]
-    pub fn held(&self, consumer: ConsumerId) -> Option<usize> {
+    pub fn held_occurrence_count(&self, consumer: ConsumerId) -> Option<usize> {
         let slot = self.slots.get(consumer.slot as usize)?;
         let entry = slot.consumer.as_ref().filter(|_| slot.generation == consumer.generation)?;
         Some(entry.correlation.held())
@@ -514,9 +514,9 @@ mod tests {
         for _ in 0..3 {
             let first = scene.events + 1;
             assert_eq!((scene.push(B), scene.push(B), scene.push(A)), (NONE, NONE, NONE));
-            assert_eq!(scene.subscriptions.held(id), Some(2));
+            assert_eq!(scene.subscriptions.held_occurrence_count(id), Some(2));
             assert_eq!(scene.push(C), [events(&[first, first + 2, first + 3])]);
-            assert_eq!(scene.subscriptions.held(id), Some(0));
+            assert_eq!(scene.subscriptions.held_occurrence_count(id), Some(0));
         }
     }
 
@@ -563,7 +563,7 @@ mod tests {
             scene.add(&DependencySet::new().disjunction(2).conjunction(2).event(A, ANY).event(B, ANY).event(C, ANY));
         assert_eq!(scene.push(A), NONE);
         assert_eq!(scene.push(C), [events(&[2])]);
-        assert_eq!(scene.subscriptions.held(id), Some(0));
+        assert_eq!(scene.subscriptions.held_occurrence_count(id), Some(0));
         assert_eq!(scene.push(B), NONE);
         assert_eq!(scene.push(A), [events(&[3, 4])]);
     }
@@ -633,7 +633,10 @@ mod tests {
             let second = subscriptions.add(filter(1), 0).unwrap();
             assert_eq!(subscriptions.add(filter(1), 0), Err(SubscriptionError::TooManyConsumers(2)));
             assert!(subscriptions.remove(first) && !subscriptions.remove(first));
-            assert_eq!((subscriptions.held(first), subscriptions.held(second)), (None, Some(0)));
+            assert_eq!(
+                (subscriptions.held_occurrence_count(first), subscriptions.held_occurrence_count(second)),
+                (None, Some(0))
+            );
             assert!(subscriptions.remove(second) && subscriptions.is_empty());
         }
     }

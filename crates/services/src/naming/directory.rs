@@ -367,7 +367,8 @@ impl Directory {
         Ok(revision)
     }
 
-    /// Reads the names again, in the order that iterators of earlier states have.
+    /// Reads the names from the store again. The same `seed` gives the names the order that they
+    /// had before, so that existing iterators go on.
     fn reload(&self, seed: u64) -> Result<Head, StoreError> {
         match &self.store {
             Some(stored) => load(&*stored.store, seed).map(|(head, _)| head),

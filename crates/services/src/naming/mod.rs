@@ -49,12 +49,12 @@ use self::cos_naming::{BindingIterator, NameComponent, NamingContextExtRef};
 use self::directory::Directory;
 use self::iterators::IteratorLimits;
 use self::servants::{BindingIterators, NamingContexts, ServiceSettings, ServiceState};
-use crate::store::{Durability, FileStore, RecordKind, Store, StoreError};
+use crate::store::{Durability, FileStore, RecordFormat, Store, StoreError};
 
 pub use self::idl::{corelane_naming, cos_naming};
 
 /// The kind of the service's records, for a [`Store`] that a program supplies.
-pub const RECORD_KIND: RecordKind = records::KIND;
+pub const RECORD_KIND: RecordFormat = records::KIND;
 
 /// Plain object key of the [`corelane_naming::Control`] object of a name server.
 pub const CONTROL_OBJECT_KEY: &str = "CorelaneNamingControl";
@@ -225,14 +225,14 @@ impl NamingConfig {
 
     fn serve_in(self, orb: &Orb, poa: &Poa) -> Result<NamingService, ServeError> {
         let root = servants::root_reference(poa)?;
-        orb.bind_key(NAME_SERVICE_KEY, &root)?;
+        orb.bind_corbaloc_key(NAME_SERVICE_KEY, &root)?;
         let served = self.load(poa).and_then(|service| {
             orb.register_initial_reference(NAME_SERVICE_KEY, &root)?;
             poa.manager().activate().map_err(SystemException::from)?;
             Ok(NamingService { service, root: NamingContextExtRef::from_object(root) })
         });
         if served.is_err() {
-            orb.unbind_key(NAME_SERVICE_KEY);
+            orb.unbind_corbaloc_key(NAME_SERVICE_KEY);
         }
         served
     }

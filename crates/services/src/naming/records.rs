@@ -16,9 +16,9 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
 
 use super::cos_naming::NameComponent;
 use super::state::{BindingTarget, BoundTarget, Change, ContextId, EncodedReference};
-use crate::store::RecordKind;
+use crate::store::RecordFormat;
 
-pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
+pub(super) const KIND: RecordFormat = RecordFormat { service: "naming", format: 1 };
 
 /// The key of a number that distinguishes the object ids of a store from the ids of other stores.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
@@ -165,7 +165,7 @@ fn borrow_target(value: &[u8]) -> Option<BoundTarget<'_>> {
 fn convert_reference(octets: &[u8]) -> Result<EncodedReference, BadRecord> {
     let mut decoder = Decoder::new(octets, if OTHER_ORDER == 0 { Endian::Big } else { Endian::Little });
     let ior = Ior::decode(&mut decoder).map_err(|_| BadRecord)?;
-    if decoder.remaining() > 0 {
+    if decoder.remaining_len() > 0 {
         return Err(BadRecord);
     }
     encode_reference(&ior).map_err(|_| BadRecord)
@@ -173,12 +173,12 @@ fn convert_reference(octets: &[u8]) -> Result<EncodedReference, BadRecord> {
 
 fn check_reference(octets: &[u8]) -> Result<(), CdrError> {
     let mut decoder = Decoder::new(octets, Endian::NATIVE);
-    decoder.read_octets()?;
+    decoder.read_octet_sequence()?;
     for _ in 0..decoder.read_u32()? {
         decoder.read_u32()?;
-        decoder.read_octets()?;
+        decoder.read_octet_sequence()?;
     }
-    if decoder.remaining() == 0 { Ok(()) } else { Err(CdrError::Unsupported) }
+    if decoder.remaining_len() == 0 { Ok(()) } else { Err(CdrError::UnsupportedForm) }
 }
 
 pub(super) fn encode_reference(ior: &Ior) -> Result<EncodedReference, CdrError> {

@@ -12,7 +12,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::served_by;
 use corelane::{
     Cdr, Completion, Decoder, Ior, ObjectRef, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind,
-    current, with_current_id,
+    current, with_current_object_id,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
@@ -137,7 +137,7 @@ impl Raised {
 }
 
 fn system(kind: Kind, completed: Completion, why: &str) -> SystemException {
-    SystemException::new(kind, 0, completed).because(why)
+    SystemException::new(kind, 0, completed).with_message(why)
 }
 
 fn no_such_object() -> SystemException {
@@ -246,7 +246,7 @@ impl Skeleton for NamingContexts {
             }
         }
         let context = context.ok_or_else(no_such_object)?;
-        let (poa, orb) = (current.poa, call.arguments().environment());
+        let (poa, orb) = (current.poa, call.arguments().decoding_context());
         let mut request = ContextRequest { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
         match request.run(operation) {
             Ok(()) => Ok(()),
@@ -267,7 +267,7 @@ impl NamingContexts {
     fn resolve_bound(&self, call: &mut ServerCall<'_>) -> bool {
         let mut components = [(&[][..], &[][..]); MAX_BORROWED];
         let Some(name) = borrow_name(call.arguments().clone(), &mut components) else { return false };
-        let Some(context) = with_current_id(|id| self.service.context(id)).flatten() else { return false };
+        let Some(context) = with_current_object_id(|id| self.service.context(id)).flatten() else { return false };
         let state = self.service.directory.state();
         match state.resolve(context, name) {
             Ok(ResolvedName::Bound(BoundTarget::Object(reference) | BoundTarget::ForeignContext(reference))) => {
@@ -301,7 +301,7 @@ fn borrow_name<'c, 'm>(
 fn write_encoded(call: &mut ServerCall<'_>, reference: &[u8]) {
     let encoder = call.reply();
     encoder.align(4);
-    encoder.write_raw(reference);
+    encoder.write_bytes(reference);
 }
 
 impl ContextRequest<'_, '_, '_> {
@@ -493,7 +493,7 @@ impl ContextRequest<'_, '_, '_> {
         // A client must not be able to guess the ids of other clients' iterators.
         let secret = corelane_sys::process::random_number().map_err(|error| {
             let why = format!("the kernel gives no random number: {error}");
-            SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(why)
         })?;
         let opened = self.service.iterators.lock().open(client, place, secret, self.service.now());
         let why = "the server's settings allow no binding iterators";
@@ -646,7 +646,7 @@ impl ContextRequest<'_, '_, '_> {
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
-            decoder = decoder.with_environment(orb);
+            decoder = decoder.with_decoding_context(orb);
         }
         read_reference(&mut decoder).map_err(SystemException::from)
     }

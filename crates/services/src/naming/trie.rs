@@ -48,7 +48,7 @@ pub(super) trait Leaf: Clone {
     }
 }
 
-/// An item of a leaf that is a slice. A clone must be cheap.
+/// An item of a leaf of the type `Arc<[(u64, T)]>`. A clone of the item must be cheap.
 pub(super) trait TrieItem: Clone {
     type Key: Copy;
 

@@ -18,7 +18,7 @@ use redb::{
 };
 
 use super::backend::{FileAccess, StoreFile};
-use super::file::RecordKind;
+use super::file::RecordFormat;
 use super::preview::Preview;
 use super::{RangeVisitor, RecordChange, Revision, StoreError};
 
@@ -69,7 +69,7 @@ impl OpenDatabase {
     /// Opens the database in a file for writing. This may repair the file.
     pub(super) fn open(
         file: &Arc<StoreFile>,
-        kind: RecordKind,
+        kind: RecordFormat,
         path: Option<&Path>,
     ) -> Result<(Arc<Self>, StoreHead), StoreError> {
         let access = FileAccess::new(file);
@@ -79,7 +79,7 @@ impl OpenDatabase {
     /// Opens the database in a file for reading. The database, and its repair, change only memory.
     pub(super) fn open_unchanged(
         file: &Arc<StoreFile>,
-        kind: RecordKind,
+        kind: RecordFormat,
         path: Option<&Path>,
     ) -> Result<(Arc<Self>, StoreHead), StoreError> {
         let access = FileAccess::new(file);
@@ -91,7 +91,7 @@ impl OpenDatabase {
     fn of_backend(
         backend: impl StorageBackend,
         access: FileAccess,
-        kind: RecordKind,
+        kind: RecordFormat,
         path: Option<&Path>,
     ) -> Result<(Arc<Self>, StoreHead), StoreError> {
         let opened = fenced(path, || builder().create_with_backend(backend).map_err(|error| of_database(error, path)))?;
@@ -274,7 +274,7 @@ pub(super) fn builder() -> Builder {
 
 /// Checks the kind of the records, or writes it into an empty database. Returns the head of the
 /// store.
-pub(super) fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+pub(super) fn prepare(database: &Database, kind: RecordFormat, path: Option<&Path>) -> Result<StoreHead, StoreError> {
     let read = database.begin_read().map_err(|error| of_transaction(error, path))?;
     let numbers = match read.open_table(NUMBERS) {
         Ok(numbers) => numbers,
@@ -320,7 +320,11 @@ pub(super) fn number_of(
     Ok(value.map(|value| value.value()))
 }
 
-pub(super) fn initialise(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result<StoreHead, StoreError> {
+pub(super) fn initialise(
+    database: &Database,
+    kind: RecordFormat,
+    path: Option<&Path>,
+) -> Result<StoreHead, StoreError> {
     let store_id = process::random_number().map_err(|error| StoreError::of_io(&error, path.map(Path::to_owned)))?;
     let mut transaction = database.begin_write().map_err(|error| of_transaction(error, path))?;
     transaction.set_quick_repair(true);

@@ -61,7 +61,7 @@ use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Sto
 
 /// The service to which a store's records belong, and their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordKind {
+pub struct RecordFormat {
     /// Name of the service.
     pub service: &'static str,
     /// Format in which the service writes records. A file with a later format is refused.
@@ -92,7 +92,7 @@ struct SharedStore {
     checkpointed: Condvar,
     /// `None` if the store is over backends.
     path: Option<PathBuf>,
-    kind: RecordKind,
+    kind: RecordFormat,
     /// The file of the database. It is locked.
     file: Arc<StoreFile>,
 }
@@ -182,7 +182,7 @@ impl FileStore {
     /// # Errors
     /// The reason why the file cannot be used. A file that is not a store of this kind is left
     /// unchanged.
-    pub fn open(path: impl Into<PathBuf>, kind: RecordKind) -> Result<FileStore, StoreError> {
+    pub fn open(path: impl Into<PathBuf>, kind: RecordFormat) -> Result<FileStore, StoreError> {
         Self::open_with(path.into(), kind, USUAL)
     }
 
@@ -191,11 +191,11 @@ impl FileStore {
     ///
     /// # Errors
     /// The errors of `open`.
-    pub fn open_private(path: impl Into<PathBuf>, kind: RecordKind) -> Result<FileStore, StoreError> {
+    pub fn open_private(path: impl Into<PathBuf>, kind: RecordFormat) -> Result<FileStore, StoreError> {
         Self::open_with(path.into(), kind, PRIVATE)
     }
 
-    fn open_with(path: PathBuf, kind: RecordKind, mode: u32) -> Result<FileStore, StoreError> {
+    fn open_with(path: PathBuf, kind: RecordFormat, mode: u32) -> Result<FileStore, StoreError> {
         if !files::is_database(&path)? {
             fenced(Some(&path), || files::create(&path, kind, mode))?;
         }
@@ -213,7 +213,7 @@ impl FileStore {
     /// [`StoreError::Locked`] if a backend is locked; the reason why the contents cannot be used.
     pub fn with_backends<B: StorageBackend>(
         (database, log): (B, B),
-        kind: RecordKind,
+        kind: RecordFormat,
     ) -> Result<FileStore, StoreError> {
         let database = StoreFile::lock(Box::new(database), None)?;
         let log = LogFile::of_backend(StoreFile::lock(Box::new(log), None)?);
@@ -224,7 +224,7 @@ impl FileStore {
 impl SharedStore {
     fn open(
         path: Option<PathBuf>,
-        kind: RecordKind,
+        kind: RecordFormat,
         file: Arc<StoreFile>,
         log_file: Option<LogFile>,
     ) -> Result<Self, StoreError> {
@@ -300,7 +300,8 @@ impl SharedStore {
             failed.revoke();
         }
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
-        // The second checkpoint from now on may write over the pages that earlier openings read.
+        // Snapshots of the database as it was opened before must not be read any more, because the
+        // second checkpoint from now on may write over their pages.
         writer.previews.drain(..).filter_map(|preview| preview.upgrade()).for_each(|preview| preview.revoke());
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
@@ -370,8 +371,10 @@ impl SharedStore {
     }
 
     /// Writes all changes and `batch`, if any, to the database, which then names the log `log_id`.
-    /// Restarts the log. No thread may be making a checkpoint. There must be no other changes if
-    /// there is a batch, because they would hide it from readers if the checkpoint were in doubt.
+    /// Restarts the log. No thread may be making a checkpoint.
+    ///
+    /// With a batch there must be no other changes. Otherwise, if an error left open whether the
+    /// database has the checkpoint, readers would see the other changes in place of the batch.
     fn checkpoint(
         &self,
         writer: &mut Writer,

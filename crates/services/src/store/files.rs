@@ -14,7 +14,7 @@ use super::backend::StoreFile;
 use super::database::{
     RECORDS, builder, fenced, lock, of_commit, of_database, of_storage, of_table, of_transaction, prepare,
 };
-use super::file::RecordKind;
+use super::file::RecordFormat;
 use super::log::{UnnamedLog, WriteAheadLog};
 use super::{RecordVisitor, Revision, StoreError};
 
@@ -144,7 +144,7 @@ fn locked(file: File, path: &Path) -> Result<Arc<StoreFile>, StoreError> {
 
 pub(super) fn write_copy(
     path: &Path,
-    kind: RecordKind,
+    kind: RecordFormat,
     records: &mut dyn FnMut(&mut RecordVisitor<'_>) -> Result<Revision, StoreError>,
 ) -> Result<(), StoreError> {
     let own = Some(path);
@@ -164,7 +164,7 @@ pub(super) fn write_copy(
     if is_new { Ok(()) } else { Err(StoreError::FileExists { path: path.to_owned() }) }
 }
 
-pub(super) fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), StoreError> {
+pub(super) fn create(path: &Path, kind: RecordFormat, mode: u32) -> Result<(), StoreError> {
     create_with(path, kind, mode, |_| Ok(())).map(drop)
 }
 
@@ -173,7 +173,7 @@ pub(super) fn create(path: &Path, kind: RecordKind, mode: u32) -> Result<(), Sto
 /// file is replaced.
 fn create_with(
     path: &Path,
-    kind: RecordKind,
+    kind: RecordFormat,
     mode: u32,
     fill: impl FnOnce(&Database) -> Result<(), StoreError>,
 ) -> Result<bool, StoreError> {
@@ -245,7 +245,7 @@ mod tests {
     use super::super::{FileStore, Store};
     use super::*;
 
-    const KIND: RecordKind = RecordKind { service: "test", format: 1 };
+    const KIND: RecordFormat = RecordFormat { service: "test", format: 1 };
 
     /// The outer copy begins first and ends last: it must fail and leave the inner copy unchanged.
     #[test]

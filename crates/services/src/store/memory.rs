@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use corelane_sys::lock::{LockScope, Mutex};
 
-use super::file::RecordKind;
+use super::file::RecordFormat;
 use super::files::write_copy;
 use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A store in memory. Clones share the records.
 #[derive(Clone)]
 pub struct MemoryStore {
-    kind: RecordKind,
+    kind: RecordFormat,
     shared: Arc<Mutex<Records>>,
 }
 
@@ -27,7 +27,7 @@ struct Records {
 impl MemoryStore {
     /// Creates an empty store. `kind` is the kind of its backup files.
     #[must_use]
-    pub fn new(kind: RecordKind) -> Self {
+    pub fn new(kind: RecordFormat) -> Self {
         MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", LockScope::Orb, Records::default())) }
     }
 }

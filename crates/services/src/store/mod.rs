@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use error::StoreError;
-pub use file::{FileStore, RecordKind};
+pub use file::{FileStore, RecordFormat};
 pub use memory::MemoryStore;
 
 /// One change of a batch.

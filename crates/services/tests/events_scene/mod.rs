@@ -169,7 +169,7 @@ pub(crate) fn listening_orb() -> Orb {
 
 /// Returns the builder of a channel that waits for its consumers, also if the machine pauses.
 pub(crate) fn patient_channel() -> EventChannelBuilder {
-    EventChannel::builder().misses(MissPolicy { send_timeout: GENEROUS, ..MissPolicy::default() })
+    EventChannel::builder().miss_policy(MissPolicy { send_timeout: GENEROUS, ..MissPolicy::default() })
 }
 
 /// A channel in the ORB `server`, and a second ORB, `other`, which reaches it over TCP.

@@ -120,19 +120,19 @@ impl Netlink {
 /// Adds the bodies of the answers to request `number`. Returns true after the last one.
 fn take_answers(mut received: &[u8], number: u32, answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     while let Some((header, rest)) = received.split_at_checked(HEADER) {
-        let length = usize::try_from(word(header, 0).unwrap_or(0)).unwrap_or(0);
+        let length = usize::try_from(read_u32_at(header, 0).unwrap_or(0)).unwrap_or(0);
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let body_length = length.checked_sub(HEADER).ok_or_else(invalid)?;
         let body = rest.get(..body_length).ok_or_else(invalid)?;
         received = rest.get(body_length.next_multiple_of(4)..).unwrap_or_default();
         // This is a late answer to an earlier request.
-        if word(header, 8) != Some(number) {
+        if read_u32_at(header, 8) != Some(number) {
             continue;
         }
         match half(header, 4) {
             Some(NLMSG_DONE) => return Ok(true),
             Some(NLMSG_ERROR) => {
-                return match word(body, 0).map(u32::cast_signed) {
+                return match read_u32_at(body, 0).map(u32::cast_signed) {
                     Some(0) => Ok(true),
                     Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
                     None => Err(invalid()),
@@ -146,7 +146,7 @@ fn take_answers(mut received: &[u8], number: u32, answers: &mut Vec<Vec<u8>>) ->
 
 /// Returns the 32-bit number at an offset.
 #[must_use]
-pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub fn read_u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
@@ -196,7 +196,7 @@ mod tests {
         add_attribute(&mut inner, 3, &9_u32.to_ne_bytes());
         add_nested(&mut body, 2, &inner);
         assert_eq!(find_attribute(&body, 7), Some(&[5][..]));
-        assert_eq!(find_attribute(&body, 2).and_then(|inner| word(find_attribute(inner, 3)?, 0)), Some(9));
+        assert_eq!(find_attribute(&body, 2).and_then(|inner| read_u32_at(find_attribute(inner, 3)?, 0)), Some(9));
         assert_eq!(find_attribute(&body, 4), None);
         for length in 0..body.len() {
             let _ = find_attribute(&body[..length], 2);

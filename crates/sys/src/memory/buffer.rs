@@ -160,7 +160,7 @@ impl Buffer {
 
     /// Returns the number of bytes of committed memory. In a reserved address range this is the
     /// number of bytes from the start of the range to the last byte that was ever written.
-    pub fn committed(&self) -> usize {
+    pub fn committed_bytes(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
             StorageOwner::Reserved(reservation) => reservation.touched().max(self.end),
@@ -184,7 +184,7 @@ impl Buffer {
     /// # Errors
     /// As for [`reserve`](Self::reserve).
     #[inline]
-    pub fn reserve_from(&mut self, total: usize, spares: &RegionCache) -> io::Result<()> {
+    pub fn reserve_from_cache(&mut self, total: usize, spares: &RegionCache) -> io::Result<()> {
         self.reserve_with(total, Some(spares))
     }
 

@@ -490,7 +490,7 @@ mod tests {
         assert!(message[..6] == *b"header" && message[6..] == octets.as_ref()[..9_000]);
         assert!(message.as_ptr().addr() + 6 == message[6..].as_ptr().addr().next_multiple_of(page_size()));
         assert!(message.spare_capacity().is_empty());
-        assert_eq!((message.capacity(), message.committed()), (9_006, 9_006));
+        assert_eq!((message.capacity(), message.committed_bytes()), (9_006, 9_006));
         assert_eq!(SealedFile::of(&message[6..]).unwrap().id(), lent.0.file.id);
         // A second message gets another mapping while the first one exists, and later the same one.
         let other = lent.message([b"", b"second"], 10_000).unwrap();

@@ -34,11 +34,11 @@ macro_rules! probe {
 
 /// One passage of a thread through a point on the request path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ProbeRecord {
     /// The kernel's number of the thread.
     pub thread: u32,
     /// Time at which the thread passed the point, in nanoseconds of the monotonic clock.
-    pub at: u64,
+    pub passed_at_ns: u64,
     /// Name of the point.
     pub point: &'static str,
     /// Id of the request, or 0.
@@ -77,21 +77,21 @@ pub fn is_enabled() -> bool {
 
 /// Returns the records of all threads since [`enable`] in the order of time, without the records
 /// that later records have overwritten. Sleeps if [`enable`] was less than 10 ms ago.
-pub fn collect() -> Vec<Record> {
+pub fn collect() -> Vec<ProbeRecord> {
     let (began, all) = {
         let rings = rings();
         (rings.began, rings.all.clone())
     };
     let scale = TickScale::since(began);
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<ProbeRecord> = Vec::new();
     for ring in &all {
         ring.read(|ticks, point, word, id| {
             if ticks >= began.ticks {
-                records.push(Record { thread: word as u32, at: scale.nanoseconds(ticks), point, id });
+                records.push(ProbeRecord { thread: word as u32, passed_at_ns: scale.nanoseconds(ticks), point, id });
             }
         });
     }
-    records.sort_by_key(|record| record.at);
+    records.sort_by_key(|record| record.passed_at_ns);
     records
 }
 
@@ -327,11 +327,11 @@ mod tests {
         let latest = clock::now().as_nanos();
         let records = collect();
         let own = thread::current_tid().as_raw() as u32;
-        let here: Vec<&Record> = records.iter().filter(|record| record.thread == own).collect();
+        let here: Vec<&ProbeRecord> = records.iter().filter(|record| record.thread == own).collect();
         assert_eq!((here.len(), here[0].id, here[RECORDS_PER_THREAD - 1].point), (RECORDS_PER_THREAD, 3, "end"));
-        assert!(records.is_sorted_by_key(|record| record.at));
+        assert!(records.is_sorted_by_key(|record| record.passed_at_ns));
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
-        assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
+        assert!(records.iter().all(|record| near(record.passed_at_ns)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
         assert!(thread_names().contains(&(there.thread, "other".to_owned())));
         enable();

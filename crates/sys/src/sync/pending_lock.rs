@@ -5,8 +5,8 @@
 //! lock, the call sets the pending flag, and the holder finds the flag when it
 //! [leaves](PendingLockGuard::leave).
 //!
-//! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
-//! [resumes](PendingLock::resume) or [releases](PendingLock::release) it.
+//! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a
+//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) it.
 //!
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
 //! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
@@ -34,8 +34,8 @@ unsafe impl<T: Send> Sync for PendingLock<T> {}
 // SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for PendingLock<T> {}
 
-/// A guard that holds the lock until [`leave`](Self::leave) succeeds, [`keep`](Self::keep) is
-/// called, or the guard is dropped.
+/// A guard that holds the lock until [`leave`](Self::leave) succeeds,
+/// [`keep_locked`](Self::keep_locked) is called, or the guard is dropped.
 ///
 /// A drop discards the pending flag, as does `keep`.
 #[must_use = "the lock is released at once"]
@@ -81,9 +81,10 @@ impl<T> PendingLock<T> {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes a kept lock. Returns `None` if the lock is not kept.
+    /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns
+    /// `None` if no guard has.
     #[inline]
-    pub fn resume(&self) -> Option<PendingLockGuard<'_, T>> {
+    pub fn resume_kept(&self) -> Option<PendingLockGuard<'_, T>> {
         // Acquire: pairs with the release in `keep`.
         let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
         // The guard is made only on success, because its drop would free the lock.
@@ -132,9 +133,10 @@ impl<'a, T> PendingLockGuard<'a, T> {
 
 impl<T> PendingLockGuard<'_, T> {
     /// Gives up the guard without freeing the lock, and discards the pending flag. No thread enters
-    /// until a thread [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock.
+    /// until a thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) the
+    /// lock.
     #[inline]
-    pub fn keep(self) {
+    pub fn keep_locked(self) {
         // Release: pairs with the acquire in `resume` and in `release`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
@@ -172,16 +174,16 @@ mod tests {
     #[test]
     fn kept_lock_admits_only_the_thread_that_resumes_it() {
         let lock = PendingLock::new(0);
-        assert!(lock.resume().is_none() && !lock.release());
+        assert!(lock.resume_kept().is_none() && !lock.release());
         let held = lock.try_enter().unwrap();
-        assert!(lock.resume().is_none() && lock.try_enter().is_none());
-        held.keep();
+        assert!(lock.resume_kept().is_none() && lock.try_enter().is_none());
+        held.keep_locked();
         assert!(lock.try_enter().is_none());
-        let mut resumed = lock.resume().unwrap();
+        let mut resumed = lock.resume_kept().unwrap();
         resumed.with(|value| *value += 1);
-        assert!(lock.resume().is_none());
+        assert!(lock.resume_kept().is_none());
         resumed.leave().unwrap();
-        lock.try_enter().unwrap().keep();
+        lock.try_enter().unwrap().keep_locked();
         assert!(lock.release());
         assert_eq!(lock.try_enter().unwrap().with(|value| *value), 1);
     }

@@ -198,7 +198,7 @@ impl<T> GenerationalSlab<T> {
     /// `None` if there is no entry, it is retired, or it has 2<sup>27</sup> users. The caller must
     /// recognise the value, because the slot may have been reused.
     #[inline]
-    pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+    pub fn get_any_generation(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
         // Acquire: pairs with `publish` (rule `publish`), and with `user_count` and `has_users`.
         let before = slot.word.fetch_add(1, Ordering::Acquire);
@@ -215,7 +215,7 @@ impl<T> GenerationalSlab<T> {
     /// no entry, it is retired, another entry replaces it during the call, or it has 2<sup>27</sup>
     /// users. The caller must recognise the value, because the slot may have been reused.
     #[inline]
-    pub fn get_if_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
+    pub fn get_live(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
         if word & LIVE != 0 { self.get(index, generation_of(word)) } else { None }
     }
@@ -345,7 +345,7 @@ impl<T> GenerationalSlab<T> {
     /// Iterates over the entries that are not retired, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
-        (0..end).filter_map(|index| self.get_if_live(index))
+        (0..end).filter_map(|index| self.get_live(index))
     }
 
     /// Returns the number of entries that are not retired.

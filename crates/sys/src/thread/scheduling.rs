@@ -346,7 +346,7 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
 
 /// Returns true if the error of a call for a thread means that the thread has ended.
 #[must_use]
-pub fn has_ended(error: &io::Error) -> bool {
+pub fn is_ended_thread_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 

@@ -20,7 +20,7 @@ impl BulkLayout {
 
     /// Returns the layout of a number of `size` bytes: 1, 2, 4 or 8.
     #[must_use]
-    pub const fn number(size: usize) -> BulkLayout {
+    pub const fn of_number(size: usize) -> BulkLayout {
         let mut from = [size; 8];
         let mut position = 0;
         while position < 8 {
@@ -32,7 +32,7 @@ impl BulkLayout {
 
     /// Returns the layout of this value followed by `next`.
     #[must_use]
-    pub const fn then(self, next: BulkLayout) -> BulkLayout {
+    pub const fn followed_by(self, next: BulkLayout) -> BulkLayout {
         let mut from = self.sizes;
         let mut position = 0;
         while position < 8 {
@@ -44,11 +44,11 @@ impl BulkLayout {
 
     /// Returns the layout of `count` consecutive values of this type.
     #[must_use]
-    pub const fn times(self, count: usize) -> BulkLayout {
+    pub const fn repeated(self, count: usize) -> BulkLayout {
         let mut all = BulkLayout::EMPTY;
         let mut index = 0;
         while index < count {
-            all = all.then(self);
+            all = all.followed_by(self);
             index += 1;
         }
         all
@@ -107,7 +107,7 @@ impl BulkReader<'_> {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl BulkCdr for $number {
-            const LAYOUT: BulkLayout = BulkLayout::number(size_of::<$number>());
+            const LAYOUT: BulkLayout = BulkLayout::of_number(size_of::<$number>());
 
             #[inline]
             fn put(&self, to: &mut BulkWriter<'_>) {
@@ -142,7 +142,7 @@ macro_rules! numbers {
 numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
 
 impl BulkCdr for bool {
-    const LAYOUT: BulkLayout = BulkLayout::number(1);
+    const LAYOUT: BulkLayout = BulkLayout::of_number(1);
 
     #[inline]
     fn put(&self, to: &mut BulkWriter<'_>) {
@@ -158,7 +158,7 @@ impl BulkCdr for bool {
 impl<T: BulkCdr, const N: usize> BulkCdr for [T; N] {
     const LAYOUT: BulkLayout = {
         assert!(N > 0, "IDL has no empty arrays, and an element of size 0 has no layout");
-        T::LAYOUT.times(N)
+        T::LAYOUT.repeated(N)
     };
 
     #[inline]
@@ -202,7 +202,7 @@ impl<'m> Decoder<'m> {
     fn plain_octets<T: BulkCdr>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
         let first = T::decode(self)?;
         let octets = len.saturating_sub(1).checked_mul(T::LAYOUT.stride()).ok_or(CdrError::Truncated)?;
-        Ok((first, self.read_raw(octets)?))
+        Ok((first, self.read_bytes(octets)?))
     }
 
     /// Skips `len` elements of this layout. Returns false, and skips nothing, if fragments or
@@ -245,13 +245,13 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge), and
-    /// [`CdrError::NoScratch`].
+    /// [`CdrError::MissingScratch`].
     pub fn read_bulk<T: BulkCdr>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);
         }
         self.charge_elements::<T>(len)?;
-        let bump = self.scratch().ok_or(CdrError::NoScratch)?.bump();
+        let bump = self.scratch().ok_or(CdrError::MissingScratch)?.bump();
         let (first, octets) = self.plain_octets::<T>(len)?;
         let (foreign, mut out_of_range) = (self.swaps_bytes(), false);
         let mut rest = octets.chunks_exact(T::LAYOUT.stride());
@@ -303,7 +303,7 @@ mod tests {
                 }
             }
             impl BulkCdr for $name {
-                const LAYOUT: BulkLayout = BulkLayout::EMPTY $(.then(<$ty as BulkCdr>::LAYOUT))*;
+                const LAYOUT: BulkLayout = BulkLayout::EMPTY $(.followed_by(<$ty as BulkCdr>::LAYOUT))*;
                 fn put(&self, to: &mut BulkWriter<'_>) {
                     $(self.$field.put(to);)*
                 }
@@ -341,7 +341,7 @@ mod tests {
                 };
                 let mut d = decoder(octets.len());
                 assert_eq!(d.read_bulk_vec::<T>(values.len()).unwrap(), values);
-                assert_eq!(d.remaining(), 0);
+                assert_eq!(d.remaining_len(), 0);
                 assert_eq!(decoder(octets.len()).read_bulk::<T>(values.len()).unwrap(), values);
                 for end in usize::from(start)..octets.len() {
                     assert_eq!(decoder(end).read_bulk_vec::<T>(values.len()), Err(CdrError::Truncated));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     impl BulkCdr for Colour {
-        const LAYOUT: BulkLayout = BulkLayout::number(4);
+        const LAYOUT: BulkLayout = BulkLayout::of_number(4);
         fn put(&self, to: &mut BulkWriter<'_>) {
             self.0.put(to);
         }

@@ -21,12 +21,12 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 ///
 /// Borrowed results point into the message or, if the data must be converted or collected, into the
 /// [`Scratch`]. Inside a chunked value (IDL `valuetype`), a reading method also returns
-/// [`CdrError::BadValue`] if the value has ended or if its chunks are malformed.
+/// [`CdrError::MalformedValuetype`] if the value has ended or if its chunks are malformed.
 #[derive(Clone)]
 pub struct Decoder<'m> {
-    bytes: &'m [u8],
+    bytes_from_origin: &'m [u8],
     /// A slice and not an index, so that one comparison checks the bounds of a primitive.
-    rest: &'m [u8],
+    remaining_bytes: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
     owner: Option<&'m Octets>,
@@ -49,7 +49,7 @@ impl PathRecorder for Decoder<'_> {
     #[inline(never)]
     fn record_step(&mut self, step: PathStep) {
         if let Some(values) = self.values {
-            values.record_step(step, self.rest.as_ptr().addr());
+            values.record_step(step, self.remaining_bytes.as_ptr().addr());
         }
     }
 
@@ -66,8 +66,8 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn new(bytes: &'m [u8], endian: Endian) -> Decoder<'m> {
         Decoder {
-            bytes,
-            rest: bytes,
+            bytes_from_origin: bytes,
+            remaining_bytes: bytes,
             limits: &DEFAULT_LIMITS,
             scratch: None,
             owner: None,
@@ -100,7 +100,7 @@ impl<'m> Decoder<'m> {
     #[must_use]
     #[inline]
     pub fn at_position(mut self, position: usize) -> Decoder<'m> {
-        self.rest = self.bytes.get(position..).unwrap_or_default();
+        self.remaining_bytes = self.bytes_from_origin.get(position..).unwrap_or_default();
         self
     }
 
@@ -137,8 +137,8 @@ impl<'m> Decoder<'m> {
     }
 
     /// Sets the owner of the message's bytes.
-    /// [`read_octets_owned`](Decoder::read_octets_owned) then shares the owner's memory instead of
-    /// copying large sequences.
+    /// [`read_octet_sequence_owned`](Decoder::read_octet_sequence_owned) then shares the owner's
+    /// memory instead of copying large sequences.
     #[must_use]
     #[inline]
     pub fn with_shared_message(mut self, owner: &'m Octets) -> Decoder<'m> {
@@ -146,10 +146,10 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that [`environment`](Decoder::environment) returns to decoding code.
+    /// Sets a value that [`decoding_context`](Decoder::decoding_context) returns to decoding code.
     #[must_use]
     #[inline]
-    pub fn with_environment(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
+    pub fn with_decoding_context(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
         self.env = Some(env);
         self
     }
@@ -167,7 +167,7 @@ impl<'m> Decoder<'m> {
     /// decoder counts its own memory.
     #[must_use]
     #[inline]
-    pub fn with_meter(mut self, meter: &'m MemoryMeter<'m>) -> Decoder<'m> {
+    pub fn with_memory_meter(mut self, meter: &'m MemoryMeter<'m>) -> Decoder<'m> {
         self.meter = Some(meter);
         self
     }
@@ -202,13 +202,13 @@ impl<'m> Decoder<'m> {
     }
 
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
-        self.bytes = octets.get(..to).unwrap_or_default();
-        self.rest = octets.get(from..to).unwrap_or_default();
+        self.bytes_from_origin = octets.get(..to).unwrap_or_default();
+        self.remaining_bytes = octets.get(from..to).unwrap_or_default();
     }
 
-    /// Returns the value that [`with_environment`](Decoder::with_environment) set.
+    /// Returns the value that [`with_decoding_context`](Decoder::with_decoding_context) set.
     #[must_use]
-    pub fn environment(&self) -> Option<&'m (dyn Any + Sync)> {
+    pub fn decoding_context(&self) -> Option<&'m (dyn Any + Sync)> {
         self.env
     }
 
@@ -253,32 +253,33 @@ impl<'m> Decoder<'m> {
     #[must_use]
     #[inline]
     pub fn position(&self) -> usize {
-        self.bytes.len() - self.rest.len()
+        self.bytes_from_origin.len() - self.remaining_bytes.len()
     }
 
     /// Returns the number of unread bytes, including the bytes of later fragments and chunks.
     #[must_use]
     #[inline]
-    pub fn remaining(&self) -> usize {
+    pub fn remaining_len(&self) -> usize {
         self.total_remaining()
     }
 
     /// Returns the unread bytes up to the end of the current fragment or chunk. Without fragments
     /// and chunks, these are all unread bytes.
     #[must_use]
-    pub fn rest(&self) -> &'m [u8] {
-        self.rest
+    pub fn remaining_bytes(&self) -> &'m [u8] {
+        self.remaining_bytes
     }
 
-    /// Returns the bytes from the alignment origin to the end of [`rest`](Decoder::rest).
+    /// Returns the bytes from the alignment origin to the end of
+    /// [`remaining_bytes`](Decoder::remaining_bytes).
     #[must_use]
-    pub fn bytes(&self) -> &'m [u8] {
-        self.bytes
+    pub fn bytes_from_origin(&self) -> &'m [u8] {
+        self.bytes_from_origin
     }
 
     #[inline]
     fn gap(&self, alignment: usize) -> usize {
-        self.rest.len().wrapping_sub(self.bytes.len()) & (alignment - 1)
+        self.remaining_bytes.len().wrapping_sub(self.bytes_from_origin.len()) & (alignment - 1)
     }
 
     /// Skips to a multiple of `alignment`, which is 1, 2, 4 or 8.
@@ -288,9 +289,9 @@ impl<'m> Decoder<'m> {
     #[inline]
     pub fn align(&mut self, alignment: usize) -> Result<(), CdrError> {
         debug_assert!(matches!(alignment, 1 | 2 | 4 | 8));
-        if !self.fragments.starts.is_empty() && self.gap(alignment) >= self.rest.len() {
-            self.seek_in_message(self.message_position() + self.rest.len());
-        } else if self.chunks.level > 0 && self.rest.is_empty() {
+        if !self.fragments.starts.is_empty() && self.gap(alignment) >= self.remaining_bytes.len() {
+            self.seek_in_message(self.message_position() + self.remaining_bytes.len());
+        } else if self.chunks.level > 0 && self.remaining_bytes.is_empty() {
             self.open_chunk()?;
         }
         self.skip(self.gap(alignment))
@@ -302,19 +303,19 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     #[inline]
     pub fn skip(&mut self, octets: usize) -> Result<(), CdrError> {
-        self.read_raw(octets).map(|_| ())
+        self.read_bytes(octets).map(|_| ())
     }
 
     #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
         let gap = self.gap(N);
-        if self.rest.len() < gap + N {
+        if self.remaining_bytes.len() < gap + N {
             let (octets, next) = self.clone().take_across()?;
             *self = next;
             return Ok(octets);
         }
-        let (value, rest) = self.rest.split_at(gap + N);
-        self.rest = rest;
+        let (value, rest) = self.remaining_bytes.split_at(gap + N);
+        self.remaining_bytes = rest;
         let mut octets = [0; N];
         octets.copy_from_slice(&value[gap..]);
         Ok(octets)
@@ -429,7 +430,7 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::Truncated`].
     pub fn read_long_double(&mut self) -> Result<[u8; 16], CdrError> {
         self.align(8)?;
-        let mut quad = self.read_array::<16>()?;
+        let mut quad = self.read_byte_array::<16>()?;
         if self.endian == Endian::Little {
             quad.reverse();
         }
@@ -451,10 +452,10 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::Truncated`].
     #[inline]
-    pub fn read_raw(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
-        match self.rest.split_at_checked(len) {
+    pub fn read_bytes(&mut self, len: usize) -> Result<&'m [u8], CdrError> {
+        match self.remaining_bytes.split_at_checked(len) {
             Some((octets, rest)) => {
-                self.rest = rest;
+                self.remaining_bytes = rest;
                 Ok(octets)
             }
             None => {
@@ -470,9 +471,9 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::Truncated`].
     #[inline]
-    pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
+    pub fn read_byte_array<const N: usize>(&mut self) -> Result<[u8; N], CdrError> {
         let mut octets = [0; N];
-        octets.copy_from_slice(self.read_raw(N)?);
+        octets.copy_from_slice(self.read_bytes(N)?);
         Ok(octets)
     }
 
@@ -510,9 +511,9 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
     #[inline]
-    pub fn read_octets(&mut self) -> Result<&'m [u8], CdrError> {
+    pub fn read_octet_sequence(&mut self) -> Result<&'m [u8], CdrError> {
         let len = self.read_len(1)?;
-        self.read_raw(len)
+        self.read_bytes(len)
     }
 
     /// Reads a `sequence<octet>` as an owned value. If
@@ -521,8 +522,8 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len) and of [`charge`](Decoder::charge).
-    pub fn read_octets_owned(&mut self) -> Result<Octets, CdrError> {
-        let octets = self.read_octets()?;
+    pub fn read_octet_sequence_owned(&mut self) -> Result<Octets, CdrError> {
+        let octets = self.read_octet_sequence()?;
         self.share_or_copy(octets)
     }
 
@@ -547,15 +548,15 @@ impl<'m> Decoder<'m> {
             return Ok(&[]);
         }
         self.align(T::SIZE)?;
-        self.read_raw(len.checked_mul(T::SIZE).ok_or_else(truncated)?)
+        self.read_bytes(len.checked_mul(T::SIZE).ok_or_else(truncated)?)
     }
 
     /// Reads `len` numbers. Numbers in this machine's byte order that are aligned in memory are
     /// borrowed. Other numbers are converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::NoScratch`] without an arena,
-    /// and the errors of [`charge`](Decoder::charge).
+    /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::MissingScratch`] without an
+    /// arena, and the errors of [`charge`](Decoder::charge).
     pub fn read_slice<T: Primitive>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         let raw = self.raw_numbers::<T>(len)?;
         if raw.is_empty() {
@@ -567,7 +568,7 @@ impl<'m> Decoder<'m> {
             return Ok(numbers);
         }
         self.charge(raw.len())?;
-        let bump = self.scratch.ok_or(CdrError::NoScratch)?.bump();
+        let bump = self.scratch.ok_or(CdrError::MissingScratch)?.bump();
         let foreign = self.swap_bytes;
         Ok(bump.alloc_slice_fill_iter(raw.chunks_exact(T::SIZE).map(|octets| number(octets, foreign))))
     }
@@ -594,12 +595,12 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`CdrError::Truncated`].
-    pub fn read_numbers<T: Primitive, const N: usize>(&mut self) -> Result<[T; N], CdrError> {
+    pub fn read_number_array<T: Primitive, const N: usize>(&mut self) -> Result<[T; N], CdrError> {
         let raw = self.raw_numbers::<T>(N)?;
         let mut numbers = [T::zeroed(); N];
         bytemuck::cast_slice_mut(&mut numbers).copy_from_slice(raw);
         if self.swap_bytes && T::SIZE > 1 {
-            numbers.iter_mut().for_each(|number| *number = number.swapped());
+            numbers.iter_mut().for_each(|number| *number = number.with_swapped_bytes());
         }
         Ok(numbers)
     }
@@ -638,7 +639,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of `element` and of [`charge`](Decoder::charge), and [`CdrError::NoScratch`].
+    /// The errors of `element` and of [`charge`](Decoder::charge), and
+    /// [`CdrError::MissingScratch`].
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,
@@ -648,7 +650,7 @@ impl<'m> Decoder<'m> {
             return Ok(&[]);
         }
         self.charge_elements::<T>(len)?;
-        let bump = self.scratch.ok_or(CdrError::NoScratch)?.bump();
+        let bump = self.scratch.ok_or(CdrError::MissingScratch)?.bump();
         let element = |index| element(self).inspect_err(|_| self.record_step(PathStep::Element(index)));
         bump.alloc_slice_try_fill_with(len, element).map(|elements| &*elements)
     }
@@ -659,12 +661,20 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::EmptyEncapsulation`], and the errors of [`read_len`](Decoder::read_len).
     pub fn read_encapsulation(&mut self) -> Result<Decoder<'m>, CdrError> {
-        let bytes = self.read_octets()?;
+        let bytes = self.read_octet_sequence()?;
         let inner = Decoder::for_encapsulation(bytes)?;
         let more = FragmentMap { message: &[], starts: &[] };
         let chunks = Chunks::NONE;
         let (endian, foreign) = (inner.endian, inner.swap_bytes);
-        Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
+        Ok(Decoder {
+            bytes_from_origin: bytes,
+            fragments: more,
+            remaining_bytes: inner.remaining_bytes,
+            chunks,
+            endian,
+            swap_bytes: foreign,
+            ..self.clone()
+        })
     }
 
     /// Calls `value` one nesting level deeper.
@@ -706,14 +716,14 @@ impl<'m> Decoder<'m> {
 #[inline]
 fn number<T: Primitive>(octets: &[u8], foreign: bool) -> T {
     let number: T = bytemuck::pod_read_unaligned(octets);
-    if foreign { number.swapped() } else { number }
+    if foreign { number.with_swapped_bytes() } else { number }
 }
 
 impl std::fmt::Debug for Decoder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Decoder")
             .field("position", &self.position())
-            .field("len", &self.bytes.len())
+            .field("len", &self.bytes_from_origin.len())
             .field("endian", &self.endian)
             .field("version", &self.version)
             .finish_non_exhaustive()
@@ -729,7 +739,7 @@ mod tests {
         let big = [1, 0xff, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 9];
         let mut d = Decoder::new(&big, Endian::Big);
         assert_eq!((d.read_bool(), d.read_u16(), d.read_u32()), (Ok(true), Ok(0x0203), Ok(0x0405_0607)));
-        assert_eq!((d.read_u64(), d.remaining()), (Ok(9), 0));
+        assert_eq!((d.read_u64(), d.remaining_len()), (Ok(9), 0));
         assert_eq!((d.read_u8(), d.read_u64()), (Err(CdrError::Truncated), Err(CdrError::Truncated)));
         let mut d = Decoder::new(&[0xfe, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff], Endian::Little);
         assert_eq!((d.read_i16(), d.read_i32()), (Ok(-2), Ok(-1)));
@@ -743,13 +753,13 @@ mod tests {
             assert_eq!(d.read_u64(), Err(CdrError::Truncated));
             assert_eq!(d.position(), 1);
         }
-        assert_eq!(Decoder::new(&[1], Endian::Big).at_position(9).remaining(), 0);
+        assert_eq!(Decoder::new(&[1], Endian::Big).at_position(9).remaining_len(), 0);
     }
 
     #[test]
     fn count_beyond_the_unread_bytes_is_refused_before_an_allocation() {
         let bytes = [0, 0, 0, 3, 1, 2, 3];
-        assert_eq!(Decoder::new(&bytes, Endian::Big).read_octets(), Ok([1, 2, 3].as_slice()));
+        assert_eq!(Decoder::new(&bytes, Endian::Big).read_octet_sequence(), Ok([1, 2, 3].as_slice()));
         assert_eq!(Decoder::new(&bytes, Endian::Big).read_len(2), Err(CdrError::CountExceedsInput));
         let huge = [0xff; 8];
         assert_eq!(Decoder::new(&huge, Endian::Big).read_len(usize::MAX), Err(CdrError::CountExceedsInput));
@@ -765,12 +775,12 @@ mod tests {
         let mut d = Decoder::new(bytes, Endian::NATIVE);
         assert_eq!(d.read_slice::<u32>(2).unwrap().as_ptr(), source.as_ptr());
         let other = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
-        assert_eq!(Decoder::new(bytes, other).read_slice::<u32>(2), Err(CdrError::NoScratch));
+        assert_eq!(Decoder::new(bytes, other).read_slice::<u32>(2), Err(CdrError::MissingScratch));
         let scratch = Scratch::new();
         let swapped = [0x0403_0201u32, 0x0500_0000];
         assert_eq!(Decoder::new(bytes, other).with_scratch(&scratch).read_slice::<u32>(2), Ok(swapped.as_slice()));
         assert_eq!(Decoder::new(bytes, other).read_vec::<u32>(2).unwrap(), swapped);
-        assert_eq!(Decoder::new(bytes, other).read_numbers::<u32, 2>().unwrap(), swapped);
+        assert_eq!(Decoder::new(bytes, other).read_number_array::<u32, 2>().unwrap(), swapped);
         assert_eq!(Decoder::new(bytes, other).read_vec::<u32>(usize::MAX / 2), Err(CdrError::Truncated));
         assert_eq!(Decoder::new(bytes, other).read_slice::<u8>(2).unwrap(), &bytes[..2]);
     }
@@ -809,9 +819,9 @@ mod tests {
         let mut message = vec![0, 0, 0x40, 0];
         message.resize(4 + BORROW_THRESHOLD, 7);
         let owner = Octets::from(message);
-        let octets = Decoder::new(&owner, Endian::Big).with_shared_message(&owner).read_octets_owned().unwrap();
+        let octets = Decoder::new(&owner, Endian::Big).with_shared_message(&owner).read_octet_sequence_owned().unwrap();
         assert_eq!(octets.as_ptr(), owner[4..].as_ptr());
-        let copy = Decoder::new(&owner, Endian::Big).read_octets_owned().unwrap();
+        let copy = Decoder::new(&owner, Endian::Big).read_octet_sequence_owned().unwrap();
         assert_ne!(copy.as_ptr(), owner[4..].as_ptr());
         assert_eq!(copy, octets);
     }

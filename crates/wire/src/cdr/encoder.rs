@@ -309,7 +309,7 @@ impl<'a> Encoder<'a> {
 
     /// Writes octets without a count: an array of octets, or data that is already encoded.
     #[inline]
-    pub fn write_raw(&mut self, octets: &[u8]) {
+    pub fn write_bytes(&mut self, octets: &[u8]) {
         self.buffer.extend_from_slice(octets);
     }
 
@@ -351,7 +351,7 @@ impl<'a> Encoder<'a> {
     /// # Errors
     /// [`CdrError::LengthOverflow`].
     #[inline]
-    pub fn write_octets(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
+    pub fn write_octet_sequence(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
             self.push_segment(SegmentBytes::Borrowed(octets));
@@ -366,7 +366,7 @@ impl<'a> Encoder<'a> {
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
-    pub fn write_octets_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
+    pub fn write_octet_sequence_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
             #[cfg(feature = "charged-octets")]
@@ -383,7 +383,7 @@ impl<'a> Encoder<'a> {
     /// # Errors
     /// [`CdrError::LengthOverflow`].
     #[inline]
-    pub fn write_octets_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
+    pub fn write_octet_sequence_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         self.buffer.extend_from_slice(octets);
         Ok(())
@@ -640,13 +640,13 @@ impl<'a> Encoder<'a> {
     /// Returns all bytes as one slice; `None` if there are segments.
     #[must_use]
     #[inline]
-    pub fn contiguous(&self) -> Option<&[u8]> {
+    pub fn as_contiguous_slice(&self) -> Option<&[u8]> {
         (self.segment_count == 0).then_some(&self.buffer)
     }
 
     /// Returns a part of one of the [`slices`](Encoder::slices) as an owned value. Octets that the
-    /// encoder owns ([`write_octets_owned`](Encoder::write_octets_owned)) are shared, other octets
-    /// are copied.
+    /// encoder owns ([`write_octet_sequence_owned`](Encoder::write_octet_sequence_owned)) are
+    /// shared, other octets are copied.
     #[must_use]
     pub fn share_or_copy(&self, part: &[u8]) -> Octets {
         let shared = self.segments().find_map(|segment| match &segment.octets {

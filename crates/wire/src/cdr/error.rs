@@ -27,7 +27,7 @@ pub enum CdrError {
     /// An enum value is not below the number of members.
     EnumOutOfRange,
     /// A character is not in the transmission code set, or octets are not text in that code set.
-    NotInCodeSet,
+    CharacterNotInCodeSet,
     /// A string to be sent contains NUL.
     NulInString,
     /// A client's GIOP 1.0 message has wide data, which that version lacks (CORBA 3.0.3 section
@@ -41,46 +41,46 @@ pub enum CdrError {
     /// A client is to send wide data, but the object's reference gives no code set for it.
     NoWideCodeSetInReference,
     /// The length of a wchar or wstring is impossible in its code set.
-    BadWideLength,
+    BadWideStringLength,
     /// Values are nested deeper than the receiver's [`Limits`](crate::Limits).
     NestingTooDeep,
     /// An encapsulation lacks its byte-order octet.
     EmptyEncapsulation,
     /// A half-octet of a fixed-point value is not a digit or sign, the value has more digits than
     /// its type, or the type does not have 1 to 31 digits.
-    BadFixed,
+    MalformedFixed,
     /// A discriminator, status or selector has a value that its type does not have.
     BadDiscriminator,
     /// A local object was to be sent.
-    LocalObject,
+    LocalObjectNotSendable,
     /// Borrowed text or elements need conversion, and the decoder has no
     /// [`Scratch`](crate::Scratch).
-    NoScratch,
+    MissingScratch,
     /// The type, version or form of the value is not supported.
-    Unsupported,
+    UnsupportedForm,
     /// A TypeCode's kind does not exist, or its parameters are impossible for its kind.
     BadTypeCode,
     /// The target of an indirection does not precede it in the message, is incomplete, or has the
     /// wrong kind.
     BadIndirection,
     /// A TypeCode has a member of a type that members cannot have.
-    IllegitimateMember,
+    IllegalTypeCodeMember,
     /// A TypeCode contains the placeholder of a recursive type.
     IncompleteTypeCode,
     /// A value does not have the type that a TypeCode or the caller requires.
     TypeMismatch,
     /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
-    BadValue,
+    MalformedValuetype,
     /// A value (IDL `valuetype`) does not have the type that the receiver expects.
-    WrongValueType,
+    UnexpectedValuetype,
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.
     NoValueFactory,
     /// A custom value must be converted to another form or to a value tree, which only the custom
     /// code of its type can do.
-    CustomValue,
+    CustomValueNotConvertible,
     /// The reference to be sent has no address, because its ORB listens at no address.
-    UnreachableReference,
+    ReferenceWithoutAddress,
     /// Decoding would exceed the memory that all concurrently decoded messages may take
     /// ([`MemoryAccount`](crate::cdr::MemoryAccount)), or the allocator refused a sequence.
     MemoryBudgetExceeded,
@@ -97,30 +97,30 @@ impl CdrError {
         CdrError::LimitExceeded,
         CdrError::LengthOverflow,
         CdrError::EnumOutOfRange,
-        CdrError::NotInCodeSet,
+        CdrError::CharacterNotInCodeSet,
         CdrError::NulInString,
         CdrError::WideInGiop10Request,
         CdrError::WideInGiop10Reply,
         CdrError::NoWideCodeSet,
         CdrError::NoWideCodeSetInReference,
-        CdrError::BadWideLength,
+        CdrError::BadWideStringLength,
         CdrError::NestingTooDeep,
         CdrError::EmptyEncapsulation,
-        CdrError::BadFixed,
+        CdrError::MalformedFixed,
         CdrError::BadDiscriminator,
-        CdrError::LocalObject,
-        CdrError::NoScratch,
-        CdrError::Unsupported,
+        CdrError::LocalObjectNotSendable,
+        CdrError::MissingScratch,
+        CdrError::UnsupportedForm,
         CdrError::BadTypeCode,
         CdrError::BadIndirection,
-        CdrError::IllegitimateMember,
+        CdrError::IllegalTypeCodeMember,
         CdrError::IncompleteTypeCode,
         CdrError::TypeMismatch,
-        CdrError::BadValue,
-        CdrError::WrongValueType,
+        CdrError::MalformedValuetype,
+        CdrError::UnexpectedValuetype,
         CdrError::NoValueFactory,
-        CdrError::CustomValue,
-        CdrError::UnreachableReference,
+        CdrError::CustomValueNotConvertible,
+        CdrError::ReferenceWithoutAddress,
         CdrError::MemoryBudgetExceeded,
     ];
 
@@ -152,20 +152,20 @@ impl CdrError {
         };
         let own = minor::CORELANE | u32::from(self as u8);
         match self {
-            CdrError::NotInCodeSet => (DataConversion, minor::data_conversion::CHARACTER_NOT_IN_CODE_SET),
+            CdrError::CharacterNotInCodeSet => (DataConversion, minor::data_conversion::CHARACTER_NOT_IN_CODE_SET),
             CdrError::NulInString => (BadParam, own),
             CdrError::WideInGiop10Request => (Marshal, minor::marshal::WIDE_FROM_CLIENT_IN_GIOP_1_0),
             CdrError::WideInGiop10Reply => (Marshal, minor::marshal::WIDE_FROM_SERVER_IN_GIOP_1_0),
             CdrError::NoWideCodeSet => (BadParam, minor::bad_param::NO_WIDE_CODE_SET),
             CdrError::NoWideCodeSetInReference => (InvObjref, minor::inv_objref::CODE_SET_COMPONENT_REQUIRED),
-            CdrError::LocalObject => (Marshal, minor::marshal::LOCAL_OBJECT),
+            CdrError::LocalObjectNotSendable => (Marshal, minor::marshal::LOCAL_OBJECT),
             CdrError::NoValueFactory => (Marshal, minor::marshal::NO_VALUE_FACTORY),
-            CdrError::NoScratch => (Internal, own),
-            CdrError::IllegitimateMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
+            CdrError::MissingScratch => (Internal, own),
+            CdrError::IllegalTypeCodeMember => (BadTypecode, minor::bad_typecode::ILLEGITIMATE_MEMBER),
             CdrError::IncompleteTypeCode => (BadTypecode, minor::bad_typecode::INCOMPLETE),
             CdrError::TypeMismatch => (BadParam, own),
-            CdrError::CustomValue => (NoImplement, own),
-            CdrError::UnreachableReference => (BadParam, own),
+            CdrError::CustomValueNotConvertible => (NoImplement, own),
+            CdrError::ReferenceWithoutAddress => (BadParam, own),
             CdrError::MemoryBudgetExceeded => (ImpLimit, own),
             _ => (Marshal, own),
         }
@@ -183,34 +183,34 @@ impl CdrError {
             CdrError::LimitExceeded => "a length or count is above the configured limit",
             CdrError::LengthOverflow => "a length does not fit in 32 bits",
             CdrError::EnumOutOfRange => "an enum value is at or above the number of members",
-            CdrError::NotInCodeSet => "a character is not in the transmission code set",
+            CdrError::CharacterNotInCodeSet => "a character is not in the transmission code set",
             CdrError::NulInString => "a string to be sent contains NUL",
             CdrError::WideInGiop10Request => "GIOP 1.0, the version of a client's message, has no wide characters",
             CdrError::WideInGiop10Reply => "GIOP 1.0, the version of a server's message, has no wide characters",
             CdrError::NoWideCodeSet => "no transmission code set for wide characters is known",
             CdrError::NoWideCodeSetInReference => "the reference names no code set for wide characters",
-            CdrError::BadWideLength => "the length of wide text is not possible in its code set",
+            CdrError::BadWideStringLength => "the length of wide text is not possible in its code set",
             CdrError::NestingTooDeep => "values are nested deeper than the configured limit",
             CdrError::EmptyEncapsulation => "an encapsulation has no byte-order octet",
-            CdrError::BadFixed => "a fixed-point value is malformed or has too many digits",
+            CdrError::MalformedFixed => "a fixed-point value is malformed or has too many digits",
             CdrError::BadDiscriminator => "a discriminator has a value that its type does not have",
-            CdrError::UnreachableReference => {
+            CdrError::ReferenceWithoutAddress => {
                 "the ORB of a reference to be sent listens at no address, so no other process could call the object: give it one (`OrbBuilder::listen`)"
             }
-            CdrError::LocalObject => "a local object cannot be sent",
-            CdrError::NoScratch => "a borrowed value needs conversion and there is no arena",
-            CdrError::Unsupported => "the type, version or form of a value is not supported",
+            CdrError::LocalObjectNotSendable => "a local object cannot be sent",
+            CdrError::MissingScratch => "a borrowed value needs conversion and there is no arena",
+            CdrError::UnsupportedForm => "the type, version or form of a value is not supported",
             CdrError::BadTypeCode => "a TypeCode is malformed",
             CdrError::BadIndirection => "the target of an indirection does not come earlier in the message",
-            CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
+            CdrError::IllegalTypeCodeMember => "a TypeCode has a member of a type that members cannot have",
             CdrError::IncompleteTypeCode => "a TypeCode contains a placeholder of a recursive type",
             CdrError::TypeMismatch => "a value does not have the type that it is said to have",
-            CdrError::BadValue => "the octets are not a value, or its chunks are malformed",
-            CdrError::WrongValueType => "a value has another type than the expected type",
+            CdrError::MalformedValuetype => "the octets are not a value, or its chunks are malformed",
+            CdrError::UnexpectedValuetype => "a value has another type than the expected type",
             CdrError::NoValueFactory => {
                 "no factory is registered for the type of a value, or for a type to which it can be truncated"
             }
-            CdrError::CustomValue => "only the custom code of its type can convert a custom value",
+            CdrError::CustomValueNotConvertible => "only the custom code of its type can convert a custom value",
             CdrError::MemoryBudgetExceeded => {
                 "the messages that are being decoded have exhausted their common memory budget"
             }

@@ -12,11 +12,11 @@ impl Encoder<'_> {
     /// Writes a `fixed<digits, s>`; `unscaled` is the value times ten to the power of s.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] if the value has more digits than the type, or if the type has no
-    /// digits or more than 31.
+    /// [`CdrError::MalformedFixed`] if the value has more digits than the type, or if the type has
+    /// no digits or more than 31.
     pub fn write_fixed(&mut self, digits: u16, unscaled: i128) -> Result<(), CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
-            return Err(CdrError::BadFixed);
+            return Err(CdrError::MalformedFixed);
         }
         let mut octets = [0u8; 16];
         let len = usize::from(digits / 2 + 1);
@@ -37,9 +37,9 @@ impl Encoder<'_> {
             half = next();
         }
         if rest != 0 {
-            return Err(CdrError::BadFixed);
+            return Err(CdrError::MalformedFixed);
         }
-        self.write_raw(&octets[..len]);
+        self.write_bytes(&octets[..len]);
         Ok(())
     }
 }
@@ -49,28 +49,29 @@ impl Decoder<'_> {
     /// half-octet, C and F mean not negative, and D means negative.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, if there are more digits
-    /// than the type has, or if the type has no digits or more than 31. [`CdrError::Truncated`].
+    /// [`CdrError::MalformedFixed`] if a half-octet is not a digit or a sign, if there are more
+    /// digits than the type has, or if the type has no digits or more than 31.
+    /// [`CdrError::Truncated`].
     pub fn read_fixed(&mut self, digits: u16) -> Result<i128, CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
-            return Err(CdrError::BadFixed);
+            return Err(CdrError::MalformedFixed);
         }
-        let octets = self.read_raw(usize::from(digits / 2 + 1))?;
+        let octets = self.read_bytes(usize::from(digits / 2 + 1))?;
         let mut value = 0i128;
         for (index, octet) in octets.iter().enumerate() {
             let (high, low) = (octet >> 4, octet & 0x0f);
             if high > 9 || (index == 0 && digits.is_multiple_of(2) && high != 0) {
-                return Err(CdrError::BadFixed);
+                return Err(CdrError::MalformedFixed);
             }
             value = value * 10 + i128::from(high);
             match (index + 1 == octets.len(), low) {
                 (true, 0x0c | 0x0f) => return Ok(value),
                 (true, 0x0d) => return Ok(-value),
                 (false, 0..=9) => value = value * 10 + i128::from(low),
-                _ => return Err(CdrError::BadFixed),
+                _ => return Err(CdrError::MalformedFixed),
             }
         }
-        Err(CdrError::BadFixed)
+        Err(CdrError::MalformedFixed)
     }
 }
 
@@ -99,11 +100,11 @@ mod tests {
             let octets = written(digits, value).unwrap();
             assert_eq!(Decoder::new(&octets, Endian::Big).read_fixed(digits), Ok(value));
         }
-        assert_eq!(written(2, 100), Err(CdrError::BadFixed));
-        assert_eq!(written(32, 1), Err(CdrError::BadFixed));
-        assert_eq!(written(0, 0), Err(CdrError::BadFixed));
+        assert_eq!(written(2, 100), Err(CdrError::MalformedFixed));
+        assert_eq!(written(32, 1), Err(CdrError::MalformedFixed));
+        assert_eq!(written(0, 0), Err(CdrError::MalformedFixed));
         for bad in [[0x1au8, 0x2c], [0x01, 0x23], [0xa1, 0x2c], [0x11, 0x2c]] {
-            assert_eq!(Decoder::new(&bad, Endian::Big).read_fixed(2), Err(CdrError::BadFixed), "{bad:x?}");
+            assert_eq!(Decoder::new(&bad, Endian::Big).read_fixed(2), Err(CdrError::MalformedFixed), "{bad:x?}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl fmt::Display for MemoryRefusal {
 /// KiB of the counted memory are not reserved.
 pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
-    charged: Cell<usize>,
+    charged_bytes: Cell<usize>,
     allowance: Cell<usize>,
     reserved: Cell<usize>,
     refusal: Cell<Option<MemoryRefusal>>,
@@ -56,7 +56,7 @@ impl<'a> MemoryMeter<'a> {
     pub const fn new(account: &'a dyn MemoryAccount) -> MemoryMeter<'a> {
         MemoryMeter {
             account,
-            charged: Cell::new(0),
+            charged_bytes: Cell::new(0),
             allowance: Cell::new(FREE_BYTES),
             reserved: Cell::new(0),
             refusal: Cell::new(None),
@@ -65,8 +65,8 @@ impl<'a> MemoryMeter<'a> {
 
     /// Returns the memory in bytes that was charged for allocations so far.
     #[must_use]
-    pub fn charged(&self) -> usize {
-        self.charged.get()
+    pub fn charged_bytes(&self) -> usize {
+        self.charged_bytes.get()
     }
 
     /// Returns the account's last refusal, if any.
@@ -78,14 +78,14 @@ impl<'a> MemoryMeter<'a> {
 
     #[inline]
     pub(super) fn charge(&self, octets: usize, limit: usize) -> Result<(), CdrError> {
-        let spent = self.charged.get().saturating_add(octets);
+        let spent = self.charged_bytes.get().saturating_add(octets);
         if spent > limit {
             return Err(CdrError::LimitExceeded);
         }
         if spent > self.allowance.get() {
             self.raise_allowance(spent)?;
         }
-        self.charged.set(spent);
+        self.charged_bytes.set(spent);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Drop for MemoryMeter<'_> {
 impl fmt::Debug for MemoryMeter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryMeter")
-            .field("spent", &self.charged.get())
+            .field("spent", &self.charged_bytes.get())
             .field("taken", &self.reserved.get())
             .finish_non_exhaustive()
     }
@@ -164,7 +164,7 @@ mod tests {
         let meter = MemoryMeter::new(&purse);
         meter.charge_existing(500_000).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
-        assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));
+        assert_eq!((meter.charge(1000, 1000), meter.charged_bytes()), (Ok(()), 1000));
         assert_eq!(meter.charge(1, 1000), Err(CdrError::LimitExceeded));
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         meter.charge(FREE_BYTES, usize::MAX).unwrap();

@@ -37,7 +37,7 @@ pub trait Primitive: Pod + sealed::Sealed {
 
     /// Returns the number in the other byte order.
     #[must_use]
-    fn swapped(self) -> Self;
+    fn with_swapped_bytes(self) -> Self;
 }
 
 /// Returns the octets as numbers in this machine's byte order. `None` if they are not aligned, or not
@@ -63,7 +63,7 @@ macro_rules! integers {
             }
 
             #[inline]
-            fn swapped(self) -> $integer {
+            fn with_swapped_bytes(self) -> $integer {
                 self.swap_bytes()
             }
         }
@@ -84,7 +84,7 @@ macro_rules! floats {
             }
 
             #[inline]
-            fn swapped(self) -> $float {
+            fn with_swapped_bytes(self) -> $float {
                 <$float>::from_bits(self.to_bits().swap_bytes())
             }
         }

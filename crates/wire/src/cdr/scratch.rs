@@ -22,14 +22,14 @@ impl Scratch {
         fn reset(bump: &mut Bump) {
             bump.reset();
         }
-        if self.allocated() > 0 {
+        if self.allocated_bytes() > 0 {
             reset(&mut self.bump);
         }
     }
 
     /// Returns the memory in bytes that the arena has allocated.
     #[must_use]
-    pub fn allocated(&self) -> usize {
+    pub fn allocated_bytes(&self) -> usize {
         self.bump.allocated_bytes()
     }
 
@@ -40,6 +40,6 @@ impl Scratch {
 
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scratch").field("allocated", &self.allocated()).finish()
+        f.debug_struct("Scratch").field("allocated", &self.allocated_bytes()).finish()
     }
 }

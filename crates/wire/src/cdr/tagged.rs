@@ -35,14 +35,14 @@ impl<'m> TaggedList<'m> {
         if count > limit {
             return Err(CdrError::LimitExceeded);
         }
-        let at = d.offset();
+        let at = d.message_offset();
         for _ in 0..count {
             d.read_u32()?;
             let len = d.read_u32()?;
             d.skip(len as usize)?;
         }
         let (whole, breaks) = d.whole_message();
-        let bytes = whole.get(..d.offset()).unwrap_or_default();
+        let bytes = whole.get(..d.message_offset()).unwrap_or_default();
         Ok(TaggedList { bytes, breaks, at, count, endian: d.endian() })
     }
 
@@ -112,7 +112,7 @@ impl<'m> Iterator for TaggedIter<'m> {
         self.left = self.left.checked_sub(1)?;
         let number = self.d.read_u32().ok()?;
         let len = self.d.read_u32().ok()?;
-        Some((number, self.d.read_raw(len as usize).ok()?))
+        Some((number, self.d.read_bytes(len as usize).ok()?))
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn write_tagged<'p>(
     e.write_len(pairs.len())?;
     for (number, data) in pairs {
         e.write_u32(number);
-        e.write_octets_copied(data)?;
+        e.write_octet_sequence_copied(data)?;
     }
     Ok(())
 }

@@ -14,11 +14,11 @@ impl Encoder<'_> {
     /// Writes a char: one octet of the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for a character that is not one octet in that code set.
+    /// [`CdrError::CharacterNotInCodeSet`] for a character that is not one octet in that code set.
     pub fn write_char(&mut self, value: char) -> Result<(), CdrError> {
-        let octet = u8::try_from(value).map_err(|_| CdrError::NotInCodeSet)?;
+        let octet = u8::try_from(value).map_err(|_| CdrError::CharacterNotInCodeSet)?;
         if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
-            return Err(CdrError::NotInCodeSet);
+            return Err(CdrError::CharacterNotInCodeSet);
         }
         self.write_u8(octet);
         Ok(())
@@ -27,7 +27,8 @@ impl Encoder<'_> {
     /// Writes a string in the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
+    /// [`CdrError::LengthOverflow`].
     #[inline]
     pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_str(value, u32::MAX)
@@ -46,7 +47,8 @@ impl Encoder<'_> {
     /// id.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::NotInCodeSet`], [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
+    /// [`CdrError::LengthOverflow`].
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }
@@ -86,7 +88,7 @@ impl Encoder<'_> {
         for character in value.chars() {
             match u8::try_from(character) {
                 Ok(octet) => self.buffer_mut().push(octet),
-                Err(_) => return Err(CdrError::NotInCodeSet),
+                Err(_) => return Err(CdrError::CharacterNotInCodeSet),
             }
         }
         self.write_u8(0);
@@ -105,25 +107,25 @@ impl Encoder<'_> {
 
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
-            WideByteOrder::Standard => Endian::Big,
-            WideByteOrder::Sender => self.endian(),
+            WideByteOrder::SpecifiedOrder => Endian::Big,
+            WideByteOrder::MessageOrder => self.endian(),
         }
     }
 
     /// Writes a wchar.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for a character that takes two UTF-16 units. If wide data cannot
-    /// be sent: [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
+    /// [`CdrError::CharacterNotInCodeSet`] for a character that takes two UTF-16 units. If wide
+    /// data cannot be sent: [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
     /// [`CdrError::NoWideCodeSet`], [`CdrError::NoWideCodeSetInReference`].
     pub fn write_wchar(&mut self, value: char) -> Result<(), CdrError> {
         self.check_wide()?;
-        let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::NotInCodeSet)?;
+        let unit = u16::try_from(u32::from(value)).map_err(|_| CdrError::CharacterNotInCodeSet)?;
         if self.version().wide_form() == WideForm::Units {
             self.write_u16(unit);
         } else {
             self.write_u8(2);
-            self.write_raw(&ordered(unit, self.wide_order()));
+            self.write_bytes(&ordered(unit, self.wide_order()));
         }
         Ok(())
     }
@@ -164,7 +166,7 @@ impl Encoder<'_> {
             return Err(CdrError::StringOverBound);
         }
         let count = if old {
-            self.write_raw(&[0; 2]);
+            self.write_bytes(&[0; 2]);
             units + 1
         } else {
             (units + usize::from(marked)) * 2
@@ -177,7 +179,7 @@ impl Encoder<'_> {
     /// GIOP 1.2 wide text is aligned, so the result is false.
     pub(crate) fn has_wide_form_of(&self, d: &Decoder<'_>) -> bool {
         let (own, other) = (self.code_sets(), d.code_sets());
-        let order = own.wide_order == WideByteOrder::Standard || self.endian() == d.endian();
+        let order = own.wide_order == WideByteOrder::SpecifiedOrder || self.endian() == d.endian();
         self.version() == d.version()
             && self.version().wide_form() == WideForm::Octets
             && (own.wchar, own.wide_order) == (other.wchar, other.wide_order)
@@ -191,7 +193,7 @@ impl Encoder<'_> {
         d.read_wchar()?;
         let len = octets.read_u8()?;
         self.write_u8(len);
-        self.write_raw(octets.read_raw(usize::from(len))?);
+        self.write_bytes(octets.read_bytes(usize::from(len))?);
         Ok(())
     }
 
@@ -202,7 +204,7 @@ impl Encoder<'_> {
         d.wide_octets(bound)?;
         let len = octets.read_u32()?;
         self.write_u32(len);
-        self.write_raw(octets.read_raw(len as usize)?);
+        self.write_bytes(octets.read_bytes(len as usize)?);
         Ok(())
     }
 }
@@ -224,12 +226,12 @@ impl<'m> Decoder<'m> {
     /// Reads a char.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for an octet that is not a character of the code set,
+    /// [`CdrError::CharacterNotInCodeSet`] for an octet that is not a character of the code set,
     /// [`CdrError::Truncated`].
     pub fn read_char(&mut self) -> Result<char, CdrError> {
         let octet = self.read_u8()?;
         if octet >= 0x80 && self.code_sets().char == CharSet::Utf8 {
-            return Err(CdrError::NotInCodeSet);
+            return Err(CdrError::CharacterNotInCodeSet);
         }
         Ok(char::from(octet))
     }
@@ -245,7 +247,7 @@ impl<'m> Decoder<'m> {
         if len > self.limits().max_string_length {
             return Err(CdrError::LimitExceeded);
         }
-        match self.read_raw(len as usize)? {
+        match self.read_bytes(len as usize)? {
             [octets @ .., 0] => Ok(octets),
             [] => Ok(&[]),
             _ => Err(CdrError::StringNotTerminated),
@@ -256,8 +258,8 @@ impl<'m> Decoder<'m> {
     /// ISO 8859-1 text is converted into the arena.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] if the code set is UTF-8 and the octets are not UTF-8;
-    /// [`CdrError::NoScratch`] if conversion is needed and there is no arena; the errors of
+    /// [`CdrError::CharacterNotInCodeSet`] if the code set is UTF-8 and the octets are not UTF-8;
+    /// [`CdrError::MissingScratch`] if conversion is needed and there is no arena; the errors of
     /// [`read_str_octets`](Decoder::read_str_octets) and of [`charge`](Decoder::charge).
     #[inline]
     pub fn read_str(&mut self) -> Result<&'m str, CdrError> {
@@ -277,8 +279,8 @@ impl<'m> Decoder<'m> {
     /// Reads a string into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`], and the errors of [`read_str_octets`](Decoder::read_str_octets)
-    /// and of [`charge`](Decoder::charge).
+    /// [`CdrError::CharacterNotInCodeSet`], and the errors of
+    /// [`read_str_octets`](Decoder::read_str_octets) and of [`charge`](Decoder::charge).
     #[inline]
     pub fn read_string(&mut self) -> Result<String, CdrError> {
         let octets = self.read_str_octets()?;
@@ -321,7 +323,7 @@ impl<'m> Decoder<'m> {
         if set == CharSet::Latin1 && !octets.is_ascii() {
             return self.converted(octets);
         }
-        std::str::from_utf8(octets).map_err(|_| CdrError::NotInCodeSet)
+        std::str::from_utf8(octets).map_err(|_| CdrError::CharacterNotInCodeSet)
     }
 
     #[cold]
@@ -334,7 +336,7 @@ impl<'m> Decoder<'m> {
     }
 
     fn bump(&self) -> Result<&'m Bump, CdrError> {
-        Ok(self.scratch().ok_or(CdrError::NoScratch)?.bump())
+        Ok(self.scratch().ok_or(CdrError::MissingScratch)?.bump())
     }
 
     fn check_wide(&self) -> Result<(), CdrError> {
@@ -349,24 +351,24 @@ impl<'m> Decoder<'m> {
     /// Reads a wchar.
     ///
     /// # Errors
-    /// [`CdrError::BadWideLength`] for a length that is not the length of one character;
-    /// [`CdrError::NotInCodeSet`] for half of a surrogate pair; [`CdrError::WideInGiop10Request`],
-    /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`] if wide data is not possible;
-    /// [`CdrError::Truncated`].
+    /// [`CdrError::BadWideStringLength`] for a length that is not the length of one character;
+    /// [`CdrError::CharacterNotInCodeSet`] for half of a surrogate pair;
+    /// [`CdrError::WideInGiop10Request`], [`CdrError::WideInGiop10Reply`],
+    /// [`CdrError::NoWideCodeSet`] if wide data is not possible; [`CdrError::Truncated`].
     pub fn read_wchar(&mut self) -> Result<char, CdrError> {
         self.check_wide()?;
         let unit = if self.version().wide_form() == WideForm::Units {
             self.read_u16()?
         } else {
             let len = self.read_u8()?;
-            let octets = self.read_raw(usize::from(len))?;
+            let octets = self.read_bytes(usize::from(len))?;
             // A wchar of two octets is a character, never a mark.
             let (octets, order) =
                 if octets.len() == 2 { (octets, self.wide_order()) } else { self.without_mark(octets) };
-            let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::BadWideLength)?;
+            let unit: [u8; 2] = octets.try_into().map_err(|_| CdrError::BadWideStringLength)?;
             in_order(unit, order)
         };
-        char::from_u32(u32::from(unit)).ok_or(CdrError::NotInCodeSet)
+        char::from_u32(u32::from(unit)).ok_or(CdrError::CharacterNotInCodeSet)
     }
 
     fn without_mark<'o>(&self, octets: &'o [u8]) -> (&'o [u8], Endian) {
@@ -379,8 +381,8 @@ impl<'m> Decoder<'m> {
 
     fn wide_order(&self) -> Endian {
         match self.code_sets().wide_order {
-            WideByteOrder::Standard => Endian::Big,
-            WideByteOrder::Sender => self.endian(),
+            WideByteOrder::SpecifiedOrder => Endian::Big,
+            WideByteOrder::MessageOrder => self.endian(),
         }
     }
 
@@ -393,18 +395,18 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::LimitExceeded);
         }
         let (octets, order) = if self.version().wide_form() == WideForm::Units {
-            let octets = self.read_raw(len as usize * 2)?;
+            let octets = self.read_bytes(len as usize * 2)?;
             match octets {
                 [] => (octets, self.endian()),
                 [units @ .., 0, 0] => (units, self.endian()),
                 _ => return Err(CdrError::StringNotTerminated),
             }
         } else {
-            let octets = self.read_raw(len as usize)?;
+            let octets = self.read_bytes(len as usize)?;
             self.without_mark(octets)
         };
         if !octets.len().is_multiple_of(2) {
-            return Err(CdrError::BadWideLength);
+            return Err(CdrError::BadWideStringLength);
         }
         if octets.len() / 2 > bound as usize { Err(CdrError::StringOverBound) } else { Ok((octets, order)) }
     }
@@ -412,7 +414,7 @@ impl<'m> Decoder<'m> {
     /// Reads a wstring into the arena.
     ///
     /// # Errors
-    /// [`CdrError::NoScratch`], and the errors of [`read_wstring`](Decoder::read_wstring).
+    /// [`CdrError::MissingScratch`], and the errors of [`read_wstring`](Decoder::read_wstring).
     pub fn read_wstr(&mut self) -> Result<&'m str, CdrError> {
         self.read_bounded_wstr(u32::MAX)
     }
@@ -435,10 +437,11 @@ impl<'m> Decoder<'m> {
     /// Reads a wstring into a `String`.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16; [`CdrError::BadWideLength`] for
-    /// an odd number of octets; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
-    /// [`CdrError::Truncated`]; the errors of [`charge`](Decoder::charge); if wide data is not
-    /// possible, the errors of [`read_wchar`](Decoder::read_wchar).
+    /// [`CdrError::CharacterNotInCodeSet`] for octets that are not UTF-16;
+    /// [`CdrError::BadWideStringLength`] for an odd number of octets;
+    /// [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`]; the
+    /// errors of [`charge`](Decoder::charge); if wide data is not possible, the errors of
+    /// [`read_wchar`](Decoder::read_wchar).
     pub fn read_wstring(&mut self) -> Result<String, CdrError> {
         self.read_bounded_wstring(u32::MAX)
     }
@@ -464,7 +467,7 @@ fn in_order(unit: [u8; 2], order: Endian) -> u16 {
 
 fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char, CdrError>> {
     let units = octets.chunks_exact(2).filter_map(|unit| unit.first_chunk()).map(move |unit| in_order(*unit, order));
-    char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
+    char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::CharacterNotInCodeSet))
 }
 
 #[inline]
@@ -472,7 +475,7 @@ pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError
     if set == CharSet::Latin1 && !octets.is_ascii() {
         return Ok(Cow::Owned(octets.iter().map(|octet| char::from(*octet)).collect()));
     }
-    std::str::from_utf8(octets).map(Cow::Borrowed).map_err(|_| CdrError::NotInCodeSet)
+    std::str::from_utf8(octets).map(Cow::Borrowed).map_err(|_| CdrError::CharacterNotInCodeSet)
 }
 
 #[cfg(test)]
@@ -502,8 +505,8 @@ mod tests {
         let scratch = Scratch::new();
         let mut d = Decoder::new(&octets, Endian::Big).with_scratch(&scratch);
         assert_eq!((d.read_str(), d.read_string()), (Ok("é"), Ok("é".to_owned())));
-        assert_eq!(Decoder::new(&octets, Endian::Big).read_str(), Err(CdrError::NoScratch));
-        assert_eq!(e.write_str("€"), Err(CdrError::NotInCodeSet));
+        assert_eq!(Decoder::new(&octets, Endian::Big).read_str(), Err(CdrError::MissingScratch));
+        assert_eq!(e.write_str("€"), Err(CdrError::CharacterNotInCodeSet));
         assert_eq!(e.write_str("a\0"), Err(CdrError::NulInString));
         assert_eq!(e.write_str("é\0"), Err(CdrError::NulInString));
         assert_eq!(e.write_bounded_str("abc", 2), Err(CdrError::StringOverBound));
@@ -518,7 +521,7 @@ mod tests {
         assert_eq!(read(&[0, 0, 0, 1, b'a']), Err(CdrError::StringNotTerminated));
         assert_eq!(read(&[0, 0, 0, 9, b'a', 0]), Err(CdrError::Truncated));
         let utf8 = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16).read_string();
-        assert_eq!(utf8(&[0, 0, 0, 2, 0xff, 0]), Err(CdrError::NotInCodeSet));
+        assert_eq!(utf8(&[0, 0, 0, 2, 0xff, 0]), Err(CdrError::CharacterNotInCodeSet));
         let limits = Limits { max_string_length: 1, ..Limits::default() };
         let mut d = Decoder::new(&[0, 0, 0, 2, b'a', 0], Endian::Big).with_limits(&limits);
         assert_eq!(d.read_str(), Err(CdrError::LimitExceeded));
@@ -529,13 +532,13 @@ mod tests {
     #[test]
     fn chars_are_one_octet() {
         let mut e = encoder(Version::GIOP_1_2, CodeSets::UTF8_UTF16, Endian::Big);
-        assert_eq!((e.write_char('a'), e.write_char('é')), (Ok(()), Err(CdrError::NotInCodeSet)));
+        assert_eq!((e.write_char('a'), e.write_char('é')), (Ok(()), Err(CdrError::CharacterNotInCodeSet)));
         let mut e = encoder(Version::GIOP_1_2, CodeSets::DEFAULT, Endian::Big);
-        assert_eq!((e.write_char('é'), e.write_char('€')), (Ok(()), Err(CdrError::NotInCodeSet)));
+        assert_eq!((e.write_char('é'), e.write_char('€')), (Ok(()), Err(CdrError::CharacterNotInCodeSet)));
         let octets = e.into_reusable_buffer();
         assert_eq!(Decoder::new(&octets, Endian::Big).read_char(), Ok('é'));
         let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
-        assert_eq!(d.read_char(), Err(CdrError::NotInCodeSet));
+        assert_eq!(d.read_char(), Err(CdrError::CharacterNotInCodeSet));
     }
 
     #[test]
@@ -554,7 +557,7 @@ mod tests {
     #[test]
     fn byte_order_marks_are_followed_and_removed() {
         let octets = [0, 0, 0, 6, 0xff, 0xfe, 0x68, 0, 0xac, 0x20, 4, 0xfe, 0xff, 0x20, 0xac, 0, 0, 0, 0, 2, 0x68, 0];
-        let sets = CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        let sets = CodeSets { wide_order: WideByteOrder::MessageOrder, ..CodeSets::LATIN1_UTF16 };
         for sets in [sets, CodeSets::LATIN1_UTF16] {
             let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(sets);
             assert_eq!((d.read_wstring().unwrap().as_str(), d.read_wchar()), ("h€", Ok('€')));
@@ -563,7 +566,7 @@ mod tests {
 
     #[test]
     fn wide_text_in_the_senders_byte_order_is_read_from_a_known_peer() {
-        let sets = CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::LATIN1_UTF16 };
+        let sets = CodeSets { wide_order: WideByteOrder::MessageOrder, ..CodeSets::LATIN1_UTF16 };
         let mut e = encoder(Version::GIOP_1_2, sets, Endian::Little);
         e.write_wstr("h").unwrap();
         let octets = e.into_reusable_buffer();
@@ -597,9 +600,9 @@ mod tests {
         assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideCodeSetInReference));
         assert_eq!(Decoder::new(&[0; 8], Endian::Big).read_wchar(), Err(CdrError::NoWideCodeSet));
         let read = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::LATIN1_UTF16);
-        assert_eq!(read(&[0, 0, 0, 1, 0]).read_wstring(), Err(CdrError::BadWideLength));
-        assert_eq!(read(&[0, 0, 0, 2, 0xd8, 0]).read_wstring(), Err(CdrError::NotInCodeSet));
-        assert_eq!(read(&[3, 0, 0, 2]).read_wchar(), Err(CdrError::BadWideLength));
+        assert_eq!(read(&[0, 0, 0, 1, 0]).read_wstring(), Err(CdrError::BadWideStringLength));
+        assert_eq!(read(&[0, 0, 0, 2, 0xd8, 0]).read_wstring(), Err(CdrError::CharacterNotInCodeSet));
+        assert_eq!(read(&[3, 0, 0, 2]).read_wchar(), Err(CdrError::BadWideStringLength));
         assert_eq!(read(&[0, 0, 0, 4, 0, 1, 0, 2]).read_bounded_wstring(1), Err(CdrError::StringOverBound));
     }
 }

@@ -101,7 +101,7 @@ macro_rules! primitives {
 
             #[inline]
             fn decode_array<const N: usize>(d: &mut Decoder<'_>) -> Result<[$number; N], CdrError> {
-                d.read_numbers()
+                d.read_number_array()
             }
         }
     )*};
@@ -140,7 +140,7 @@ impl Cdr for bool {
     }
 
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<bool>, CdrError> {
-        let octets = d.read_raw(len)?;
+        let octets = d.read_bytes(len)?;
         d.charge(len)?;
         Ok(octets.iter().map(|octet| *octet != 0).collect())
     }
@@ -165,14 +165,14 @@ impl Cdr for Octets {
 
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         if self.len() < super::BORROW_THRESHOLD {
-            e.write_octets_copied(self)
+            e.write_octet_sequence_copied(self)
         } else {
-            e.write_octets_owned(self.clone())
+            e.write_octet_sequence_owned(self.clone())
         }
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Octets, CdrError> {
-        d.read_octets_owned()
+        d.read_octet_sequence_owned()
     }
 }
 
@@ -210,7 +210,7 @@ impl<T: Cdr, const N: usize> Cdr for Box<[T; N]> {
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<Box<[T; N]>, CdrError> {
-        if d.remaining() < Self::MIN_SIZE {
+        if d.remaining_len() < Self::MIN_SIZE {
             return Err(CdrError::Truncated);
         }
         let values = T::decode_many(N, d)?.into_boxed_slice();
@@ -233,7 +233,7 @@ mod tests {
             let octets = e.to_vec();
             let mut d = Decoder::new(&octets, endian).at_position(1);
             assert_eq!(T::decode(&mut d).unwrap(), value);
-            assert_eq!(d.remaining(), 0);
+            assert_eq!(d.remaining_len(), 0);
             for len in 1..octets.len() {
                 assert!(T::decode(&mut Decoder::new(&octets[..len], endian).at_position(1)).is_err());
             }

@@ -66,11 +66,11 @@ mod tests {
     fn context_of_an_omniorb_client_is_parsed() {
         let data = [1, 0, 0, 0, 1, 0, 1, 0, 9, 1, 1, 0];
         let context = CodeSetContext::parse(&data).unwrap();
-        assert_eq!(context.code_sets(WideByteOrder::Standard), Some(CodeSets::LATIN1_UTF16));
+        assert_eq!(context.code_sets(WideByteOrder::SpecifiedOrder), Some(CodeSets::LATIN1_UTF16));
         let own = CodeSetContext::from(CodeSets::LATIN1_UTF16);
         assert_eq!(CodeSetContext::parse(&own.data()), Ok(context));
         assert_eq!(CodeSetContext::parse(&data[..9]), Err(CdrError::Truncated));
         let other = CodeSetContext { char_data: 0x1002_0417, wchar_data: 0 };
-        assert_eq!(other.code_sets(WideByteOrder::Standard), None);
+        assert_eq!(other.code_sets(WideByteOrder::SpecifiedOrder), None);
     }
 }

@@ -10,7 +10,7 @@
 //! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
 //! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
 //! that is known to break this rule may be little-endian without a mark
-//! ([`WideByteOrder::Sender`]). If the first character of the text looks like a mark (U+FEFF,
+//! ([`WideByteOrder::MessageOrder`]). If the first character of the text looks like a mark (U+FEFF,
 //! U+FFFE), the encoder adds a mark, because a reader removes the first mark.
 
 mod context;
@@ -102,10 +102,10 @@ impl WideCodeSet {
 pub enum WideByteOrder {
     /// The specification's order: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
-    Standard,
+    SpecifiedOrder,
     /// The byte order of the message, in GIOP 1.1 and in GIOP 1.2. TAO without its code set library
     /// sends and expects this order.
-    Sender,
+    MessageOrder,
 }
 
 /// The transmission code sets of a connection.
@@ -122,7 +122,7 @@ pub struct CodeSets {
 impl CodeSets {
     /// The code sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
-        CodeSets { char: CharSet::Latin1, wchar: WideCodeSet::None, wide_order: WideByteOrder::Standard };
+        CodeSets { char: CharSet::Latin1, wchar: WideCodeSet::None, wide_order: WideByteOrder::SpecifiedOrder };
     /// ISO 8859-1 and UTF-16.
     pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideCodeSet::Utf16, ..CodeSets::DEFAULT };
     /// UTF-8 and UTF-16.

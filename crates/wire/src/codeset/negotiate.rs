@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn first_applicable_rule_chooses_the_code_set() {
         let chosen = |native, server: &CodeSetInfo| {
-            negotiate(&CodeSetInfo::for_native(native), server, WideByteOrder::Standard).map(|sets| sets.char)
+            negotiate(&CodeSetInfo::for_native(native), server, WideByteOrder::SpecifiedOrder).map(|sets| sets.char)
         };
         let latin1 = info(id::ISO_8859_1, &[], id::UTF_16);
         let both = info(id::ISO_8859_1, &[id::UTF_8], id::UTF_16);
@@ -154,11 +154,11 @@ mod tests {
     #[test]
     fn utf_16_is_chosen_if_the_server_has_wide_code_sets() {
         let own = CodeSetInfo::for_native(CharSet::Utf8);
-        let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideByteOrder::Sender).unwrap();
+        let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideByteOrder::MessageOrder).unwrap();
         assert_eq!(chosen(0).wchar, WideCodeSet::None);
         assert_eq!(chosen(id::UTF_16).wchar, WideCodeSet::Utf16);
         // The server's native wide code set is UCS-4, so the fallback UTF-16 applies.
-        assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideByteOrder::Sender, ..CodeSets::UTF8_UTF16 });
+        assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideByteOrder::MessageOrder, ..CodeSets::UTF8_UTF16 });
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub enum ProtocolFault {
         /// The total size in bytes of the partial messages, the message that exceeds the limit
         /// included.
         size: u64,
-        /// The value of [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
+        /// The value of
+        /// [`Limits::max_partial_message_bytes`](crate::Limits::max_partial_message_bytes).
         limit: u32,
     },
     /// The peer has begun more fragmented messages than the limit without finishing them.
@@ -50,9 +51,9 @@ pub enum ProtocolFault {
     /// A fragmented message begins while another one is incomplete. In GIOP 1.2 this is a fault
     /// only if both have the same request id; in GIOP 1.1 it always is, because fragments name no
     /// request.
-    Interleaved,
+    InterleavedFragments,
     /// The message is too short for a request id.
-    NoRequestId,
+    MissingRequestId,
 }
 
 impl From<HeaderError> for ProtocolFault {
@@ -89,8 +90,10 @@ impl fmt::Display for ProtocolFault {
             ProtocolFault::NotFragmentable { kind } => {
                 write!(f, "expected a whole message, got a {kind:?} that announces fragments")
             }
-            ProtocolFault::Interleaved => f.write_str("expected the next fragment of a message, got another message"),
-            ProtocolFault::NoRequestId => f.write_str("expected a request id, got a shorter message"),
+            ProtocolFault::InterleavedFragments => {
+                f.write_str("expected the next fragment of a message, got another message")
+            }
+            ProtocolFault::MissingRequestId => f.write_str("expected a request id, got a shorter message"),
         }
     }
 }
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn every_fault_has_a_different_text() {
         let faults = [
-            ProtocolFault::from(HeaderError::Compressed),
+            ProtocolFault::from(HeaderError::CompressedMessage),
             ProtocolFault::TooLarge { size: 4711, limit: 815 },
             ProtocolFault::PartialMessagesTooLarge { size: 4711, limit: 815 },
             ProtocolFault::TooManyPartialMessages { limit: 815 },
@@ -113,8 +116,8 @@ mod tests {
             ProtocolFault::UnexpectedFragment { request_id: None },
             ProtocolFault::FragmentMismatch,
             ProtocolFault::NotFragmentable { kind: MessageKind::CancelRequest },
-            ProtocolFault::Interleaved,
-            ProtocolFault::NoRequestId,
+            ProtocolFault::InterleavedFragments,
+            ProtocolFault::MissingRequestId,
         ];
         let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
         for (index, (fault, text)) in faults.iter().zip(&texts).enumerate() {

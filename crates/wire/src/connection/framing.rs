@@ -51,7 +51,7 @@ pub enum FramingStep {
 #[derive(Debug, Default)]
 pub struct Framer {
     partial_messages: Vec<PartialMessage>,
-    partial_bytes: usize,
+    partial_message_bytes: usize,
     messages_started: u64,
 }
 
@@ -75,14 +75,14 @@ impl Framer {
 
     /// Returns the number of messages whose last fragment has not arrived.
     #[must_use]
-    pub fn partial_count(&self) -> usize {
+    pub fn partial_message_count(&self) -> usize {
         self.partial_messages.len()
     }
 
     /// Returns the oldest partial message: its number among the fragmented messages of this
     /// connection, from 1, and its length so far in bytes.
     #[must_use]
-    pub fn oldest_partial(&self) -> Option<(u64, usize)> {
+    pub fn oldest_partial_message(&self) -> Option<(u64, usize)> {
         self.partial_messages.first().map(|partial| (partial.number, partial.message.len()))
     }
 
@@ -113,8 +113,8 @@ impl Framer {
 
     /// Returns the number of bytes that are buffered for partial messages.
     #[must_use]
-    pub fn partial_bytes(&self) -> usize {
-        self.partial_bytes
+    pub fn partial_message_bytes(&self) -> usize {
+        self.partial_message_bytes
     }
 
     /// Examines the unread bytes and returns the next step.
@@ -164,7 +164,7 @@ impl Framer {
         }
         let request_id = if has_id { Some(request_id(&header, message)?) } else { None };
         if self.find_partial(request_id).is_some() {
-            return Err(ProtocolFault::Interleaved);
+            return Err(ProtocolFault::InterleavedFragments);
         }
         if self.partial_messages.len() >= limits.max_partial_messages as usize {
             return Err(ProtocolFault::TooManyPartialMessages { limit: limits.max_partial_messages });
@@ -221,7 +221,7 @@ impl Framer {
         }
         let PartialMessage { header: mut whole, mut message, fragment_starts: breaks, .. } =
             self.partial_messages.remove(index);
-        self.partial_bytes -= message.len();
+        self.partial_message_bytes -= message.len();
         whole.more_fragments = false;
         message.iter_mut().zip(whole.to_bytes()).for_each(|(to, from)| *to = from);
         Ok(FramingStep::Assembled { message, header: whole, fragment_starts: breaks, len: header.total_len() })
@@ -234,7 +234,7 @@ impl Framer {
         if let Ok(request_id) = request_id(header, message)
             && let Some(index) = self.find_partial(Some(request_id))
         {
-            self.partial_bytes -= self.partial_messages.remove(index).message.len();
+            self.partial_message_bytes -= self.partial_messages.remove(index).message.len();
         }
     }
 
@@ -243,12 +243,12 @@ impl Framer {
     }
 
     fn reserve_bytes(&mut self, len: usize, limits: &Limits) -> Result<(), ProtocolFault> {
-        let octets = self.partial_bytes + len;
-        if octets > limits.max_partial_bytes as usize + Header::LEN {
+        let octets = self.partial_message_bytes + len;
+        if octets > limits.max_partial_message_bytes as usize + Header::LEN {
             let size = u64::try_from(octets).unwrap_or(u64::MAX);
-            return Err(ProtocolFault::PartialMessagesTooLarge { size, limit: limits.max_partial_bytes });
+            return Err(ProtocolFault::PartialMessagesTooLarge { size, limit: limits.max_partial_message_bytes });
         }
-        self.partial_bytes = octets;
+        self.partial_message_bytes = octets;
         Ok(())
     }
 }
@@ -257,7 +257,7 @@ impl Framer {
 /// every CancelRequest.
 fn request_id(header: &Header, message: &[u8]) -> Result<u32, ProtocolFault> {
     let endian: Endian = header.endian;
-    Decoder::new(message, endian).at_position(Header::LEN).read_u32().map_err(|_| ProtocolFault::NoRequestId)
+    Decoder::new(message, endian).at_position(Header::LEN).read_u32().map_err(|_| ProtocolFault::MissingRequestId)
 }
 
 /// Checks fewer bytes than a header, so that a peer that does not speak GIOP is refused before it
@@ -310,8 +310,8 @@ mod tests {
     fn other_protocols_are_refused_at_the_first_octet() {
         let limits = Limits::default();
         let refused = |octets: &[u8]| Framer::new().next(octets, &limits).unwrap_err();
-        assert_eq!(refused(b"GET"), ProtocolFault::Header(HeaderError::Magic { got: *b"GETP" }));
-        assert!(matches!(refused(b"GIOP\x01\x03"), ProtocolFault::Header(HeaderError::Version { .. })));
+        assert_eq!(refused(b"GET"), ProtocolFault::Header(HeaderError::BadMagic { got: *b"GETP" }));
+        assert!(matches!(refused(b"GIOP\x01\x03"), ProtocolFault::Header(HeaderError::UnsupportedVersion { .. })));
         assert_eq!(
             refused(b"GIOP\x01\x02\x00\x00\xff\xff\xff\xff"),
             ProtocolFault::TooLarge { size: 0xffff_ffff, limit: 64 << 20 }
@@ -336,12 +336,12 @@ mod tests {
             panic!()
         };
         assert_eq!(whole, message(2, LocateReply, false, &[0, 0, 0, 2, 20]));
-        assert_eq!((header.kind, header.size, breaks.len(), framer.partial_count()), (LocateReply, 5, 0, 1));
-        assert_eq!(framer.oldest_partial(), Some((1, 21)));
+        assert_eq!((header.kind, header.size, breaks.len(), framer.partial_message_count()), (LocateReply, 5, 0, 1));
+        assert_eq!(framer.oldest_partial_message(), Some((1, 21)));
         let last = [message(2, Fragment, false, &[0, 0, 0, 1, 15, 16])];
         let Ok(FramingStep::Assembled { message: whole, .. }) = steps(&mut framer, &last, &limits) else { panic!() };
         assert_eq!(whole, message(2, Request, false, &[0, 0, 0, 1, 10, 11, 12, 13, 14, 15, 16]));
-        assert_eq!((framer.partial_count(), framer.partial_bytes()), (0, 0));
+        assert_eq!((framer.partial_message_count(), framer.partial_message_bytes()), (0, 0));
     }
 
     #[test]
@@ -366,10 +366,10 @@ mod tests {
         let first = message(2, Request, true, &[0, 0, 0, 1]);
         let parts = [first.clone(), message(2, CancelRequest, false, &[0, 0, 0, 1])];
         assert!(matches!(steps(&mut framer, &parts, &limits), Ok(FramingStep::Message { .. })));
-        assert_eq!((framer.partial_count(), framer.partial_bytes()), (0, 0));
-        assert_eq!(framer.oldest_partial(), None);
+        assert_eq!((framer.partial_message_count(), framer.partial_message_bytes()), (0, 0));
+        assert_eq!(framer.oldest_partial_message(), None);
         assert_eq!(framer.next(&first, &limits), Ok(FramingStep::FragmentBuffered(16)));
-        assert_eq!(framer.oldest_partial(), Some((2, 16)));
+        assert_eq!(framer.oldest_partial_message(), Some((2, 16)));
     }
 
     #[test]
@@ -379,14 +379,14 @@ mod tests {
         let refused = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).unwrap_err();
         let id = [0, 0, 0, 1];
         let first = message(2, Request, true, &id);
-        assert_eq!(refused(&[first.clone(), first.clone()]), ProtocolFault::Interleaved);
+        assert_eq!(refused(&[first.clone(), first.clone()]), ProtocolFault::InterleavedFragments);
         let old = message(1, Request, true, &id);
-        assert_eq!(refused(&[old.clone(), old]), ProtocolFault::Interleaved);
+        assert_eq!(refused(&[old.clone(), old]), ProtocolFault::InterleavedFragments);
         let fragment = message(2, Fragment, false, &id);
         assert_eq!(refused(&[fragment]), ProtocolFault::UnexpectedFragment { request_id: Some(1) });
         let fragment = message(1, Fragment, false, &id);
         assert_eq!(refused(&[first.clone(), fragment]), ProtocolFault::UnexpectedFragment { request_id: None });
-        assert_eq!(refused(&[message(2, Request, true, &[0])]), ProtocolFault::NoRequestId);
+        assert_eq!(refused(&[message(2, Request, true, &[0])]), ProtocolFault::MissingRequestId);
         assert_eq!(
             refused(&[message(2, CancelRequest, true, &id)]),
             ProtocolFault::NotFragmentable { kind: CancelRequest }
@@ -408,7 +408,7 @@ mod tests {
         let limits = Limits {
             max_message_size: 32,
             max_partial_messages: 2,
-            max_partial_bytes: 80,
+            max_partial_message_bytes: 80,
             max_fragments: 3,
             ..Limits::default()
         };
@@ -444,7 +444,11 @@ mod tests {
         ];
         for (index, (octets, pending, held)) in steps.into_iter().enumerate() {
             framer.next(&octets, &limits).unwrap();
-            assert_eq!((framer.partial_count(), framer.partial_bytes()), (pending, held), "after step {index}");
+            assert_eq!(
+                (framer.partial_message_count(), framer.partial_message_bytes()),
+                (pending, held),
+                "after step {index}"
+            );
         }
     }
 
@@ -454,7 +458,7 @@ mod tests {
         let limits = Limits {
             max_message_size: 32,
             max_partial_messages: 2,
-            max_partial_bytes: 80,
+            max_partial_message_bytes: 80,
             max_fragments: 3,
             ..Limits::default()
         };

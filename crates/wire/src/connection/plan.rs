@@ -130,7 +130,7 @@ mod tests {
                     FramingStep::NeedMore(_) => panic!(),
                 }
             }
-            assert_eq!(framer.partial_count(), 0);
+            assert_eq!(framer.partial_message_count(), 0);
         }
     }
 

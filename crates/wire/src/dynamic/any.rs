@@ -9,7 +9,7 @@ use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, Octets, ValueReadState
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
-use crate::typecode::{Kind, TypeCode, View};
+use crate::typecode::{TypeCode, TypeCodeKind, View};
 
 /// An `any`: a TypeCode and an encoded value in the form in which it was received or written.
 ///
@@ -69,7 +69,7 @@ impl AnyValue {
             |code_sets| AnyValue::write_as(type_code, CdrForm { code_sets, ..CdrForm::LOCAL }, &mut write);
         // A non-ASCII `char` is one octet only in ISO 8859-1, but ISO 8859-1 lacks most characters.
         match attempt(CodeSets::UTF8_UTF16) {
-            Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
+            Err(CdrError::CharacterNotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
             result => result,
         }
     }
@@ -85,7 +85,8 @@ impl AnyValue {
         e.set_code_sets(form.code_sets);
         write(&mut e)?;
         let values = e.has_values();
-        let octets = Octets::from(if e.contiguous().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
+        let octets =
+            Octets::from(if e.as_contiguous_slice().is_some() { e.into_reusable_buffer() } else { e.to_vec() });
         Ok(AnyValue::of(type_code.clone(), octets, form, values))
     }
 
@@ -97,7 +98,7 @@ impl AnyValue {
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
         match AnyValue::from_writer(type_code, &mut write) {
-            Err(CdrError::CustomValue) => AnyValue::write_as(type_code, CdrForm::of(from, 0), &mut write),
+            Err(CdrError::CustomValueNotConvertible) => AnyValue::write_as(type_code, CdrForm::of(from, 0), &mut write),
             result => result,
         }
     }
@@ -208,7 +209,10 @@ impl AnyValue {
         let (from, keep) = (d.clone(), no_owner());
         // The octets are copied as they are unless alignment restarts in fragments, the value
         // contains values (IDL `valuetype`), or the octets span chunks.
-        if d.is_fragmented() || transfer(view, d, None, keep)?.values || d.bytes().len() != from.bytes().len() {
+        if d.is_fragmented()
+            || transfer(view, d, None, keep)?.values
+            || d.bytes_from_origin().len() != from.bytes_from_origin().len()
+        {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
                 *d = from.clone();
@@ -222,7 +226,7 @@ impl AnyValue {
         }
         let at = from.position();
         let from = at - at % 8;
-        let octets = d.bytes().get(from..d.position()).unwrap_or_default();
+        let octets = d.bytes_from_origin().get(from..d.position()).unwrap_or_default();
         let start = u8::try_from(at % 8).unwrap_or_default();
         let form = CdrForm::of(d, start);
         let octets = d.share_or_copy(octets)?;
@@ -236,7 +240,7 @@ impl AnyValue {
     /// are not its members.
     pub fn decode_exception_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view().unaliased();
-        if view.kind() != Kind::Except {
+        if view.kind() != TypeCodeKind::Except {
             return Err(CdrError::TypeMismatch);
         }
         let from = d.clone();
@@ -267,7 +271,7 @@ impl AnyValue {
     /// converted.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let values = self.value_read_state();
-        self.encode_value_with(&mut self.decoder().with_value_read_state(&values), e)
+        self.encode_value_from(&mut self.decoder().with_value_read_state(&values), e)
     }
 
     /// Writes the value, which this method reads from `d`, a [`decoder`](AnyValue::decoder) of this
@@ -276,11 +280,11 @@ impl AnyValue {
     ///
     /// # Errors
     /// The errors of [`encode_value`](AnyValue::encode_value).
-    pub fn encode_value_with(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+    pub fn encode_value_from(&self, d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let octets = self.octets.get(usize::from(self.start)..).unwrap_or_default();
         // A value without octets, such as null, is the same in each form.
         if self.fits(e) || (octets.is_empty() && !self.values) {
-            e.write_raw(octets);
+            e.write_bytes(octets);
             return Ok(());
         }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(self.octets.clone());
@@ -355,10 +359,12 @@ fn conforms(from: View<'_>, to: View<'_>) -> bool {
     // A received type can contain itself, so the loop is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
-            (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
-            (Kind::Char | Kind::WChar, Kind::Char | Kind::WChar) => return true,
-            (Kind::Sequence, Kind::Sequence) => true,
-            (Kind::Array, Kind::Array) => from.length() == to.length(),
+            (TypeCodeKind::String | TypeCodeKind::WString, TypeCodeKind::String | TypeCodeKind::WString) => {
+                return true;
+            }
+            (TypeCodeKind::Char | TypeCodeKind::WChar, TypeCodeKind::Char | TypeCodeKind::WChar) => return true,
+            (TypeCodeKind::Sequence, TypeCodeKind::Sequence) => true,
+            (TypeCodeKind::Array, TypeCodeKind::Array) => from.length() == to.length(),
             _ => return from.to_type_code().equivalent(&to.to_type_code()),
         };
         match (from.content(), to.content()) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::transfer::{CUSTOM, KnownType, find_known_type};
 use super::value::{TreeReader, TreeWriter, Value, ValueInstance};
 use crate::cdr::{CdrError, Decoder, Encoder, ValueHead};
-use crate::typecode::{Kind, TypeCode, View};
+use crate::typecode::{TypeCode, TypeCodeKind, View};
 
 const TRUNCATABLE: i16 = 3;
 
@@ -19,7 +19,7 @@ impl TreeReader {
             ValueHead::Indirection(number, position) => {
                 return match self.numbers.get(&number) {
                     Some((known, own)) if own.view().is_substitutable_for(view) => Ok(Value::InstanceRef(*known)),
-                    Some(_) => Err(CdrError::WrongValueType),
+                    Some(_) => Err(CdrError::UnexpectedValuetype),
                     // The indirection leads outside of this tree.
                     None => d.reread_value(number, position, |d| self.instance(view, d)),
                 };
@@ -29,12 +29,12 @@ impl TreeReader {
         let KnownType { type_code, .. } = find_known_type(view, &start, d, None)?;
         let type_code = type_code.unwrap_or_else(|| view.to_type_code());
         if !type_code.view().is_substitutable_for(view) {
-            return Err(CdrError::WrongValueType);
+            return Err(CdrError::UnexpectedValuetype);
         }
         // A growing table of numbers has a capacity of up to twice its length.
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
-        self.numbers.insert(start.number, (number, type_code.clone()));
+        self.numbers.insert(start.value_number, (number, type_code.clone()));
         // The keys of the arm tables are addresses of types. This type may be dropped after the
         // value, and a new type may get its address.
         let arms = std::mem::take(&mut self.arms);
@@ -97,14 +97,14 @@ impl<'v> TreeWriter<'v> {
 
 fn state_types(view: View<'_>) -> Result<Vec<View<'_>>, CdrError> {
     match view.kind() {
-        Kind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),
-        _ if view.modifier() == CUSTOM => Err(CdrError::CustomValue),
+        TypeCodeKind::ValueBox => Ok(vec![view.content().ok_or(CdrError::BadTypeCode)?]),
+        _ if view.modifier() == CUSTOM => Err(CdrError::CustomValueNotConvertible),
         _ => Ok(view.bases()?.into_iter().rev().flat_map(View::members).map(|member| member.ty).collect()),
     }
 }
 
 fn ids(view: View<'_>) -> Result<Vec<Cow<'static, str>>, CdrError> {
-    if view.kind() == Kind::ValueBox {
+    if view.kind() == TypeCodeKind::ValueBox {
         return Ok(vec![Cow::Owned(view.id().to_owned())]);
     }
     let bases = view.bases()?;

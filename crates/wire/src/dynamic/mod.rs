@@ -16,13 +16,13 @@ pub use value::{UnionValue, Value, ValueInstance};
 pub(crate) use transfer::transfer;
 
 use crate::cdr::{CdrError, Decoder};
-use crate::typecode::{Kind, View};
+use crate::typecode::{TypeCodeKind, View};
 use std::collections::HashMap;
 
 /// Reads the count of a sequence. A structure or an array may have 0 bytes, so the count of such
 /// elements is not compared with the unread bytes; the caller limits their number.
 pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
-    if !matches!(element.unaliased().kind(), Kind::Struct | Kind::Array) {
+    if !matches!(element.unaliased().kind(), TypeCodeKind::Struct | TypeCodeKind::Array) {
         return d.read_len(1);
     }
     let count = d.read_u32()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{ArmTable, read_count};
 use crate::cdr::{BulkLayout, Cdr, CdrError, Decoder, Encoder, ValueHead, ValueStart};
-use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
+use crate::typecode::{ABSTRACT, TypeCode, TypeCodeKind, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it if `out` is given.
 ///
@@ -142,9 +142,9 @@ impl Transcoder<'_, '_> {
         self.step()?;
         let view = view.unaliased();
         match view.kind() {
-            Kind::Null | Kind::Void => Ok(()),
-            Kind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
-            Kind::Except => {
+            TypeCodeKind::Null | TypeCodeKind::Void => Ok(()),
+            TypeCodeKind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
+            TypeCodeKind::Except => {
                 self.charge(1);
                 let id = d.read_latin1_string()?;
                 let mut out = out;
@@ -153,17 +153,17 @@ impl Transcoder<'_, '_> {
                 }
                 self.deeper(d, |walk, d| walk.members(view, d, out))
             }
-            Kind::Union => self.deeper(d, |walk, d| walk.union(view, d, out)),
-            Kind::Sequence => d.read_nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
-            Kind::Array => {
+            TypeCodeKind::Union => self.deeper(d, |walk, d| walk.union(view, d, out)),
+            TypeCodeKind::Sequence => d.read_nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
+            TypeCodeKind::Array => {
                 let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 self.deeper(d, |walk, d| walk.elements(view.length() as usize, element, d, out))
             }
-            Kind::Value | Kind::ValueBox | Kind::Event => {
+            TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event => {
                 d.read_nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
             }
-            Kind::AbstractInterface => self.either(view, d, out),
-            Kind::Any => d.read_nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
+            TypeCodeKind::AbstractInterface => self.either(view, d, out),
+            TypeCodeKind::Any => d.read_nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => {
                 self.charge(1);
                 leaf(view, d, out, &mut self.purpose)
@@ -206,7 +206,7 @@ impl Transcoder<'_, '_> {
         let kind = discriminator.kind();
         self.charge(1);
         if let Some(e) = out.as_deref_mut()
-            && kind == Kind::Char
+            && kind == TypeCodeKind::Char
             && e.code_sets().char != d.code_sets().char
         {
             let letter = d.read_char()?;
@@ -214,7 +214,8 @@ impl Transcoder<'_, '_> {
             return self.arm(view, u32::from(letter).into(), d, out);
         }
         let label = read_label(kind, d)?;
-        if kind == Kind::Enum && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count()) {
+        if kind == TypeCodeKind::Enum && usize::try_from(label).is_ok_and(|label| label >= discriminator.member_count())
+        {
             return Err(CdrError::EnumOutOfRange);
         }
         if let Some(e) = out.as_deref_mut() {
@@ -314,8 +315,8 @@ impl Transcoder<'_, '_> {
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
         let KnownType { ids, type_code, .. } = part;
-        let (ids_written, chunked) = if self.purpose.is_send() { (ids.len(), start.chunked) } else { (1, true) };
-        let identity = d.identity(start.number);
+        let (ids_written, chunked) = if self.purpose.is_send() { (ids.len(), start.is_chunked) } else { (1, true) };
+        let identity = d.identity(start.value_number);
         let keep = || Arc::clone(self.keep);
         let ids = ids.into_iter().take(ids_written);
         let begin = |e: &mut &mut Encoder<'_>| e.begin_new_value(identity, keep, ids, chunked);
@@ -338,7 +339,7 @@ impl Transcoder<'_, '_> {
         if (d.endian(), d.version(), d.code_sets()) != (e.endian(), e.version(), e.code_sets()) {
             return d.convert_custom(start, e);
         }
-        let id = part.ids.into_iter().next().ok_or(CdrError::BadValue)?;
+        let id = part.ids.into_iter().next().ok_or(CdrError::MalformedValuetype)?;
         d.copy_custom(start, id, self.keep, e)
     }
 
@@ -352,7 +353,7 @@ impl Transcoder<'_, '_> {
         // value, and a new type may get its address.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
-            Kind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
+            TypeCodeKind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
             _ => view.bases()?.into_iter().rev().try_for_each(|part| self.members(part, d, out.as_deref_mut())),
         };
         self.arms = arms;
@@ -403,13 +404,13 @@ pub(super) fn find_known_type(
     d: &Decoder<'_>,
     met: Option<&mut Findings>,
 ) -> Result<KnownType, CdrError> {
-    let told = view.kind() != Kind::AbstractInterface && view.modifier() != ABSTRACT;
-    let ids = start.ids.as_slice();
+    let told = view.kind() != TypeCodeKind::AbstractInterface && view.modifier() != ABSTRACT;
+    let ids = start.repository_ids.as_slice();
     if ids.is_empty() && told {
         return KnownType::of(vec![Cow::Owned(view.id().to_owned())], None, view);
     }
     for (at, id) in ids.iter().enumerate() {
-        if at > 0 && !start.chunked {
+        if at > 0 && !start.is_chunked {
             break;
         }
         // A type that this process knows takes precedence over the TypeCode, because JacORB's
@@ -442,8 +443,10 @@ pub(super) struct KnownType {
 impl KnownType {
     fn of(ids: Vec<Cow<'static, str>>, type_code: Option<TypeCode>, view: View<'_>) -> Result<KnownType, CdrError> {
         match view.kind() {
-            Kind::Value | Kind::Event => Ok(KnownType { ids, type_code, is_custom: view.modifier() == CUSTOM }),
-            Kind::ValueBox => Ok(KnownType { ids, type_code, is_custom: false }),
+            TypeCodeKind::Value | TypeCodeKind::Event => {
+                Ok(KnownType { ids, type_code, is_custom: view.modifier() == CUSTOM })
+            }
+            TypeCodeKind::ValueBox => Ok(KnownType { ids, type_code, is_custom: false }),
             _ => Err(CdrError::BadTypeCode),
         }
     }
@@ -455,12 +458,12 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
 
 pub(super) const CUSTOM: i16 = 1;
 
-fn number_size(kind: Kind) -> Option<usize> {
+fn number_size(kind: TypeCodeKind) -> Option<usize> {
     match kind {
-        Kind::Octet | Kind::Boolean => Some(1),
-        Kind::Short | Kind::UShort => Some(2),
-        Kind::Long | Kind::ULong | Kind::Float => Some(4),
-        Kind::LongLong | Kind::ULongLong | Kind::Double => Some(8),
+        TypeCodeKind::Octet | TypeCodeKind::Boolean => Some(1),
+        TypeCodeKind::Short | TypeCodeKind::UShort => Some(2),
+        TypeCodeKind::Long | TypeCodeKind::ULong | TypeCodeKind::Float => Some(4),
+        TypeCodeKind::LongLong | TypeCodeKind::ULongLong | TypeCodeKind::Double => Some(8),
         _ => None,
     }
 }
@@ -474,13 +477,13 @@ fn fixed_layout(view: View<'_>, parts: &mut usize) -> Option<BulkLayout> {
     let view = view.unaliased();
     match view.kind() {
         _ if *parts > MAX_BULK_PARTS => None,
-        Kind::Struct if view.member_count() > 0 => view
+        TypeCodeKind::Struct if view.member_count() > 0 => view
             .members()
-            .try_fold(BulkLayout::EMPTY, |before, member| Some(before.then(fixed_layout(member.ty, parts)?))),
-        Kind::Array if (1..=MAX_BULK_PARTS).contains(&(view.length() as usize)) => {
-            Some(fixed_layout(view.content()?, parts)?.times(view.length() as usize))
+            .try_fold(BulkLayout::EMPTY, |before, member| Some(before.followed_by(fixed_layout(member.ty, parts)?))),
+        TypeCodeKind::Array if (1..=MAX_BULK_PARTS).contains(&(view.length() as usize)) => {
+            Some(fixed_layout(view.content()?, parts)?.repeated(view.length() as usize))
         }
-        kind => number_size(kind).map(BulkLayout::number),
+        kind => number_size(kind).map(BulkLayout::of_number),
     }
 }
 
@@ -493,7 +496,7 @@ fn numbers(len: usize, size: usize, d: &mut Decoder<'_>, out: Option<&mut Encode
         return d.skip(len.checked_mul(size).ok_or(CdrError::Truncated)?);
     };
     match size {
-        1 => e.write_raw(d.read_raw(len)?),
+        1 => e.write_bytes(d.read_bytes(len)?),
         2 => e.write_slice(&d.read_vec::<u16>(len)?),
         4 => e.write_slice(&d.read_vec::<u32>(len)?),
         _ => e.write_slice(&d.read_vec::<u64>(len)?),
@@ -512,29 +515,29 @@ fn leaf(
         return numbers(1, size, d, out);
     }
     match kind {
-        Kind::LongDouble => {
+        TypeCodeKind::LongDouble => {
             let quad = d.read_long_double()?;
             if let Some(e) = out {
                 e.write_long_double(quad);
             }
         }
-        Kind::Enum => {
+        TypeCodeKind::Enum => {
             let members = u32::try_from(view.member_count()).map_err(|_| CdrError::LengthOverflow)?;
             let number = d.read_enum(members)?;
             if let Some(e) = out {
                 e.write_u32(number);
             }
         }
-        Kind::Char | Kind::WChar => return character(kind, d, out, purpose.is_send()),
-        Kind::String | Kind::WString => return text(view, d, out, purpose.is_send()),
-        Kind::Fixed => {
-            let digits = u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?;
-            let octets = d.read_raw(usize::from(digits / 2 + 1))?;
+        TypeCodeKind::Char | TypeCodeKind::WChar => return character(kind, d, out, purpose.is_send()),
+        TypeCodeKind::String | TypeCodeKind::WString => return text(view, d, out, purpose.is_send()),
+        TypeCodeKind::Fixed => {
+            let digits = u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?;
+            let octets = d.read_bytes(usize::from(digits / 2 + 1))?;
             if let Some(e) = out {
-                e.write_raw(octets);
+                e.write_bytes(octets);
             }
         }
-        Kind::TypeCode => {
+        TypeCodeKind::TypeCode => {
             let type_code = TypeCode::decode(d)?;
             match (purpose, out) {
                 (Purpose::Compare(types), _) => types.push(ComparedTypeCode::Value(type_code)),
@@ -542,29 +545,34 @@ fn leaf(
                 (Purpose::Send, None) => {}
             }
         }
-        Kind::Principal => {
-            let octets = d.read_octets()?;
+        TypeCodeKind::Principal => {
+            let octets = d.read_octet_sequence()?;
             if let Some(e) = out {
-                e.write_octets_copied(octets)?;
+                e.write_octet_sequence_copied(octets)?;
             }
         }
-        Kind::ObjRef | Kind::Component | Kind::Home => return reference(d, out),
-        Kind::LocalInterface => return Err(CdrError::LocalObject),
-        Kind::Null => return Err(CdrError::BadTypeCode),
-        _ => return Err(CdrError::Unsupported),
+        TypeCodeKind::ObjRef | TypeCodeKind::Component | TypeCodeKind::Home => return reference(d, out),
+        TypeCodeKind::LocalInterface => return Err(CdrError::LocalObjectNotSendable),
+        TypeCodeKind::Null => return Err(CdrError::BadTypeCode),
+        _ => return Err(CdrError::UnsupportedForm),
     }
     Ok(())
 }
 
-fn character(kind: Kind, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_it_came: bool) -> Result<(), CdrError> {
+fn character(
+    kind: TypeCodeKind,
+    d: &mut Decoder<'_>,
+    out: Option<&mut Encoder<'_>>,
+    as_it_came: bool,
+) -> Result<(), CdrError> {
     match (kind, out) {
-        (Kind::Char, None) => d.read_u8().map(drop),
+        (TypeCodeKind::Char, None) => d.read_u8().map(drop),
         (_, None) => d.read_wchar().map(drop),
-        (Kind::Char, Some(e)) if e.code_sets().char == d.code_sets().char => {
+        (TypeCodeKind::Char, Some(e)) if e.code_sets().char == d.code_sets().char => {
             e.write_u8(d.read_u8()?);
             Ok(())
         }
-        (Kind::Char, Some(e)) => e.write_char(d.read_char()?),
+        (TypeCodeKind::Char, Some(e)) => e.write_char(d.read_char()?),
         (_, Some(e)) if as_it_came && e.has_wide_form_of(d) => e.copy_wchar(d),
         (_, Some(e)) => e.write_wchar(d.read_wchar()?),
     }
@@ -573,9 +581,9 @@ fn character(kind: Kind, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_
 fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_it_came: bool) -> Result<(), CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     match (view.kind(), out) {
-        (Kind::WString, None) => d.wide_octets(bound).map(drop),
-        (Kind::WString, Some(e)) if as_it_came && e.has_wide_form_of(d) => e.copy_wstr(d, bound),
-        (Kind::WString, Some(e)) => e.write_wstr(&d.read_bounded_wstring(bound)?),
+        (TypeCodeKind::WString, None) => d.wide_octets(bound).map(drop),
+        (TypeCodeKind::WString, Some(e)) if as_it_came && e.has_wide_form_of(d) => e.copy_wstr(d, bound),
+        (TypeCodeKind::WString, Some(e)) => e.write_wstr(&d.read_bounded_wstring(bound)?),
         (_, Some(e)) if e.code_sets().char != d.code_sets().char => {
             e.write_bounded_str(&d.read_bounded_string(bound)?, bound)
         }
@@ -586,7 +594,7 @@ fn text(view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>, as_i
             }
             if let Some(e) = out {
                 e.write_len(octets.len() + 1)?;
-                e.write_raw(octets);
+                e.write_bytes(octets);
                 e.write_u8(0);
             }
             Ok(())
@@ -635,7 +643,7 @@ mod tests {
                 let decoder = |end: usize| Decoder::new(&octets[..end], Endian::NATIVE).at_position(start.into());
                 let mut d = decoder(octets.len());
                 let any = AnyValue::decode_value(sequence.clone(), &mut d).unwrap();
-                assert_eq!(d.remaining(), 0, "{len} elements at {start}");
+                assert_eq!(d.remaining_len(), 0, "{len} elements at {start}");
                 assert_eq!(any.value().unwrap(), Value::List(vec![value.clone(); len]));
                 for end in usize::from(start)..octets.len() {
                     assert!(AnyValue::decode_value(sequence.clone(), &mut decoder(end)).is_err());

@@ -7,7 +7,7 @@ use super::transfer::Findings;
 use super::{AnyValue, ArmTable, read_count};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Octets};
 use crate::ior::Ior;
-use crate::typecode::{Kind, TypeCode, View, label_fits, read_label, write_label};
+use crate::typecode::{TypeCode, TypeCodeKind, View, label_fits, read_label, write_label};
 
 /// A value of any type, as a tree without names; the names are in the TypeCode.
 ///
@@ -111,7 +111,7 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError`] if the bytes are not such a value; [`CdrError::LimitExceeded`] for more than
-    /// 2^20 parts; [`CdrError::CustomValue`] for a custom value (IDL `valuetype`).
+    /// 2^20 parts; [`CdrError::CustomValueNotConvertible`] for a custom value (IDL `valuetype`).
     pub fn decode(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         TreeReader::default().value(type_code.view(), d)
     }
@@ -140,9 +140,10 @@ impl Value {
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] for more than 2^20 parts, or more than 256 levels of types, as
-    /// in a structure that contains itself; [`CdrError::Unsupported`] for types without an initial
-    /// value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a union.
-    pub fn initial(type_code: &TypeCode) -> Result<Value, CdrError> {
+    /// in a structure that contains itself; [`CdrError::UnsupportedForm`] for types without an
+    /// initial value; [`CdrError::BadTypeCode`] if no discriminator selects the first arm of a
+    /// union.
+    pub fn default_of_type(type_code: &TypeCode) -> Result<Value, CdrError> {
         initial(type_code.view(), &mut 0, 0)
     }
 }
@@ -164,29 +165,31 @@ impl TreeReader {
         d.charge_elements::<Value>(1)?;
         let view = view.unaliased();
         match view.kind() {
-            Kind::Struct | Kind::Except => d.read_nested(|d| {
-                if view.kind() == Kind::Except {
+            TypeCodeKind::Struct | TypeCodeKind::Except => d.read_nested(|d| {
+                if view.kind() == TypeCodeKind::Except {
                     d.read_str_octets()?;
                 }
                 let members = view.members().map(|member| self.value(member.ty, d));
                 members.collect::<Result<_, _>>().map(Value::Struct)
             }),
-            Kind::Union => d.read_nested(|d| self.union(view, d)),
-            Kind::Sequence => {
+            TypeCodeKind::Union => d.read_nested(|d| self.union(view, d)),
+            TypeCodeKind::Sequence => {
                 let len = read_count(view.content().ok_or(CdrError::BadTypeCode)?, d)?;
                 if view.length() > 0 && len > view.length() as usize {
                     return Err(CdrError::SequenceOverBound);
                 }
                 self.elements(len, view, d)
             }
-            Kind::Array => self.elements(view.length() as usize, view, d),
-            Kind::Any => {
+            TypeCodeKind::Array => self.elements(view.length() as usize, view, d),
+            TypeCodeKind::Any => {
                 d.charge_block(size_of::<AnyValue>())?;
                 AnyValue::decode(d).map(|any| Value::Any(Box::new(any)))
             }
-            Kind::Value | Kind::ValueBox | Kind::Event => d.read_nested(|d| self.instance(view, d)),
-            Kind::AbstractInterface if !d.read_bool()? => d.read_nested(|d| self.instance(view, d)),
-            Kind::AbstractInterface => Ior::decode(d).map(Value::Object),
+            TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event => {
+                d.read_nested(|d| self.instance(view, d))
+            }
+            TypeCodeKind::AbstractInterface if !d.read_bool()? => d.read_nested(|d| self.instance(view, d)),
+            TypeCodeKind::AbstractInterface => Ior::decode(d).map(Value::Object),
             kind => read_leaf(kind, view, d),
         }
     }
@@ -194,7 +197,7 @@ impl TreeReader {
     fn union(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let kind = view.content().ok_or(CdrError::BadTypeCode)?.unaliased().kind();
         let discriminator = match kind {
-            Kind::Char => u32::from(d.read_char()?).into(),
+            TypeCodeKind::Char => u32::from(d.read_char()?).into(),
             _ => read_label(kind, d)?,
         };
         d.charge_block(size_of::<UnionValue>())?;
@@ -205,8 +208,8 @@ impl TreeReader {
 
     fn elements(&mut self, len: usize, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let element = view.content().ok_or(CdrError::BadTypeCode)?;
-        if element.unaliased().kind() == Kind::Octet {
-            let octets = d.read_raw(len)?;
+        if element.unaliased().kind() == TypeCodeKind::Octet {
+            let octets = d.read_bytes(len)?;
             return Ok(Value::Octets(d.share_or_copy(octets)?));
         }
         d.read_nested(|d| {
@@ -219,33 +222,35 @@ impl TreeReader {
     }
 }
 
-fn read_leaf(kind: Kind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
+fn read_leaf(kind: TypeCodeKind, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     Ok(match kind {
-        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
-        Kind::Null | Kind::Void => Value::Null,
-        Kind::Boolean => Value::Boolean(d.read_bool()?),
-        Kind::Octet => Value::Octet(d.read_u8()?),
-        Kind::Short => Value::Short(d.read_i16()?),
-        Kind::UShort => Value::UShort(d.read_u16()?),
-        Kind::Long => Value::Long(d.read_i32()?),
-        Kind::ULong => Value::ULong(d.read_u32()?),
-        Kind::LongLong => Value::LongLong(d.read_i64()?),
-        Kind::ULongLong => Value::ULongLong(d.read_u64()?),
-        Kind::Float => Value::Float(d.read_f32()?),
-        Kind::Double => Value::Double(d.read_f64()?),
-        Kind::LongDouble => Value::LongDouble(d.read_long_double()?),
-        Kind::Char => Value::Char(d.read_char()?),
-        Kind::WChar => Value::WChar(d.read_wchar()?),
-        Kind::String => Value::String(d.read_bounded_string(bound)?),
-        Kind::WString => Value::WString(d.read_bounded_wstring(bound)?),
-        Kind::Fixed => Value::Fixed(d.read_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?)?),
-        Kind::Enum => Value::Enum(d.read_enum(u32::try_from(view.member_count()).unwrap_or(u32::MAX))?),
-        Kind::TypeCode => Value::TypeCode(TypeCode::decode(d)?),
-        Kind::ObjRef | Kind::Component | Kind::Home => Value::Object(Ior::decode(d)?),
-        Kind::Principal => Value::Octets(d.read_octets_owned()?),
-        Kind::LocalInterface => return Err(CdrError::LocalObject),
-        _ => return Err(CdrError::Unsupported),
+        TypeCodeKind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
+        TypeCodeKind::Null | TypeCodeKind::Void => Value::Null,
+        TypeCodeKind::Boolean => Value::Boolean(d.read_bool()?),
+        TypeCodeKind::Octet => Value::Octet(d.read_u8()?),
+        TypeCodeKind::Short => Value::Short(d.read_i16()?),
+        TypeCodeKind::UShort => Value::UShort(d.read_u16()?),
+        TypeCodeKind::Long => Value::Long(d.read_i32()?),
+        TypeCodeKind::ULong => Value::ULong(d.read_u32()?),
+        TypeCodeKind::LongLong => Value::LongLong(d.read_i64()?),
+        TypeCodeKind::ULongLong => Value::ULongLong(d.read_u64()?),
+        TypeCodeKind::Float => Value::Float(d.read_f32()?),
+        TypeCodeKind::Double => Value::Double(d.read_f64()?),
+        TypeCodeKind::LongDouble => Value::LongDouble(d.read_long_double()?),
+        TypeCodeKind::Char => Value::Char(d.read_char()?),
+        TypeCodeKind::WChar => Value::WChar(d.read_wchar()?),
+        TypeCodeKind::String => Value::String(d.read_bounded_string(bound)?),
+        TypeCodeKind::WString => Value::WString(d.read_bounded_wstring(bound)?),
+        TypeCodeKind::Fixed => {
+            Value::Fixed(d.read_fixed(u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?)?)
+        }
+        TypeCodeKind::Enum => Value::Enum(d.read_enum(u32::try_from(view.member_count()).unwrap_or(u32::MAX))?),
+        TypeCodeKind::TypeCode => Value::TypeCode(TypeCode::decode(d)?),
+        TypeCodeKind::ObjRef | TypeCodeKind::Component | TypeCodeKind::Home => Value::Object(Ior::decode(d)?),
+        TypeCodeKind::Principal => Value::Octets(d.read_octet_sequence_owned()?),
+        TypeCodeKind::LocalInterface => return Err(CdrError::LocalObjectNotSendable),
+        _ => return Err(CdrError::UnsupportedForm),
     })
 }
 
@@ -261,35 +266,41 @@ impl<'v> TreeWriter<'v> {
     pub(super) fn value(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let view = view.unaliased();
         match (view.kind(), value) {
-            (Kind::Struct | Kind::Except, Value::Struct(members)) if members.len() == view.member_count() => {
-                if view.kind() == Kind::Except {
+            (TypeCodeKind::Struct | TypeCodeKind::Except, Value::Struct(members))
+                if members.len() == view.member_count() =>
+            {
+                if view.kind() == TypeCodeKind::Except {
                     e.write_latin1_str(view.id())?;
                 }
                 members.iter().zip(view.members()).try_for_each(|(value, member)| self.value(value, member.ty, e))
             }
-            (Kind::Union, Value::Union(union)) => self.union(union, view, e),
-            (Kind::Sequence, Value::List(list)) => {
+            (TypeCodeKind::Union, Value::Union(union)) => self.union(union, view, e),
+            (TypeCodeKind::Sequence, Value::List(list)) => {
                 length(list.len(), view, e)?;
                 self.elements(list, view, e)
             }
-            (Kind::Array, Value::List(list)) if list.len() == view.length() as usize => self.elements(list, view, e),
-            (Kind::Sequence | Kind::Array, Value::Octets(octets)) => {
+            (TypeCodeKind::Array, Value::List(list)) if list.len() == view.length() as usize => {
+                self.elements(list, view, e)
+            }
+            (TypeCodeKind::Sequence | TypeCodeKind::Array, Value::Octets(octets)) => {
                 let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 match view.kind() {
-                    _ if element.unaliased().kind() != Kind::Octet => return Err(CdrError::TypeMismatch),
-                    Kind::Sequence => length(octets.len(), view, e)?,
+                    _ if element.unaliased().kind() != TypeCodeKind::Octet => return Err(CdrError::TypeMismatch),
+                    TypeCodeKind::Sequence => length(octets.len(), view, e)?,
                     _ if octets.len() != view.length() as usize => return Err(CdrError::TypeMismatch),
                     _ => {}
                 }
-                e.write_raw(octets);
+                e.write_bytes(octets);
                 Ok(())
             }
-            (Kind::Value | Kind::ValueBox | Kind::Event, value) => self.instance(value, view, e),
-            (Kind::AbstractInterface, Value::Null | Value::Instance(_) | Value::InstanceRef(_)) => {
+            (TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event, value) => {
+                self.instance(value, view, e)
+            }
+            (TypeCodeKind::AbstractInterface, Value::Null | Value::Instance(_) | Value::InstanceRef(_)) => {
                 e.write_bool(false);
                 self.instance(value, view, e)
             }
-            (Kind::Any, Value::Any(any)) => {
+            (TypeCodeKind::Any, Value::Any(any)) => {
                 any.value_types().for_each(|(id, type_code)| self.findings.add(id, type_code));
                 any.encode(e)
             }
@@ -300,7 +311,7 @@ impl<'v> TreeWriter<'v> {
     fn union(&mut self, union: &'v UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let kind = view.content().ok_or(CdrError::BadTypeCode)?.unaliased().kind();
         match kind {
-            Kind::Char => e.write_char(label_char(union.discriminator)?)?,
+            TypeCodeKind::Char => e.write_char(label_char(union.discriminator)?)?,
             _ => write_label(kind, union.discriminator, e)?,
         }
         let arm = self.arms.select(view, union.discriminator).and_then(|arm| view.member(arm));
@@ -324,35 +335,37 @@ fn length(len: usize, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrErro
 fn write_leaf(value: &Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     let bound = if view.length() == 0 { u32::MAX } else { view.length() };
     match (view.kind(), value) {
-        (Kind::Null | Kind::Void, Value::Null) => {}
-        (Kind::Boolean, Value::Boolean(value)) => e.write_bool(*value),
-        (Kind::Octet, Value::Octet(value)) => e.write_u8(*value),
-        (Kind::Short, Value::Short(value)) => e.write_i16(*value),
-        (Kind::UShort, Value::UShort(value)) => e.write_u16(*value),
-        (Kind::Long, Value::Long(value)) => e.write_i32(*value),
-        (Kind::ULong, Value::ULong(value)) => e.write_u32(*value),
-        (Kind::LongLong, Value::LongLong(value)) => e.write_i64(*value),
-        (Kind::ULongLong, Value::ULongLong(value)) => e.write_u64(*value),
-        (Kind::Float, Value::Float(value)) => e.write_f32(*value),
-        (Kind::Double, Value::Double(value)) => e.write_f64(*value),
-        (Kind::LongDouble, Value::LongDouble(value)) => e.write_long_double(*value),
-        (Kind::Char, Value::Char(value)) => return e.write_char(*value),
-        (Kind::WChar, Value::WChar(value)) => return e.write_wchar(*value),
-        (Kind::String, Value::String(value)) => return e.write_bounded_str(value, bound),
-        (Kind::WString, Value::WString(value)) => return e.write_bounded_wstr(value, bound),
-        (Kind::Fixed, Value::Fixed(value)) => {
-            return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::BadFixed)?, *value);
+        (TypeCodeKind::Null | TypeCodeKind::Void, Value::Null) => {}
+        (TypeCodeKind::Boolean, Value::Boolean(value)) => e.write_bool(*value),
+        (TypeCodeKind::Octet, Value::Octet(value)) => e.write_u8(*value),
+        (TypeCodeKind::Short, Value::Short(value)) => e.write_i16(*value),
+        (TypeCodeKind::UShort, Value::UShort(value)) => e.write_u16(*value),
+        (TypeCodeKind::Long, Value::Long(value)) => e.write_i32(*value),
+        (TypeCodeKind::ULong, Value::ULong(value)) => e.write_u32(*value),
+        (TypeCodeKind::LongLong, Value::LongLong(value)) => e.write_i64(*value),
+        (TypeCodeKind::ULongLong, Value::ULongLong(value)) => e.write_u64(*value),
+        (TypeCodeKind::Float, Value::Float(value)) => e.write_f32(*value),
+        (TypeCodeKind::Double, Value::Double(value)) => e.write_f64(*value),
+        (TypeCodeKind::LongDouble, Value::LongDouble(value)) => e.write_long_double(*value),
+        (TypeCodeKind::Char, Value::Char(value)) => return e.write_char(*value),
+        (TypeCodeKind::WChar, Value::WChar(value)) => return e.write_wchar(*value),
+        (TypeCodeKind::String, Value::String(value)) => return e.write_bounded_str(value, bound),
+        (TypeCodeKind::WString, Value::WString(value)) => return e.write_bounded_wstr(value, bound),
+        (TypeCodeKind::Fixed, Value::Fixed(value)) => {
+            return e.write_fixed(u16::try_from(view.length()).map_err(|_| CdrError::MalformedFixed)?, *value);
         }
-        (Kind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
-        (Kind::Enum, Value::Enum(_)) => return Err(CdrError::EnumOutOfRange),
-        (Kind::TypeCode, Value::TypeCode(value)) => return value.encode(e),
-        (Kind::ObjRef | Kind::Component | Kind::Home, Value::Object(value)) => return value.encode(e),
-        (Kind::AbstractInterface, Value::Object(value)) => {
+        (TypeCodeKind::Enum, Value::Enum(value)) if (*value as usize) < view.member_count() => e.write_u32(*value),
+        (TypeCodeKind::Enum, Value::Enum(_)) => return Err(CdrError::EnumOutOfRange),
+        (TypeCodeKind::TypeCode, Value::TypeCode(value)) => return value.encode(e),
+        (TypeCodeKind::ObjRef | TypeCodeKind::Component | TypeCodeKind::Home, Value::Object(value)) => {
+            return value.encode(e);
+        }
+        (TypeCodeKind::AbstractInterface, Value::Object(value)) => {
             e.write_bool(true);
             return value.encode(e);
         }
-        (Kind::Principal, Value::Octets(value)) => return e.write_octets_copied(value),
-        (Kind::LocalInterface, _) => return Err(CdrError::LocalObject),
+        (TypeCodeKind::Principal, Value::Octets(value)) => return e.write_octet_sequence_copied(value),
+        (TypeCodeKind::LocalInterface, _) => return Err(CdrError::LocalObjectNotSendable),
         _ => return Err(CdrError::TypeMismatch),
     }
     Ok(())
@@ -381,48 +394,50 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
     }
     let view = view.unaliased();
     Ok(match view.kind() {
-        Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
-        Kind::Null | Kind::Void => Value::Null,
-        Kind::Boolean => Value::Boolean(false),
-        Kind::Octet => Value::Octet(0),
-        Kind::Short => Value::Short(0),
-        Kind::UShort => Value::UShort(0),
-        Kind::Long => Value::Long(0),
-        Kind::ULong => Value::ULong(0),
-        Kind::LongLong => Value::LongLong(0),
-        Kind::ULongLong => Value::ULongLong(0),
-        Kind::Float => Value::Float(0.0),
-        Kind::Double => Value::Double(0.0),
-        Kind::LongDouble => Value::LongDouble([0; 16]),
-        Kind::Char => Value::Char('\0'),
-        Kind::WChar => Value::WChar('\0'),
-        Kind::String => Value::String(String::new()),
-        Kind::WString => Value::WString(String::new()),
-        Kind::Fixed => Value::Fixed(0),
-        Kind::Enum => Value::Enum(0),
-        Kind::TypeCode => Value::TypeCode(TypeCode::NULL),
-        Kind::Any => Value::Any(Box::default()),
-        Kind::ObjRef | Kind::Component | Kind::Home | Kind::AbstractInterface => Value::Object(Ior::NIL),
-        Kind::Struct | Kind::Except => {
+        TypeCodeKind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
+        TypeCodeKind::Null | TypeCodeKind::Void => Value::Null,
+        TypeCodeKind::Boolean => Value::Boolean(false),
+        TypeCodeKind::Octet => Value::Octet(0),
+        TypeCodeKind::Short => Value::Short(0),
+        TypeCodeKind::UShort => Value::UShort(0),
+        TypeCodeKind::Long => Value::Long(0),
+        TypeCodeKind::ULong => Value::ULong(0),
+        TypeCodeKind::LongLong => Value::LongLong(0),
+        TypeCodeKind::ULongLong => Value::ULongLong(0),
+        TypeCodeKind::Float => Value::Float(0.0),
+        TypeCodeKind::Double => Value::Double(0.0),
+        TypeCodeKind::LongDouble => Value::LongDouble([0; 16]),
+        TypeCodeKind::Char => Value::Char('\0'),
+        TypeCodeKind::WChar => Value::WChar('\0'),
+        TypeCodeKind::String => Value::String(String::new()),
+        TypeCodeKind::WString => Value::WString(String::new()),
+        TypeCodeKind::Fixed => Value::Fixed(0),
+        TypeCodeKind::Enum => Value::Enum(0),
+        TypeCodeKind::TypeCode => Value::TypeCode(TypeCode::NULL),
+        TypeCodeKind::Any => Value::Any(Box::default()),
+        TypeCodeKind::ObjRef | TypeCodeKind::Component | TypeCodeKind::Home | TypeCodeKind::AbstractInterface => {
+            Value::Object(Ior::NIL)
+        }
+        TypeCodeKind::Struct | TypeCodeKind::Except => {
             let members = view.members().map(|member| initial(member.ty, parts, depth + 1));
             Value::Struct(members.collect::<Result<_, _>>()?)
         }
-        Kind::Union => {
+        TypeCodeKind::Union => {
             let arm = view.member(0).ok_or(CdrError::BadTypeCode)?;
             let discriminator = if view.default() == 0 { unused_label(view)? } else { arm.label };
             let member = Some(initial(arm.ty, parts, depth + 1)?);
             Value::Union(Box::new(UnionValue { discriminator, member }))
         }
-        Kind::Value | Kind::ValueBox | Kind::Event => Value::Null,
-        Kind::Sequence | Kind::Array => {
+        TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event => Value::Null,
+        TypeCodeKind::Sequence | TypeCodeKind::Array => {
             let element = view.content().ok_or(CdrError::BadTypeCode)?;
-            let len = if view.kind() == Kind::Array { view.length() as usize } else { 0 };
-            if element.unaliased().kind() == Kind::Octet && len <= MAX_PARTS {
+            let len = if view.kind() == TypeCodeKind::Array { view.length() as usize } else { 0 };
+            if element.unaliased().kind() == TypeCodeKind::Octet && len <= MAX_PARTS {
                 return Ok(Value::Octets(Octets::from(vec![0; len])));
             }
             Value::List((0..len).map(|_| initial(element, parts, depth + 1)).collect::<Result<_, _>>()?)
         }
-        Kind::Principal => Value::Octets(Octets::new()),
-        _ => return Err(CdrError::Unsupported),
+        TypeCodeKind::Principal => Value::Octets(Octets::new()),
+        _ => return Err(CdrError::UnsupportedForm),
     })
 }

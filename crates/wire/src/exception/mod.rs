@@ -60,7 +60,7 @@ impl SystemExceptionBody {
     pub fn write(&self, e: &mut Encoder<'_>) {
         let id = self.kind.repository_id().as_bytes();
         e.write_u32(u32::try_from(id.len() + 1).unwrap_or_default());
-        e.write_raw(id);
+        e.write_bytes(id);
         e.write_u8(0);
         e.write_u32(self.minor);
         e.write_u32(self.completed.number());

@@ -74,19 +74,19 @@ pub struct Header {
 #[non_exhaustive]
 pub enum HeaderError {
     /// The message is not GIOP.
-    Magic {
+    BadMagic {
         /// The bytes in place of `GIOP`.
         got: [u8; 4],
     },
     /// The message is GIOP compressed by ZIOP.
-    Compressed,
+    CompressedMessage,
     /// The version is not supported.
-    Version {
+    UnsupportedVersion {
         /// The version in the header.
         got: Version,
     },
     /// This version has no such message type.
-    Kind {
+    UnknownMessageKind {
         /// The message type in the header.
         got: u8,
     },
@@ -95,12 +95,12 @@ pub enum HeaderError {
 impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HeaderError::Magic { got } => {
+            HeaderError::BadMagic { got } => {
                 write!(f, "expected a message that begins with GIOP, got {}", got.escape_ascii())
             }
-            HeaderError::Compressed => f.write_str("expected GIOP, got a compressed message (ZIOP)"),
-            HeaderError::Version { got } => write!(f, "expected GIOP 1.0, 1.1 or 1.2, got {got}"),
-            HeaderError::Kind { got } => write!(f, "expected a message type of its version, got {got}"),
+            HeaderError::CompressedMessage => f.write_str("expected GIOP, got a compressed message (ZIOP)"),
+            HeaderError::UnsupportedVersion { got } => write!(f, "expected GIOP 1.0, 1.1 or 1.2, got {got}"),
+            HeaderError::UnknownMessageKind { got } => write!(f, "expected a message type of its version, got {got}"),
         }
     }
 }
@@ -125,12 +125,12 @@ impl Header {
         let [major, minor, flags, kind] = middle;
         let version = Version { major, minor };
         if !version.is_supported() {
-            return Err(HeaderError::Version { got: version });
+            return Err(HeaderError::UnsupportedVersion { got: version });
         }
         let endian = Endian::from_flag(flags);
         let kind = match MessageKind::from_number(kind) {
-            None => return Err(HeaderError::Kind { got: kind }),
-            Some(MessageKind::Fragment) if minor == 0 => return Err(HeaderError::Kind { got: kind }),
+            None => return Err(HeaderError::UnknownMessageKind { got: kind }),
+            Some(MessageKind::Fragment) if minor == 0 => return Err(HeaderError::UnknownMessageKind { got: kind }),
             Some(kind) => kind,
         };
         let size = number(u32::from_ne_bytes(size), endian);
@@ -154,7 +154,7 @@ impl Header {
 
     #[cold]
     fn bad_magic(got: [u8; 4]) -> HeaderError {
-        if got == *b"ZIOP" { HeaderError::Compressed } else { HeaderError::Magic { got } }
+        if got == *b"ZIOP" { HeaderError::CompressedMessage } else { HeaderError::BadMagic { got } }
     }
 
     /// Returns the length of the whole message in bytes.
@@ -185,7 +185,7 @@ pub(super) fn number(number: u32, endian: Endian) -> u32 {
 #[inline]
 pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
     let header = begin_header(e, version, kind);
-    e.write_raw(&header);
+    e.write_bytes(&header);
 }
 
 #[inline]

@@ -33,7 +33,7 @@ impl<'m> LocateRequest<'m> {
         let target = if header.version.has_giop_1_2_headers() {
             TargetAddress::parse(&mut d)?
         } else {
-            TargetAddress::Key(d.read_octets()?)
+            TargetAddress::Key(d.read_octet_sequence()?)
         };
         Ok(LocateRequest { version: header.version, request_id, target })
     }
@@ -119,8 +119,8 @@ impl<'m> LocateReply<'m> {
 /// Writes a LocateRequest.
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
-/// not a key.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::UnsupportedForm`] for a target that
+/// is not a key.
 pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,
@@ -131,8 +131,8 @@ pub fn write_locate_request(
     e.write_u32(request_id);
     match target {
         _ if version.has_giop_1_2_headers() => target.write(e)?,
-        TargetAddress::Key(key) => e.write_octets_copied(key)?,
-        _ => return Err(CdrError::Unsupported),
+        TargetAddress::Key(key) => e.write_octet_sequence_copied(key)?,
+        _ => return Err(CdrError::UnsupportedForm),
     }
     super::finish_message(e)
 }

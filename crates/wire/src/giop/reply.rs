@@ -165,7 +165,7 @@ pub fn begin_reply(
         let (before, fixed) = octets.split_at_mut(Header::LEN);
         before.copy_from_slice(&header);
         fixed.copy_from_slice(bytemuck::bytes_of(&after));
-        e.write_raw(&octets);
+        e.write_bytes(&octets);
         e.begin_body(8);
         return Ok(());
     }
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(format!("{either:?}"), format!("{careful:?}"));
             let Some(reply) = either else { return };
             assert_eq!((reply.request_id, reply.status as u32, reply.contexts.len()), (0x0102_0304, status, count));
-            assert_eq!((reply.body().read_u8(), reply.body().remaining()), (Ok(7), 1));
+            assert_eq!((reply.body().read_u8(), reply.body().remaining_len()), (Ok(7), 1));
         });
     }
 

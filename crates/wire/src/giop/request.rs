@@ -116,7 +116,7 @@ impl<'m> TargetAddress<'m> {
     pub(super) fn parse(d: &mut Decoder<'m>) -> Result<TargetAddress<'m>, CdrError> {
         let mode = d.read_i16()?;
         if mode == 0 {
-            return Ok(TargetAddress::Key(d.read_octets()?));
+            return Ok(TargetAddress::Key(d.read_octet_sequence()?));
         }
         TargetAddress::parse_general(d, mode)
     }
@@ -124,7 +124,9 @@ impl<'m> TargetAddress<'m> {
     #[cold]
     fn parse_general(d: &mut Decoder<'m>, mode: i16) -> Result<TargetAddress<'m>, CdrError> {
         match AddressingMode::from_number(mode) {
-            Some(AddressingMode::Profile) => Ok(TargetAddress::Profile { tag: d.read_u32()?, data: d.read_octets()? }),
+            Some(AddressingMode::Profile) => {
+                Ok(TargetAddress::Profile { tag: d.read_u32()?, data: d.read_octet_sequence()? })
+            }
             Some(AddressingMode::Reference) => {
                 let selected = d.read_u32()?;
                 let start = d.position();
@@ -135,13 +137,13 @@ impl<'m> TargetAddress<'m> {
                 }
                 let mut chosen = None;
                 for index in 0..profiles {
-                    let profile = (d.read_u32()?, d.read_octets()?);
+                    let profile = (d.read_u32()?, d.read_octet_sequence()?);
                     if index == selected as usize {
                         chosen = Some(profile);
                     }
                 }
                 let (tag, data) = chosen.ok_or(CdrError::BadDiscriminator)?;
-                let ior = d.bytes().get(start..d.position()).unwrap_or_default();
+                let ior = d.bytes_from_origin().get(start..d.position()).unwrap_or_default();
                 Ok(TargetAddress::Reference { selected, tag, data, ior })
             }
             _ => Err(CdrError::BadDiscriminator),
@@ -152,14 +154,14 @@ impl<'m> TargetAddress<'m> {
     pub(super) fn write(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         e.write_i16(i16::from(self.addressing_mode() as u8));
         match self {
-            TargetAddress::Key(key) => e.write_octets_copied(key),
+            TargetAddress::Key(key) => e.write_octet_sequence_copied(key),
             TargetAddress::Profile { tag, data } => {
                 e.write_u32(*tag);
-                e.write_octets_copied(data)
+                e.write_octet_sequence_copied(data)
             }
             TargetAddress::Reference { selected, ior, .. } => {
                 e.write_u32(*selected);
-                e.write_raw(ior);
+                e.write_bytes(ior);
                 Ok(())
             }
         }
@@ -208,7 +210,7 @@ impl<'m> Request<'m> {
     /// [`CdrError`] if it is malformed or exceeds a limit.
     #[inline]
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Request<'m>, CdrError> {
-        let mut request = Request::unparsed(message, header);
+        let mut request = Request::with_unparsed_header(message, header);
         request.parse_header(limits)?;
         Ok(request)
     }
@@ -217,7 +219,7 @@ impl<'m> Request<'m> {
     /// parsing succeeds, the fields that the header sets are meaningless.
     #[inline]
     #[must_use]
-    pub fn unparsed(message: &'m [u8], header: &Header) -> Request<'m> {
+    pub fn with_unparsed_header(message: &'m [u8], header: &Header) -> Request<'m> {
         Request {
             version: header.version,
             endian: header.endian,
@@ -293,9 +295,9 @@ impl<'m> Request<'m> {
             self.response_expected = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
             // In GIOP 1.0 the padding in front of the key takes the position of the reserved octets
             // of GIOP 1.1.
-            self.target = TargetAddress::Key(d.read_octets()?);
+            self.target = TargetAddress::Key(d.read_octet_sequence()?);
             self.operation = d.read_str_octets()?;
-            d.read_octets()?;
+            d.read_octet_sequence()?;
         }
         self.body_offset = body_offset(&d, self.version);
         Ok(())
@@ -314,7 +316,7 @@ pub(super) fn body_offset(d: &Decoder<'_>, version: Version) -> usize {
     if !version.has_giop_1_2_headers() {
         return d.position();
     }
-    (d.position().next_multiple_of(8)).min(d.bytes().len())
+    (d.position().next_multiple_of(8)).min(d.bytes_from_origin().len())
 }
 
 /// The header fields of a Request to be written.
@@ -339,8 +341,8 @@ pub struct RequestHeader<'h> {
 /// arguments through the encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::Unsupported`] for a target that is
-/// not a key.
+/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::UnsupportedForm`] for a target that
+/// is not a key.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {
@@ -390,19 +392,19 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result
     begin(e, head.version, MessageKind::Request);
     if head.version.has_giop_1_2_headers() {
         e.write_u32(head.request_id);
-        e.write_raw(&[head.response_expected.flags(), 0, 0, 0]);
+        e.write_bytes(&[head.response_expected.flags(), 0, 0, 0]);
         head.target.write(e)?;
         write_operation(e, head.operation)?;
         contexts::write(e, head.contexts)?;
         e.begin_body(8);
         return Ok(());
     }
-    let TargetAddress::Key(key) = head.target else { return Err(CdrError::Unsupported) };
+    let TargetAddress::Key(key) = head.target else { return Err(CdrError::UnsupportedForm) };
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
     e.write_bool(head.response_expected.is_expected());
     // The padding in front of the key also serves as the reserved octets of GIOP 1.1.
-    e.write_octets_copied(key)?;
+    e.write_octet_sequence_copied(key)?;
     write_operation(e, head.operation)?;
     e.write_u32(0);
     e.begin_body(1);
@@ -412,7 +414,7 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result
 #[inline]
 fn write_operation(e: &mut Encoder<'_>, operation: &[u8]) -> Result<(), CdrError> {
     e.write_len(operation.len() + 1)?;
-    e.write_raw(operation);
+    e.write_bytes(operation);
     e.write_u8(0);
     Ok(())
 }
@@ -428,7 +430,7 @@ mod tests {
         let mut e = Encoder::new();
         e.set_endian(endian);
         write(&mut e, head).unwrap();
-        e.write_raw(arguments);
+        e.write_bytes(arguments);
         finish_message(&mut e).unwrap();
         e.to_vec()
     }
@@ -436,7 +438,7 @@ mod tests {
     type Write = fn(&mut Encoder<'_>, &RequestHeader<'_>) -> Result<(), CdrError>;
 
     fn plain(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
-        let TargetAddress::Key(key) = head.target else { return Err(CdrError::Unsupported) };
+        let TargetAddress::Key(key) = head.target else { return Err(CdrError::UnsupportedForm) };
         write_header_fast(e, head, key)
     }
 
@@ -463,12 +465,12 @@ mod tests {
             let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
             let limits = Limits::DEFAULT;
             let plain = |octets| {
-                let mut request = Request::unparsed(octets, &header);
+                let mut request = Request::with_unparsed_header(octets, &header);
                 request.parse_header_fast(&limits).map(|()| request)
             };
             let read = plain(&octets).unwrap();
             let careful = |octets| {
-                let mut request = Request::unparsed(octets, &header);
+                let mut request = Request::with_unparsed_header(octets, &header);
                 request.parse_header_general(&limits).map(|()| request)
             };
             let other = careful(&octets).unwrap();
@@ -483,7 +485,8 @@ mod tests {
 
     fn read_both<'m>(octets: &'m [u8], limits: &'m Limits) -> (Option<Request<'m>>, Result<Request<'m>, CdrError>) {
         let header = Header::parse(octets.first_chunk().unwrap()).unwrap();
-        let (mut plain, mut careful) = (Request::unparsed(octets, &header), Request::unparsed(octets, &header));
+        let (mut plain, mut careful) =
+            (Request::with_unparsed_header(octets, &header), Request::with_unparsed_header(octets, &header));
         (plain.parse_header_fast(limits).map(|()| plain), careful.parse_header_general(limits).map(|()| careful))
     }
 
@@ -573,7 +576,7 @@ mod tests {
         reference.write_u32(3);
         for tag in 0..3 {
             reference.write_u32(tag);
-            reference.write_octets(b"body").unwrap();
+            reference.write_octet_sequence(b"body").unwrap();
         }
         let ior = reference.into_reusable_buffer();
         let target = TargetAddress::Reference { selected: 1, tag: 1, data: b"body", ior: &ior };

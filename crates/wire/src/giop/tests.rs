@@ -113,7 +113,7 @@ fn targets_by_profile_and_by_reference_round_trip() {
     reference.write_u32(2);
     for tag in [0, 9] {
         reference.write_u32(tag);
-        reference.write_octets(b"body").unwrap();
+        reference.write_octet_sequence(b"body").unwrap();
     }
     let ior = reference.into_reusable_buffer();
     let profile = TargetAddress::Profile { tag: 3, data: b"abc" };
@@ -128,7 +128,7 @@ fn targets_by_profile_and_by_reference_round_trip() {
         assert_eq!((parsed.target, parsed.operation), (target, &b"f"[..]));
         let mut old = RequestHeader { target, ..head };
         old.version = Version::GIOP_1_1;
-        assert_eq!(write_request_header(&mut e, &old), Err(CdrError::Unsupported));
+        assert_eq!(write_request_header(&mut e, &old), Err(CdrError::UnsupportedForm));
     }
     let mut e = encoder(Endian::Big);
     let target = TargetAddress::Reference { selected: 2, tag: 0, data: b"", ior: &ior };
@@ -172,7 +172,7 @@ fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
                 assert_eq!((parsed.version, parsed.endian, parsed.status), (version, endian, status));
                 assert_eq!((parsed.request_id, parsed.body_offset), (4, 20));
                 let mut body = parsed.body();
-                assert_eq!((Ior::decode(&mut body).as_ref(), body.remaining()), (Ok(&ior), 0));
+                assert_eq!((Ior::decode(&mut body).as_ref(), body.remaining_len()), (Ok(&ior), 0));
             }
         }
     }
@@ -238,11 +238,14 @@ fn a_second_message_in_the_same_encoder_is_aligned_from_its_own_header() {
 #[test]
 fn malformed_headers_are_refused() {
     let refused = |octets: &[u8; 12]| Header::parse(octets).unwrap_err();
-    assert_eq!(refused(b"ZIOP\x01\x02\0\0\0\0\0\0"), HeaderError::Compressed);
-    assert_eq!(refused(b"GIOX\x01\x02\0\0\0\0\0\0"), HeaderError::Magic { got: *b"GIOX" });
-    assert_eq!(refused(b"GIOP\x02\x00\0\0\0\0\0\0"), HeaderError::Version { got: Version { major: 2, minor: 0 } });
-    assert_eq!(refused(b"GIOP\x01\x02\0\x08\0\0\0\0"), HeaderError::Kind { got: 8 });
-    assert_eq!(refused(b"GIOP\x01\x00\0\x07\0\0\0\0"), HeaderError::Kind { got: 7 });
+    assert_eq!(refused(b"ZIOP\x01\x02\0\0\0\0\0\0"), HeaderError::CompressedMessage);
+    assert_eq!(refused(b"GIOX\x01\x02\0\0\0\0\0\0"), HeaderError::BadMagic { got: *b"GIOX" });
+    assert_eq!(
+        refused(b"GIOP\x02\x00\0\0\0\0\0\0"),
+        HeaderError::UnsupportedVersion { got: Version { major: 2, minor: 0 } }
+    );
+    assert_eq!(refused(b"GIOP\x01\x02\0\x08\0\0\0\0"), HeaderError::UnknownMessageKind { got: 8 });
+    assert_eq!(refused(b"GIOP\x01\x00\0\x07\0\0\0\0"), HeaderError::UnknownMessageKind { got: 7 });
     let header = Header::parse(b"GIOP\x01\x00\x03\0\0\0\0\x01").unwrap();
     assert_eq!((header.more_fragments, header.size), (false, 1 << 24));
 }
@@ -250,10 +253,10 @@ fn malformed_headers_are_refused() {
 #[test]
 fn text_of_a_header_error_contains_the_received_value() {
     let said = [
-        HeaderError::Magic { got: *b"GE\nT" },
-        HeaderError::Compressed,
-        HeaderError::Version { got: Version { major: 2, minor: 7 } },
-        HeaderError::Kind { got: 99 },
+        HeaderError::BadMagic { got: *b"GE\nT" },
+        HeaderError::CompressedMessage,
+        HeaderError::UnsupportedVersion { got: Version { major: 2, minor: 7 } },
+        HeaderError::UnknownMessageKind { got: 99 },
     ]
     .map(|error| error.to_string());
     for (text, part) in said.iter().zip(["GE\\nT", "ZIOP", "got 2.7", "got 99"]) {
@@ -326,7 +329,7 @@ fn service_contexts_are_counted_and_bounded() {
 fn plain_reply_above_the_maximum_size_is_refused() {
     let mut e = encoder(Endian::NATIVE);
     begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &[]).unwrap();
-    e.write_raw(&[0; 6]);
+    e.write_bytes(&[0; 6]);
     finish_message(&mut e).unwrap();
     let unread = e.to_vec();
     assert_eq!(Reply::parse_header_if_plain(&unread, 1, 18), Some(header(&unread)));
@@ -346,7 +349,7 @@ proptest! {
     ) {
         let mut e = encoder(if big { Endian::Big } else { Endian::Little });
         begin_reply(&mut e, Version::GIOP_1_2, id, ReplyStatus::NoException, &[]).unwrap();
-        e.write_raw(&results);
+        e.write_bytes(&results);
         finish_message(&mut e).unwrap();
         let mut unread = e.to_vec();
         unread.extend_from_slice(&behind);

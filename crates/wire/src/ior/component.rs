@@ -168,9 +168,9 @@ pub fn parse_unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
-/// [`Limits::max_components`].
+/// [`Limits::max_tagged_components`].
 pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, CdrError> {
-    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, limits.max_components)
+    TaggedList::parse(&mut Decoder::for_encapsulation(data)?, limits.max_tagged_components)
 }
 
 /// An endpoint of TAO_TAG_ENDPOINTS.

@@ -53,10 +53,10 @@ impl Corbaloc {
     /// # Errors
     /// [`UrlError`].
     pub fn parse(text: &str, limits: &Limits) -> Result<Corbaloc, UrlError> {
-        if text.len() > limits.max_reference_text as usize {
+        if text.len() > limits.max_reference_text_length as usize {
             return Err(UrlError::TooLong);
         }
-        Corbaloc::parse_rest(after_scheme(text.trim(), "corbaloc:").ok_or(UrlError::Scheme)?, limits)
+        Corbaloc::parse_rest(after_scheme(text.trim(), "corbaloc:").ok_or(UrlError::BadScheme)?, limits)
     }
 
     fn parse_rest(rest: &str, limits: &Limits) -> Result<Corbaloc, UrlError> {
@@ -69,7 +69,7 @@ impl Corbaloc {
             addresses.push(CorbalocAddress::parse(address)?);
         }
         if addresses.len() > 1 && addresses.contains(&CorbalocAddress::InitialReference) {
-            return Err(UrlError::SchemeSpecificPart);
+            return Err(UrlError::BadSchemeSpecificPart);
         }
         Ok(Corbaloc { addresses, key: unescape_key(key)? })
     }
@@ -104,17 +104,17 @@ impl CorbalocAddress {
             return Ok(CorbalocAddress::InitialReference);
         }
         let rest = text.strip_prefix(':').or_else(|| after_scheme(text, "iiop:"));
-        let rest = rest.ok_or(if text.contains(':') { UrlError::Scheme } else { UrlError::Address })?;
+        let rest = rest.ok_or(if text.contains(':') { UrlError::BadScheme } else { UrlError::BadAddress })?;
         let (version, place) = match rest.split_once('@') {
             Some((version, place)) => (parse_version(version)?, place),
             None => (Version::GIOP_1_0, rest),
         };
         let (host, port) = match place.strip_prefix('[') {
             Some(bracketed) => {
-                let (host, behind) = bracketed.split_once(']').ok_or(UrlError::Address)?;
+                let (host, behind) = bracketed.split_once(']').ok_or(UrlError::BadAddress)?;
                 let port = match behind {
                     "" => None,
-                    _ => Some(behind.strip_prefix(':').ok_or(UrlError::Address)?),
+                    _ => Some(behind.strip_prefix(':').ok_or(UrlError::BadAddress)?),
                 };
                 (host, port)
             }
@@ -125,7 +125,7 @@ impl CorbalocAddress {
         };
         let bad = |octet: u8| !octet.is_ascii_graphic() || b"[]@/,#%".contains(&octet);
         if host.is_empty() || host.bytes().any(bad) {
-            return Err(UrlError::Address);
+            return Err(UrlError::BadAddress);
         }
         let port = port.map_or(Ok(DEFAULT_PORT), parse_number)?;
         Ok(CorbalocAddress::Iiop { version, host: host.to_owned(), port })
@@ -133,17 +133,17 @@ impl CorbalocAddress {
 }
 
 fn parse_version(text: &str) -> Result<Version, UrlError> {
-    let (major, minor) = text.split_once('.').ok_or(UrlError::Address)?;
+    let (major, minor) = text.split_once('.').ok_or(UrlError::BadAddress)?;
     let version = Version { major: parse_number(major)?, minor: parse_number(minor)? };
-    if version.major == 1 { Ok(version) } else { Err(UrlError::Address) }
+    if version.major == 1 { Ok(version) } else { Err(UrlError::BadAddress) }
 }
 
 /// Parses decimal digits; `FromStr` alone accepts a sign.
 fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     if !text.bytes().all(|octet| octet.is_ascii_digit()) {
-        return Err(UrlError::Address);
+        return Err(UrlError::BadAddress);
     }
-    text.parse().map_err(|_| UrlError::Address)
+    text.parse().map_err(|_| UrlError::BadAddress)
 }
 
 fn is_plain(octet: u8) -> bool {
@@ -170,17 +170,17 @@ pub fn escape_key(key: &[u8]) -> String {
 /// control characters must be escaped.
 ///
 /// # Errors
-/// [`UrlError::Escape`].
+/// [`UrlError::BadEscape`].
 pub fn unescape_key(text: &str) -> Result<Vec<u8>, UrlError> {
     let mut octets = text.bytes();
     let mut key = Vec::with_capacity(text.len());
     while let Some(octet) = octets.next() {
         match octet {
             b'%' => {
-                let mut digit = || octets.next().and_then(hex_digit).ok_or(UrlError::Escape);
+                let mut digit = || octets.next().and_then(hex_digit).ok_or(UrlError::BadEscape);
                 key.push(digit()? << 4 | digit()?);
             }
-            0..=b' ' | 0x7f => return Err(UrlError::Escape),
+            0..=b' ' | 0x7f => return Err(UrlError::BadEscape),
             octet => key.push(octet),
         }
     }
@@ -229,12 +229,12 @@ impl Corbaname {
     /// Parses `corbaname:...`.
     ///
     /// # Errors
-    /// [`UrlError`]; [`UrlError::SchemeSpecificPart`] for a name that is not UTF-8.
+    /// [`UrlError`]; [`UrlError::BadSchemeSpecificPart`] for a name that is not UTF-8.
     pub fn parse(text: &str, limits: &Limits) -> Result<Corbaname, UrlError> {
-        if text.len() > limits.max_reference_text as usize {
+        if text.len() > limits.max_reference_text_length as usize {
             return Err(UrlError::TooLong);
         }
-        let rest = after_scheme(text.trim(), "corbaname:").ok_or(UrlError::Scheme)?;
+        let rest = after_scheme(text.trim(), "corbaname:").ok_or(UrlError::BadScheme)?;
         let (context, name) = match rest.split_once('#') {
             Some((context, name)) => (context, Some(name)),
             None => (rest, None),
@@ -245,7 +245,7 @@ impl Corbaname {
         }
         let name = match name {
             None | Some("") => None,
-            Some(name) => Some(String::from_utf8(unescape_key(name)?).map_err(|_| UrlError::SchemeSpecificPart)?),
+            Some(name) => Some(String::from_utf8(unescape_key(name)?).map_err(|_| UrlError::BadSchemeSpecificPart)?),
         };
         Ok(Corbaname { context, name })
     }

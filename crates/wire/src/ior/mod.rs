@@ -83,7 +83,7 @@ impl Cdr for Ior {
         // Each profile is read separately, because inside a value (IDL `valuetype`) the next
         // profile may be in the next chunk.
         let profile = |_| {
-            let (tag, data) = (d.read_u32()?, d.read_octets()?);
+            let (tag, data) = (d.read_u32()?, d.read_octet_sequence()?);
             d.charge_block(size_of::<TaggedProfile>() + data.len())?;
             Ok(TaggedProfile { tag, data: data.to_vec() })
         };

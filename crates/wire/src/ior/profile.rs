@@ -175,8 +175,8 @@ impl TaggedProfile {
     /// Parses the profile with the default limits.
     ///
     /// # Errors
-    /// [`CdrError::Unsupported`] for an unknown tag or a major version other than 1; another error
-    /// if the profile is malformed.
+    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another
+    /// error if the profile is malformed.
     pub fn parse(&self) -> Result<Profile<'_>, CdrError> {
         Profile::parse(self.tag, &self.data, &Limits::DEFAULT)
     }
@@ -194,7 +194,7 @@ impl TaggedProfile {
     ) -> Result<TaggedProfile, CdrError> {
         let mut e = Encoder::new();
         e.write_u8(e.endian().to_flag());
-        e.write_raw(&[version.major, version.minor]);
+        e.write_bytes(&[version.major, version.minor]);
         let tag = match address {
             ProfileAddress::Inet { host, port } => {
                 write_text(&mut e, host)?;
@@ -221,7 +221,7 @@ impl TaggedProfile {
                 profile_tag::TAO_UIOP
             }
         };
-        e.write_octets_copied(object_key)?;
+        e.write_octet_sequence_copied(object_key)?;
         if version.minor > 0 {
             component::write_all(&mut e, components)?;
         }
@@ -236,26 +236,26 @@ pub(super) fn write_text(e: &mut Encoder<'_>, text: &str) -> Result<(), CdrError
         return Err(CdrError::NulInString);
     }
     e.write_len(text.len() + 1)?;
-    e.write_raw(text.as_bytes());
+    e.write_bytes(text.as_bytes());
     e.write_u8(0);
     Ok(())
 }
 
 pub(super) fn read_text<'p>(d: &mut Decoder<'p>) -> Result<&'p str, CdrError> {
-    std::str::from_utf8(d.read_str_octets()?).map_err(|_| CdrError::NotInCodeSet)
+    std::str::from_utf8(d.read_str_octets()?).map_err(|_| CdrError::CharacterNotInCodeSet)
 }
 
 impl<'p> Profile<'p> {
     /// Parses a profile body.
     ///
     /// # Errors
-    /// [`CdrError::Unsupported`] for an unknown tag or a major version other than 1; another error
-    /// if the profile is malformed.
+    /// [`CdrError::UnsupportedForm`] for an unknown tag or a major version other than 1; another
+    /// error if the profile is malformed.
     pub fn parse(tag: u32, data: &'p [u8], limits: &Limits) -> Result<Profile<'p>, CdrError> {
         let mut d = Decoder::for_encapsulation(data)?;
-        let [major, minor] = d.read_array()?;
+        let [major, minor] = d.read_byte_array()?;
         if major != 1 {
-            return Err(CdrError::Unsupported);
+            return Err(CdrError::UnsupportedForm);
         }
         let address = match tag {
             profile_tag::IIOP | profile_tag::TAO_SHMIOP | profile_tag::TAO_DIOP => {
@@ -269,10 +269,11 @@ impl<'p> Profile<'p> {
                 ProfileAddress::Other { scheme: read_text(&mut d)?, address: read_text(&mut d)? }
             }
             profile_tag::TAO_UIOP => ProfileAddress::Uiop { path: read_text(&mut d)? },
-            _ => return Err(CdrError::Unsupported),
+            _ => return Err(CdrError::UnsupportedForm),
         };
-        let object_key = d.read_octets()?;
-        let components = if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.max_components)? };
+        let object_key = d.read_octet_sequence()?;
+        let components =
+            if minor == 0 { TaggedList::EMPTY } else { TaggedList::parse(&mut d, limits.max_tagged_components)? };
         Ok(Profile { tag, version: Version { major, minor }, address, object_key, components })
     }
 

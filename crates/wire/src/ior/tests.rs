@@ -31,8 +31,8 @@ fn an_iiop_profile_octet_by_octet() {
     for len in 0..data.len() {
         assert!(Profile::parse(0, &data[..len], &Limits::DEFAULT).is_err());
     }
-    assert_eq!(Profile::parse(9, data, &Limits::DEFAULT), Err(CdrError::Unsupported));
-    assert_eq!(Profile::parse(0, b"\x00\x02\x00", &Limits::DEFAULT), Err(CdrError::Unsupported));
+    assert_eq!(Profile::parse(9, data, &Limits::DEFAULT), Err(CdrError::UnsupportedForm));
+    assert_eq!(Profile::parse(0, b"\x00\x02\x00", &Limits::DEFAULT), Err(CdrError::UnsupportedForm));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn components_of_a_profile_are_bounded() {
     let address = ProfileAddress::Inet { host: "h", port: 1 };
     let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", &components).unwrap();
     let parse = |components| {
-        Profile::parse(0, &tagged.data, &Limits { max_components: components, ..Limits::DEFAULT }).map(drop)
+        Profile::parse(0, &tagged.data, &Limits { max_tagged_components: components, ..Limits::DEFAULT }).map(drop)
     };
     assert_eq!((parse(4), parse(3), parse(2)), (Ok(()), Ok(()), Err(CdrError::LimitExceeded)));
 }
@@ -268,7 +268,7 @@ fn every_spelling_of_nil_is_parsed() {
         assert!(Ior::from_text(text, &Limits::DEFAULT).unwrap().is_nil(), "{text}");
     }
     let cut = Ior::from_text("IOR:010000000100000000000000", &Limits::DEFAULT);
-    assert_eq!(cut, Err(UrlError::Content(CdrError::Truncated)));
+    assert_eq!(cut, Err(UrlError::MalformedIor(CdrError::Truncated)));
     let mut e = Encoder::new();
     e.set_endian(Endian::Big);
     Ior::NIL.encode(&mut e).unwrap();
@@ -288,7 +288,7 @@ fn stringified_references_round_trip_with_unknown_profiles() {
     for bad in ["IOR:0", "IOR:0g", "IOR:00é", "IO", ""] {
         assert!(Ior::from_text(bad, &Limits::DEFAULT).is_err(), "{bad}");
     }
-    let short = Limits { max_reference_text: 10, ..Limits::DEFAULT };
+    let short = Limits { max_reference_text_length: 10, ..Limits::DEFAULT };
     assert_eq!(Ior::from_text(&text, &short), Err(UrlError::TooLong));
 }
 
@@ -320,7 +320,7 @@ fn corbaloc_keys_are_escaped_both_ways() {
     assert_eq!(unescape_key(&escape_key(&all)).unwrap(), all);
     assert_eq!(escape_key(b"a/b c%"), "a/b%20c%25");
     for bad in ["corbaloc::h/%", "corbaloc::h/%2", "corbaloc::h/%g0", "corbaloc::h/a b"] {
-        assert_eq!(url(bad), Err(UrlError::Escape), "{bad}");
+        assert_eq!(url(bad), Err(UrlError::BadEscape), "{bad}");
     }
 }
 
@@ -375,7 +375,8 @@ fn length_and_addresses_of_a_text_are_bounded() {
     let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);
     for text in ["corbaloc::h/K", "corbaname::h#a", &Ior::NIL.to_text().unwrap()] {
         let length = u32::try_from(text.len()).unwrap();
-        let within = |reference_text| read(text, Limits { max_reference_text: reference_text, ..Limits::DEFAULT });
+        let within =
+            |reference_text| read(text, Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
         assert_eq!((within(length + 1), within(length)), (Ok(()), Ok(())));
         assert_eq!(within(length - 1), Err(UrlError::TooLong));
     }
@@ -384,7 +385,8 @@ fn length_and_addresses_of_a_text_are_bounded() {
         ("corbaname::h#a", |text, limits| Corbaname::parse(text, limits).map(drop)),
     ] {
         let length = u32::try_from(text.len()).unwrap();
-        let within = |reference_text| parse(text, &Limits { max_reference_text: reference_text, ..Limits::DEFAULT });
+        let within =
+            |reference_text| parse(text, &Limits { max_reference_text_length: reference_text, ..Limits::DEFAULT });
         assert_eq!((within(length), within(length - 1)), (Ok(()), Err(UrlError::TooLong)));
     }
     let addresses = |profiles| read("corbaloc::a,:b,:c/K", Limits { max_profiles: profiles, ..Limits::DEFAULT });
@@ -437,10 +439,10 @@ fn url_errors_have_minor_codes_and_different_texts() {
     assert_eq!((content.kind(), content.minor()), (CdrError::Truncated.kind(), CdrError::Truncated.minor()));
     assert_eq!(content.to_string(), CdrError::Truncated.to_string());
     let errors = [
-        (UrlError::Scheme, 7),
-        (UrlError::Address, 8),
-        (UrlError::SchemeSpecificPart, 9),
-        (UrlError::Escape, 10),
+        (UrlError::BadScheme, 7),
+        (UrlError::BadAddress, 8),
+        (UrlError::BadSchemeSpecificPart, 9),
+        (UrlError::BadEscape, 10),
         (UrlError::TooLong, 10),
     ];
     let mut texts = vec![content.to_string()];
@@ -526,8 +528,8 @@ fn profile_is_charged_with_its_structure_and_its_data() {
         let mut e = Encoder::new();
         Ior { type_id: "IDL:X:1.0".into(), profiles }.encode(&mut e).unwrap();
         let (octets, meter) = (e.to_vec(), MemoryMeter::new(&Unlimited));
-        Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_meter(&meter)).unwrap();
-        meter.charged()
+        Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_memory_meter(&meter)).unwrap();
+        meter.charged_bytes()
     };
     let structure = charged(&[0]) - charged(&[]);
     assert!(structure >= size_of::<TaggedProfile>(), "{structure}");

@@ -14,19 +14,19 @@ use crate::limits::Limits;
 #[non_exhaustive]
 pub enum UrlError {
     /// The scheme is unknown.
-    Scheme,
+    BadScheme,
     /// The host, port or version is malformed.
-    Address,
+    BadAddress,
     /// The text after the scheme is malformed: a digit is missing or not hexadecimal, `rir:` is not
     /// the only address, or the name in a corbaname is not UTF-8.
-    SchemeSpecificPart,
+    BadSchemeSpecificPart,
     /// An escape is malformed, or a space or a control character is not escaped.
-    Escape,
-    /// The text is longer than [`Limits::max_reference_text`], or a corbaloc has more addresses
-    /// than [`Limits::max_profiles`].
+    BadEscape,
+    /// The text is longer than [`Limits::max_reference_text_length`], or a corbaloc has more
+    /// addresses than [`Limits::max_profiles`].
     TooLong,
     /// The hexadecimal digits are valid, but the octets are not a valid reference.
-    Content(CdrError),
+    MalformedIor(CdrError),
 }
 
 impl UrlError {
@@ -34,7 +34,7 @@ impl UrlError {
     #[must_use]
     pub fn kind(self) -> SystemExceptionKind {
         match self {
-            UrlError::Content(error) => error.kind(),
+            UrlError::MalformedIor(error) => error.kind(),
             _ => SystemExceptionKind::BadParam,
         }
     }
@@ -43,11 +43,11 @@ impl UrlError {
     #[must_use]
     pub fn minor(self) -> u32 {
         match self {
-            UrlError::Scheme => minor::bad_param::URL_SCHEME,
-            UrlError::Address => minor::bad_param::URL_ADDRESS,
-            UrlError::SchemeSpecificPart => minor::bad_param::URL_SCHEME_SPECIFIC_PART,
-            UrlError::Escape | UrlError::TooLong => minor::bad_param::URL_OTHER,
-            UrlError::Content(error) => error.minor(),
+            UrlError::BadScheme => minor::bad_param::URL_SCHEME,
+            UrlError::BadAddress => minor::bad_param::URL_ADDRESS,
+            UrlError::BadSchemeSpecificPart => minor::bad_param::URL_SCHEME_SPECIFIC_PART,
+            UrlError::BadEscape | UrlError::TooLong => minor::bad_param::URL_OTHER,
+            UrlError::MalformedIor(error) => error.minor(),
         }
     }
 }
@@ -55,14 +55,14 @@ impl UrlError {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UrlError::Scheme => "expected IOR:, corbaloc: or corbaname:",
-            UrlError::Address => "a host, port or version is malformed",
-            UrlError::SchemeSpecificPart => "the part after the scheme is malformed",
-            UrlError::Escape => {
+            UrlError::BadScheme => "expected IOR:, corbaloc: or corbaname:",
+            UrlError::BadAddress => "a host, port or version is malformed",
+            UrlError::BadSchemeSpecificPart => "the part after the scheme is malformed",
+            UrlError::BadEscape => {
                 "a % is not followed by two hexadecimal digits, or a space or a control character is not escaped"
             }
             UrlError::TooLong => "the text is longer than the limit",
-            UrlError::Content(error) => return error.fmt(f),
+            UrlError::MalformedIor(error) => return error.fmt(f),
         })
     }
 }
@@ -71,7 +71,7 @@ impl std::error::Error for UrlError {}
 
 impl From<CdrError> for UrlError {
     fn from(error: CdrError) -> UrlError {
-        UrlError::Content(error)
+        UrlError::MalformedIor(error)
     }
 }
 
@@ -90,26 +90,26 @@ impl Ior {
     /// # Errors
     /// [`UrlError`].
     pub fn from_text(text: &str, limits: &Limits) -> Result<Ior, UrlError> {
-        if text.len() > limits.max_reference_text as usize {
+        if text.len() > limits.max_reference_text_length as usize {
             return Err(UrlError::TooLong);
         }
-        let digits = after_scheme(text.trim(), "IOR:").ok_or(UrlError::Scheme)?.as_bytes();
+        let digits = after_scheme(text.trim(), "IOR:").ok_or(UrlError::BadScheme)?.as_bytes();
         if !digits.len().is_multiple_of(2) {
-            return Err(UrlError::SchemeSpecificPart);
+            return Err(UrlError::BadSchemeSpecificPart);
         }
         let pair = |pair: &[u8]| match pair {
             [high, low] => Some(hex_digit(*high)? << 4 | hex_digit(*low)?),
             _ => None,
         };
         let octets: Option<Vec<u8>> = digits.chunks(2).map(pair).collect();
-        let octets = octets.ok_or(UrlError::SchemeSpecificPart)?;
+        let octets = octets.ok_or(UrlError::BadSchemeSpecificPart)?;
         Ok(Ior::decode(&mut Decoder::for_encapsulation(&octets)?.with_limits(limits))?)
     }
 
     /// Writes `IOR:` and digits, in the byte order of this machine.
     ///
     /// # Errors
-    /// [`CdrError::NotInCodeSet`] and [`CdrError::NulInString`] for the type id.
+    /// [`CdrError::CharacterNotInCodeSet`] and [`CdrError::NulInString`] for the type id.
     pub fn to_text(&self) -> Result<String, CdrError> {
         let mut e = Encoder::new();
         e.write_u8(e.endian().to_flag());

@@ -31,7 +31,7 @@ impl ObjectUrl {
         } else if is("corbaname:") {
             Corbaname::parse(text, limits).map(ObjectUrl::Corbaname)
         } else {
-            Err(UrlError::Scheme)
+            Err(UrlError::BadScheme)
         }
     }
 }

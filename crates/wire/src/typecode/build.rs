@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::graph::{Child, Graph, Node, NodeMember};
-use super::{Kind, TypeCode, TypeCodeRepr, View};
+use super::{TypeCode, TypeCodeKind, TypeCodeRepr, View};
 use crate::exception::{SystemExceptionKind, minor};
 
 /// The reason why a type cannot be created.
@@ -108,13 +108,13 @@ impl TypeCode {
     /// Creates `string<bound>`; 0 is unbounded.
     #[must_use]
     pub fn string(bound: u32) -> TypeCode {
-        Self::simple(Node { length: bound, ..Node::new(Kind::String) })
+        Self::simple(Node { length: bound, ..Node::new(TypeCodeKind::String) })
     }
 
     /// Creates `wstring<bound>`; 0 is unbounded.
     #[must_use]
     pub fn wstring(bound: u32) -> TypeCode {
-        Self::simple(Node { length: bound, ..Node::new(Kind::WString) })
+        Self::simple(Node { length: bound, ..Node::new(TypeCodeKind::WString) })
     }
 
     /// Creates `fixed<digits, scale>`.
@@ -125,7 +125,7 @@ impl TypeCode {
         if !(1..=31).contains(&digits) || scale > i16::try_from(digits).unwrap_or(0) {
             return Err(TypeCodeError::DigitsOutOfRange);
         }
-        Ok(Self::simple(Node { length: u32::from(digits), scale, ..Node::new(Kind::Fixed) }))
+        Ok(Self::simple(Node { length: u32::from(digits), scale, ..Node::new(TypeCodeKind::Fixed) }))
     }
 
     /// Creates `sequence<element, bound>`; 0 is unbounded.
@@ -134,7 +134,7 @@ impl TypeCode {
     /// [`TypeCodeError::IllegitimateMember`].
     pub fn sequence(element: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(element)?);
-        Ok(finish(Node { length: bound, content, ..Node::new(Kind::Sequence) }))
+        Ok(finish(Node { length: bound, content, ..Node::new(TypeCodeKind::Sequence) }))
     }
 
     /// Creates an array of one dimension.
@@ -147,7 +147,7 @@ impl TypeCode {
             return Err(TypeCodeError::EmptyArray);
         }
         let content = Some(child(element)?);
-        Ok(finish(Node { length, content, ..Node::new(Kind::Array) }))
+        Ok(finish(Node { length, content, ..Node::new(TypeCodeKind::Array) }))
     }
 
     /// Creates an alias of a type.
@@ -157,7 +157,7 @@ impl TypeCode {
     /// [`TypeCodeError::IllegitimateMember`].
     pub fn alias(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
-        Ok(finish(Node { content, ..named(Kind::Alias, id, name)? }))
+        Ok(finish(Node { content, ..named(TypeCodeKind::Alias, id, name)? }))
     }
 
     /// Creates a structure.
@@ -170,7 +170,7 @@ impl TypeCode {
         name: &str,
         members: impl IntoIterator<Item = (N, TypeCode)>,
     ) -> Result<TypeCode, TypeCodeError> {
-        Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Struct, id, name)? }))
+        Ok(finish(Node { members: plain_members(members)?, ..named(TypeCodeKind::Struct, id, name)? }))
     }
 
     /// Creates a map of IDL 4: a sequence of pairs without id and name; `bound` 0 is unbounded.
@@ -179,7 +179,7 @@ impl TypeCode {
     /// [`TypeCodeError::IllegitimateMember`].
     pub fn map(key: TypeCode, value: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let members = plain_members([("key", key), ("value", value)])?;
-        TypeCode::sequence(finish(Node { members, ..Node::new(Kind::Struct) }), bound)
+        TypeCode::sequence(finish(Node { members, ..Node::new(TypeCodeKind::Struct) }), bound)
     }
 
     /// Creates an exception.
@@ -191,7 +191,7 @@ impl TypeCode {
         name: &str,
         members: impl IntoIterator<Item = (N, TypeCode)>,
     ) -> Result<TypeCode, TypeCodeError> {
-        Ok(finish(Node { members: plain_members(members)?, ..named(Kind::Except, id, name)? }))
+        Ok(finish(Node { members: plain_members(members)?, ..named(TypeCodeKind::Except, id, name)? }))
     }
 
     /// Creates an enumeration.
@@ -215,7 +215,7 @@ impl TypeCode {
             })
         });
         let members = members.collect::<Result<_, TypeCodeError>>()?;
-        Ok(finish(Node { members, ..named(Kind::Enum, id, name)? }))
+        Ok(finish(Node { members, ..named(TypeCodeKind::Enum, id, name)? }))
     }
 
     /// Creates a union.
@@ -253,17 +253,18 @@ impl TypeCode {
             members.push(NodeMember { name: arm.name.into(), ty: child(arm.ty)?, label, visibility: 0 });
         }
         let content = Some(Child::OtherGraph(discriminator));
-        Ok(finish(Node { content, default, members, ..named(Kind::Union, id, name)? }))
+        Ok(finish(Node { content, default, members, ..named(TypeCodeKind::Union, id, name)? }))
     }
 
-    /// Creates an interface type: [`Kind::ObjRef`], [`Kind::AbstractInterface`],
-    /// [`Kind::LocalInterface`], [`Kind::Component`] or [`Kind::Home`]; or a [`Kind::Native`].
+    /// Creates an interface type: [`TypeCodeKind::ObjRef`], [`TypeCodeKind::AbstractInterface`],
+    /// [`TypeCodeKind::LocalInterface`], [`TypeCodeKind::Component`] or [`TypeCodeKind::Home`]; or
+    /// a [`TypeCodeKind::Native`].
     ///
     /// # Errors
     /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`];
     /// [`TypeCodeError::IllegitimateMember`] for another kind.
-    pub fn interface(kind: Kind, id: &str, name: &str) -> Result<TypeCode, TypeCodeError> {
-        if kind != Kind::Native && !kind.is_interface() {
+    pub fn interface(kind: TypeCodeKind, id: &str, name: &str) -> Result<TypeCode, TypeCodeError> {
+        if kind != TypeCodeKind::Native && !kind.is_interface() {
             return Err(TypeCodeError::IllegitimateMember);
         }
         named(kind, id, name).map(finish)
@@ -280,7 +281,7 @@ impl TypeCode {
         base: Option<TypeCode>,
         state: impl IntoIterator<Item = ValueMember>,
     ) -> Result<TypeCode, TypeCodeError> {
-        with_state(Kind::Value, id, name, modifier, base, state)
+        with_state(TypeCodeKind::Value, id, name, modifier, base, state)
     }
 
     /// Creates an event type, a value type of the component model (`create_event_tc`).
@@ -294,7 +295,7 @@ impl TypeCode {
         base: Option<TypeCode>,
         state: impl IntoIterator<Item = ValueMember>,
     ) -> Result<TypeCode, TypeCodeError> {
-        with_state(Kind::Event, id, name, modifier, base, state)
+        with_state(TypeCodeKind::Event, id, name, modifier, base, state)
     }
 
     /// Creates a boxed value.
@@ -304,7 +305,7 @@ impl TypeCode {
     /// [`TypeCodeError::IllegitimateMember`].
     pub fn value_box(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
-        Ok(finish(Node { content, ..named(Kind::ValueBox, id, name)? }))
+        Ok(finish(Node { content, ..named(TypeCodeKind::ValueBox, id, name)? }))
     }
 
     /// Creates a placeholder for the type with this repository id, for use inside the definition of
@@ -344,7 +345,7 @@ impl TypeCode {
 }
 
 fn with_state(
-    kind: Kind,
+    kind: TypeCodeKind,
     id: &str,
     name: &str,
     modifier: i16,
@@ -358,7 +359,7 @@ fn with_state(
         let visibility = i16::from(member.public);
         members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
     }
-    if base.as_ref().is_some_and(|base| !matches!(base.unaliased().kind(), Kind::Value | Kind::Event)) {
+    if base.as_ref().is_some_and(|base| !matches!(base.unaliased().kind(), TypeCodeKind::Value | TypeCodeKind::Event)) {
         return Err(TypeCodeError::IllegitimateMember);
     }
     let content = base.map(child).transpose()?;
@@ -380,7 +381,7 @@ fn is_identifier(name: &str) -> bool {
         && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_')
 }
 
-fn named(kind: Kind, id: &str, name: &str) -> Result<Node, TypeCodeError> {
+fn named(kind: TypeCodeKind, id: &str, name: &str) -> Result<Node, TypeCodeError> {
     if !name.is_empty() && !is_identifier(name) {
         return Err(TypeCodeError::InvalidName);
     }
@@ -411,15 +412,15 @@ fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
 
 pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
     let (least, most) = match discriminator.kind() {
-        Kind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
-        Kind::Long => (i128::from(i32::MIN), i128::from(i32::MAX)),
-        Kind::LongLong => (i128::from(i64::MIN), i128::from(i64::MAX)),
-        Kind::UShort | Kind::WChar => (0, i128::from(u16::MAX)),
-        Kind::ULong => (0, i128::from(u32::MAX)),
-        Kind::ULongLong => (0, i128::from(u64::MAX)),
-        Kind::Boolean => (0, 1),
-        Kind::Char | Kind::Octet => (0, 255),
-        Kind::Enum => (0, i128::try_from(discriminator.member_count()).unwrap_or(0) - 1),
+        TypeCodeKind::Short => (i128::from(i16::MIN), i128::from(i16::MAX)),
+        TypeCodeKind::Long => (i128::from(i32::MIN), i128::from(i32::MAX)),
+        TypeCodeKind::LongLong => (i128::from(i64::MIN), i128::from(i64::MAX)),
+        TypeCodeKind::UShort | TypeCodeKind::WChar => (0, i128::from(u16::MAX)),
+        TypeCodeKind::ULong => (0, i128::from(u32::MAX)),
+        TypeCodeKind::ULongLong => (0, i128::from(u64::MAX)),
+        TypeCodeKind::Boolean => (0, 1),
+        TypeCodeKind::Char | TypeCodeKind::Octet => (0, 255),
+        TypeCodeKind::Enum => (0, i128::try_from(discriminator.member_count()).unwrap_or(0) - 1),
         _ => (1, 0),
     };
     (least..=most).contains(&label)
@@ -499,7 +500,7 @@ impl GraphCopy {
         let mut node = Node {
             kind: view.kind(),
             id: view.id().into(),
-            name: if keep_name || view.kind() == Kind::Alias { view.name().into() } else { Box::default() },
+            name: if keep_name || view.kind() == TypeCodeKind::Alias { view.name().into() } else { Box::default() },
             length: view.length(),
             scale: view.scale(),
             modifier: view.modifier(),

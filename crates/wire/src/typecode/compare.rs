@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::{Kind, View};
+use super::{TypeCodeKind, View};
 
 pub(super) fn equal(a: View<'_>, b: View<'_>) -> bool {
     Comparison { exact: true, seen: HashSet::new() }.same(a, b)
@@ -52,7 +52,7 @@ impl Comparison {
 
     fn same_members(&mut self, a: View<'_>, b: View<'_>) -> bool {
         let default = usize::try_from(a.default()).ok();
-        let enumeration = a.kind() == Kind::Enum;
+        let enumeration = a.kind() == TypeCodeKind::Enum;
         (0..).zip(a.members().zip(b.members())).all(|(index, (a, b))| {
             let names = !self.exact || a.name == b.name;
             // The label of a default arm has no meaning.

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use super::encode::read_label;
 use super::graph::{Child, Graph, Node, NodeMember};
-use super::{INDIRECTION, Kind, TypeCode, TypeCodeRepr, description};
+use super::{INDIRECTION, TypeCode, TypeCodeKind, TypeCodeRepr, description};
 use crate::cdr::{CdrError, Decoder};
 
 /// Reads a TypeCode; its memory is proportional to its encoded size.
 pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let number = d.read_u32()?;
-    if let Some(kind) = Kind::from_number(number)
+    if let Some(kind) = TypeCodeKind::from_number(number)
         && kind.is_basic()
     {
         return Ok(TypeCode::from_description(description::for_kind(kind)));
     }
     // Positions are counted from the kind of the outermost TypeCode.
-    let end = d.remaining() + KIND;
+    let end = d.remaining_len() + KIND;
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -50,7 +50,7 @@ impl TypeCodeReader {
     }
 
     fn of_kind(&mut self, number: u32, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
-        let behind = end - d.remaining();
+        let behind = end - d.remaining_len();
         if number == INDIRECTION {
             let offset = i64::from(d.read_i32()?);
             let from = i64::try_from(behind).map_err(|_| CdrError::BadIndirection)?;
@@ -61,16 +61,16 @@ impl TypeCodeReader {
             self.count_copy(&child, d)?;
             return Ok(child);
         }
-        let kind = Kind::from_number(number).ok_or(CdrError::BadTypeCode)?;
+        let kind = TypeCodeKind::from_number(number).ok_or(CdrError::BadTypeCode)?;
         let at = behind - KIND;
         let known = match kind {
             _ if kind.is_basic() => Some(description::for_kind(kind)),
-            Kind::String | Kind::WString => match (d.read_u32()?, kind) {
-                (0, Kind::String) => Some(description::STRING),
+            TypeCodeKind::String | TypeCodeKind::WString => match (d.read_u32()?, kind) {
+                (0, TypeCodeKind::String) => Some(description::STRING),
                 (0, _) => Some(description::WSTRING),
                 (length, _) => return self.add(at, Node { length, ..Node::new(kind) }, d),
             },
-            Kind::Fixed => {
+            TypeCodeKind::Fixed => {
                 let (digits, scale) = (d.read_u16()?, d.read_i16()?);
                 if !(1..=31).contains(&digits) {
                     return Err(CdrError::BadTypeCode);
@@ -90,7 +90,7 @@ impl TypeCodeReader {
         self.open.push(index);
         let node = d.read_nested(|d| {
             let mut inner = d.read_encapsulation()?;
-            self.parameters(kind, &mut inner, end - d.remaining())
+            self.parameters(kind, &mut inner, end - d.remaining_len())
         })?;
         self.open.pop();
         if let Some(place) = self.nodes.get_mut(index as usize) {
@@ -111,7 +111,7 @@ impl TypeCodeReader {
                 break;
             }
             levels += 1;
-            if node.kind == Kind::ValueBox {
+            if node.kind == TypeCodeKind::ValueBox {
                 boxes.push(*index);
             }
             if let Some(content) = &node.content {
@@ -139,7 +139,9 @@ impl TypeCodeReader {
     }
 
     fn is_nameless(&self, index: u32) -> bool {
-        self.nodes.get(index as usize).is_some_and(|node| matches!(node.kind, Kind::Sequence | Kind::Array))
+        self.nodes
+            .get(index as usize)
+            .is_some_and(|node| matches!(node.kind, TypeCodeKind::Sequence | TypeCodeKind::Array))
     }
 
     fn add(&mut self, at: usize, node: Node, d: &mut Decoder<'_>) -> Result<Child, CdrError> {
@@ -151,36 +153,36 @@ impl TypeCodeReader {
         Ok(child)
     }
 
-    fn parameters(&mut self, kind: Kind, d: &mut Decoder<'_>, end: usize) -> Result<Node, CdrError> {
+    fn parameters(&mut self, kind: TypeCodeKind, d: &mut Decoder<'_>, end: usize) -> Result<Node, CdrError> {
         let mut node = Node::new(kind);
         if kind.has_id() {
             node.id = d.read_latin1_string()?.into();
             node.name = d.read_latin1_string()?.into();
         }
         match kind {
-            Kind::Value | Kind::Event => {
+            TypeCodeKind::Value | TypeCodeKind::Event => {
                 node.modifier = d.read_i16()?;
                 let base = self.read(d, end)?;
                 node.content = match self.kind_of(&base) {
-                    Some(Kind::Null) => None,
-                    Some(Kind::Value | Kind::Event) => Some(base),
-                    _ => return Err(CdrError::IllegitimateMember),
+                    Some(TypeCodeKind::Null) => None,
+                    Some(TypeCodeKind::Value | TypeCodeKind::Event) => Some(base),
+                    _ => return Err(CdrError::IllegalTypeCodeMember),
                 };
             }
-            Kind::Sequence | Kind::Array => {
+            TypeCodeKind::Sequence | TypeCodeKind::Array => {
                 node.content = Some(self.part(d, end)?);
                 node.length = d.read_u32()?;
-                if kind == Kind::Array && node.length == 0 {
+                if kind == TypeCodeKind::Array && node.length == 0 {
                     return Err(CdrError::BadTypeCode);
                 }
             }
-            Kind::Alias | Kind::ValueBox => node.content = Some(self.part(d, end)?),
-            Kind::Union => return self.union(node, d, end),
+            TypeCodeKind::Alias | TypeCodeKind::ValueBox => node.content = Some(self.part(d, end)?),
+            TypeCodeKind::Union => return self.union(node, d, end),
             _ => {}
         }
         match kind {
-            Kind::Struct | Kind::Except | Kind::Value | Kind::Event => {
-                let state = !matches!(kind, Kind::Struct | Kind::Except);
+            TypeCodeKind::Struct | TypeCodeKind::Except | TypeCodeKind::Value | TypeCodeKind::Event => {
+                let state = !matches!(kind, TypeCodeKind::Struct | TypeCodeKind::Except);
                 for _ in 0..members(&mut node, MIN_MEMBER_SIZE, d)? {
                     let name = d.read_latin1_string()?.into();
                     let ty = self.part(d, end)?;
@@ -188,7 +190,7 @@ impl TypeCodeReader {
                     node.members.push(NodeMember { name, ty, label: 0, visibility });
                 }
             }
-            Kind::Enum => {
+            TypeCodeKind::Enum => {
                 for _ in 0..members(&mut node, MIN_ENUMERATOR_SIZE, d)? {
                     let name = d.read_latin1_string()?.into();
                     let ty = Child::OtherGraph(TypeCode::NULL);
@@ -229,19 +231,19 @@ impl TypeCodeReader {
         };
         match kind {
             Some(kind) if kind.can_be_member() => Ok(part),
-            _ => Err(CdrError::IllegitimateMember),
+            _ => Err(CdrError::IllegalTypeCodeMember),
         }
     }
 
     /// Returns the kind of a type without its aliases, if the aliases were read completely.
-    fn kind_of(&self, child: &Child) -> Option<Kind> {
+    fn kind_of(&self, child: &Child) -> Option<TypeCodeKind> {
         let mut at = child;
         for _ in 0..super::graph::MAX_ALIASES {
             match at {
                 Child::OtherGraph(type_code) => return Some(type_code.kind()),
                 Child::Placeholder(_) => return None,
                 Child::SameGraph(index) => match self.nodes.get(*index as usize)? {
-                    Node { kind: Kind::Alias, content, .. } => at = content.as_ref()?,
+                    Node { kind: TypeCodeKind::Alias, content, .. } => at = content.as_ref()?,
                     node => return Some(node.kind),
                 },
             }

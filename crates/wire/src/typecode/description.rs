@@ -1,6 +1,6 @@
 //! Descriptions of types as constants, which generated code stores in statics.
 
-use super::Kind;
+use super::TypeCodeKind;
 
 /// A type as constant data. Descriptions in statics can refer to each other, even in cycles.
 ///
@@ -15,7 +15,7 @@ use super::Kind;
 /// ```
 #[derive(Debug)]
 pub struct StaticTypeCode {
-    pub(super) kind: Kind,
+    pub(super) kind: TypeCodeKind,
     pub(super) id: &'static str,
     pub(super) name: &'static str,
     pub(super) length: u32,
@@ -35,7 +35,7 @@ pub struct MemberDescription {
     pub(super) visibility: i16,
 }
 
-const fn basic(kind: Kind) -> StaticTypeCode {
+const fn basic(kind: TypeCodeKind) -> StaticTypeCode {
     StaticTypeCode {
         kind,
         id: "",
@@ -52,7 +52,7 @@ const fn basic(kind: Kind) -> StaticTypeCode {
 macro_rules! basics {
     ($($name:ident $kind:ident,)*) => {$(
         #[doc = concat!("`", stringify!($kind), "`.")]
-        pub const $name: &StaticTypeCode = &basic(Kind::$kind);
+        pub const $name: &StaticTypeCode = &basic(TypeCodeKind::$kind);
     )*};
 }
 
@@ -87,25 +87,25 @@ pub(crate) const VALUE_BASE_ID: &str = "IDL:omg.org/CORBA/ValueBase:1.0";
 /// `ValueBase`.
 pub const VALUE_BASE: &StaticTypeCode = &value(VALUE_BASE_ID, "ValueBase", 0, None, &[]);
 
-pub(super) const fn for_kind(kind: Kind) -> &'static StaticTypeCode {
+pub(super) const fn for_kind(kind: TypeCodeKind) -> &'static StaticTypeCode {
     match kind {
-        Kind::Void => VOID,
-        Kind::Short => SHORT,
-        Kind::Long => LONG,
-        Kind::UShort => USHORT,
-        Kind::ULong => ULONG,
-        Kind::Float => FLOAT,
-        Kind::Double => DOUBLE,
-        Kind::Boolean => BOOLEAN,
-        Kind::Char => CHAR,
-        Kind::Octet => OCTET,
-        Kind::Any => ANY,
-        Kind::TypeCode => TYPE_CODE,
-        Kind::Principal => PRINCIPAL,
-        Kind::LongLong => LONG_LONG,
-        Kind::ULongLong => ULONG_LONG,
-        Kind::LongDouble => LONG_DOUBLE,
-        Kind::WChar => WCHAR,
+        TypeCodeKind::Void => VOID,
+        TypeCodeKind::Short => SHORT,
+        TypeCodeKind::Long => LONG,
+        TypeCodeKind::UShort => USHORT,
+        TypeCodeKind::ULong => ULONG,
+        TypeCodeKind::Float => FLOAT,
+        TypeCodeKind::Double => DOUBLE,
+        TypeCodeKind::Boolean => BOOLEAN,
+        TypeCodeKind::Char => CHAR,
+        TypeCodeKind::Octet => OCTET,
+        TypeCodeKind::Any => ANY,
+        TypeCodeKind::TypeCode => TYPE_CODE,
+        TypeCodeKind::Principal => PRINCIPAL,
+        TypeCodeKind::LongLong => LONG_LONG,
+        TypeCodeKind::ULongLong => ULONG_LONG,
+        TypeCodeKind::LongDouble => LONG_DOUBLE,
+        TypeCodeKind::WChar => WCHAR,
         _ => NULL,
     }
 }
@@ -113,47 +113,47 @@ pub(super) const fn for_kind(kind: Kind) -> &'static StaticTypeCode {
 /// A string of at most `bound` characters; 0 is unbounded.
 #[must_use]
 pub const fn string(bound: u32) -> StaticTypeCode {
-    StaticTypeCode { length: bound, ..basic(Kind::String) }
+    StaticTypeCode { length: bound, ..basic(TypeCodeKind::String) }
 }
 
 /// A wstring of at most `bound` characters; 0 is unbounded.
 #[must_use]
 pub const fn wstring(bound: u32) -> StaticTypeCode {
-    StaticTypeCode { length: bound, ..basic(Kind::WString) }
+    StaticTypeCode { length: bound, ..basic(TypeCodeKind::WString) }
 }
 
 /// `fixed<digits, scale>`.
 #[must_use]
 pub const fn fixed(digits: u16, scale: i16) -> StaticTypeCode {
-    StaticTypeCode { length: digits as u32, scale, ..basic(Kind::Fixed) }
+    StaticTypeCode { length: digits as u32, scale, ..basic(TypeCodeKind::Fixed) }
 }
 
 /// A sequence of at most `bound` elements; 0 is unbounded.
 #[must_use]
 pub const fn sequence(element: &'static StaticTypeCode, bound: u32) -> StaticTypeCode {
-    StaticTypeCode { length: bound, content: Some(element), ..basic(Kind::Sequence) }
+    StaticTypeCode { length: bound, content: Some(element), ..basic(TypeCodeKind::Sequence) }
 }
 
 /// An array of one dimension.
 #[must_use]
 pub const fn array(element: &'static StaticTypeCode, length: u32) -> StaticTypeCode {
-    StaticTypeCode { length, content: Some(element), ..basic(Kind::Array) }
+    StaticTypeCode { length, content: Some(element), ..basic(TypeCodeKind::Array) }
 }
 
-const fn named(kind: Kind, id: &'static str, name: &'static str) -> StaticTypeCode {
+const fn named(kind: TypeCodeKind, id: &'static str, name: &'static str) -> StaticTypeCode {
     StaticTypeCode { id, name, ..basic(kind) }
 }
 
 /// A structure.
 #[must_use]
 pub const fn structure(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> StaticTypeCode {
-    StaticTypeCode { members, ..named(Kind::Struct, id, name) }
+    StaticTypeCode { members, ..named(TypeCodeKind::Struct, id, name) }
 }
 
 /// An exception.
 #[must_use]
 pub const fn exception(id: &'static str, name: &'static str, members: &'static [MemberDescription]) -> StaticTypeCode {
-    StaticTypeCode { members, ..named(Kind::Except, id, name) }
+    StaticTypeCode { members, ..named(TypeCodeKind::Except, id, name) }
 }
 
 /// A union; `default` is the index of the default arm, -1 for none.
@@ -165,7 +165,7 @@ pub const fn union(
     default: i32,
     arms: &'static [MemberDescription],
 ) -> StaticTypeCode {
-    StaticTypeCode { content: Some(discriminator), default, members: arms, ..named(Kind::Union, id, name) }
+    StaticTypeCode { content: Some(discriminator), default, members: arms, ..named(TypeCodeKind::Union, id, name) }
 }
 
 /// An enumeration.
@@ -175,37 +175,37 @@ pub const fn enumeration(
     name: &'static str,
     enumerators: &'static [MemberDescription],
 ) -> StaticTypeCode {
-    StaticTypeCode { members: enumerators, ..named(Kind::Enum, id, name) }
+    StaticTypeCode { members: enumerators, ..named(TypeCodeKind::Enum, id, name) }
 }
 
 /// An alias of a type.
 #[must_use]
 pub const fn alias(id: &'static str, name: &'static str, of: &'static StaticTypeCode) -> StaticTypeCode {
-    StaticTypeCode { content: Some(of), ..named(Kind::Alias, id, name) }
+    StaticTypeCode { content: Some(of), ..named(TypeCodeKind::Alias, id, name) }
 }
 
 /// An interface.
 #[must_use]
 pub const fn interface(id: &'static str, name: &'static str) -> StaticTypeCode {
-    named(Kind::ObjRef, id, name)
+    named(TypeCodeKind::ObjRef, id, name)
 }
 
 /// An abstract interface.
 #[must_use]
 pub const fn abstract_interface(id: &'static str, name: &'static str) -> StaticTypeCode {
-    named(Kind::AbstractInterface, id, name)
+    named(TypeCodeKind::AbstractInterface, id, name)
 }
 
 /// A local interface.
 #[must_use]
 pub const fn local_interface(id: &'static str, name: &'static str) -> StaticTypeCode {
-    named(Kind::LocalInterface, id, name)
+    named(TypeCodeKind::LocalInterface, id, name)
 }
 
 /// A native type.
 #[must_use]
 pub const fn native(id: &'static str, name: &'static str) -> StaticTypeCode {
-    named(Kind::Native, id, name)
+    named(TypeCodeKind::Native, id, name)
 }
 
 /// A value type. `members` is its state without the state of the base; `modifier` is 0 none, 1
@@ -218,13 +218,13 @@ pub const fn value(
     base: Option<&'static StaticTypeCode>,
     members: &'static [MemberDescription],
 ) -> StaticTypeCode {
-    StaticTypeCode { modifier, content: base, members, ..named(Kind::Value, id, name) }
+    StaticTypeCode { modifier, content: base, members, ..named(TypeCodeKind::Value, id, name) }
 }
 
 /// A boxed value.
 #[must_use]
 pub const fn value_box(id: &'static str, name: &'static str, of: &'static StaticTypeCode) -> StaticTypeCode {
-    StaticTypeCode { content: Some(of), ..named(Kind::ValueBox, id, name) }
+    StaticTypeCode { content: Some(of), ..named(TypeCodeKind::ValueBox, id, name) }
 }
 
 /// A member of a structure or exception, or the default arm of a union.

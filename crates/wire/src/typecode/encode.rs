@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::description::StaticTypeCode;
-use super::{INDIRECTION, Kind, TypeCode, View};
+use super::{INDIRECTION, TypeCode, TypeCodeKind, View};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
 impl Cdr for TypeCode {
@@ -69,8 +69,8 @@ impl TypeCodeWriter {
     }
 
     /// Returns true if the encoder repeats a description that is in the output, because some peers
-    /// refuse an indirection to it ([`Kind::is_sent_as_indirection`]).
-    fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
+    /// refuse an indirection to it ([`TypeCodeKind::is_sent_as_indirection`]).
+    fn may_repeat(&mut self, kind: TypeCodeKind, place: WrittenType) -> bool {
         // A type of any kind that occurs inside itself is written there as an indirection.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
         let repeated = self.repeated + len;
@@ -86,11 +86,11 @@ impl TypeCodeWriter {
         e.write_u32(kind.number());
         match kind {
             _ if kind.is_basic() => Ok(()),
-            Kind::String | Kind::WString => {
+            TypeCodeKind::String | TypeCodeKind::WString => {
                 e.write_u32(view.length());
                 Ok(())
             }
-            Kind::Fixed => {
+            TypeCodeKind::Fixed => {
                 e.write_u16(u16::try_from(view.length()).map_err(|_| CdrError::BadTypeCode)?);
                 e.write_i16(view.scale());
                 Ok(())
@@ -105,19 +105,19 @@ impl TypeCodeWriter {
             e.write_latin1_str(view.id())?;
             e.write_latin1_str(view.name())?;
         }
-        if matches!(kind, Kind::Value | Kind::Event) {
+        if matches!(kind, TypeCodeKind::Value | TypeCodeKind::Event) {
             e.write_i16(view.modifier());
             match view.content() {
                 Some(base) => self.write(base, e)?,
-                None => e.write_u32(Kind::Null.number()),
+                None => e.write_u32(TypeCodeKind::Null.number()),
             }
         } else if let Some(content) = view.content() {
             self.write(content, e)?;
         }
-        if matches!(kind, Kind::Sequence | Kind::Array) {
+        if matches!(kind, TypeCodeKind::Sequence | TypeCodeKind::Array) {
             e.write_u32(view.length());
         }
-        if kind == Kind::Union {
+        if kind == TypeCodeKind::Union {
             e.write_i32(view.default());
         }
         if !kind.has_members() {
@@ -126,15 +126,15 @@ impl TypeCodeWriter {
         e.write_len(view.member_count())?;
         let discriminator = view.content().map(View::unaliased);
         for (index, member) in (0..).zip(view.members()) {
-            if let (Kind::Union, Some(discriminator)) = (kind, discriminator) {
+            if let (TypeCodeKind::Union, Some(discriminator)) = (kind, discriminator) {
                 let label = if view.default() == index { 0 } else { member.label };
                 write_label(discriminator.kind(), label, e)?;
             }
             e.write_latin1_str(member.name)?;
-            if kind != Kind::Enum {
+            if kind != TypeCodeKind::Enum {
                 self.write(member.ty, e)?;
             }
-            if matches!(kind, Kind::Value | Kind::Event) {
+            if matches!(kind, TypeCodeKind::Value | TypeCodeKind::Event) {
                 e.write_i16(member.visibility);
             }
         }
@@ -142,19 +142,21 @@ impl TypeCodeWriter {
     }
 }
 
-pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Result<(), CdrError> {
+pub(crate) fn write_label(kind: TypeCodeKind, label: i128, e: &mut Encoder<'_>) -> Result<(), CdrError> {
     const BAD: CdrError = CdrError::BadDiscriminator;
     match kind {
-        Kind::Short => e.write_i16(label.try_into().map_err(|_| BAD)?),
-        Kind::Long => e.write_i32(label.try_into().map_err(|_| BAD)?),
-        Kind::LongLong => e.write_i64(label.try_into().map_err(|_| BAD)?),
-        Kind::UShort => e.write_u16(label.try_into().map_err(|_| BAD)?),
-        Kind::ULong | Kind::Enum => e.write_u32(label.try_into().map_err(|_| BAD)?),
-        Kind::ULongLong => e.write_u64(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::Short => e.write_i16(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::Long => e.write_i32(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::LongLong => e.write_i64(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::UShort => e.write_u16(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::ULong | TypeCodeKind::Enum => e.write_u32(label.try_into().map_err(|_| BAD)?),
+        TypeCodeKind::ULongLong => e.write_u64(label.try_into().map_err(|_| BAD)?),
         // A char label is a character of ISO 8859-1; the code set of the connection applies only to
         // values.
-        Kind::Boolean | Kind::Char | Kind::Octet => e.write_u8(label.try_into().map_err(|_| BAD)?),
-        Kind::WChar => {
+        TypeCodeKind::Boolean | TypeCodeKind::Char | TypeCodeKind::Octet => {
+            e.write_u8(label.try_into().map_err(|_| BAD)?)
+        }
+        TypeCodeKind::WChar => {
             let code = label.try_into().map_err(|_| BAD)?;
             return e.write_wchar(char::from_u32(code).ok_or(BAD)?);
         }
@@ -163,17 +165,17 @@ pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Resul
     Ok(())
 }
 
-pub(crate) fn read_label(kind: Kind, d: &mut Decoder<'_>) -> Result<i128, CdrError> {
+pub(crate) fn read_label(kind: TypeCodeKind, d: &mut Decoder<'_>) -> Result<i128, CdrError> {
     Ok(match kind {
-        Kind::Short => d.read_i16()?.into(),
-        Kind::Long => d.read_i32()?.into(),
-        Kind::LongLong => d.read_i64()?.into(),
-        Kind::UShort => d.read_u16()?.into(),
-        Kind::ULong | Kind::Enum => d.read_u32()?.into(),
-        Kind::ULongLong => d.read_u64()?.into(),
-        Kind::Boolean => d.read_bool()?.into(),
-        Kind::Char | Kind::Octet => d.read_u8()?.into(),
-        Kind::WChar => u32::from(d.read_wchar()?).into(),
+        TypeCodeKind::Short => d.read_i16()?.into(),
+        TypeCodeKind::Long => d.read_i32()?.into(),
+        TypeCodeKind::LongLong => d.read_i64()?.into(),
+        TypeCodeKind::UShort => d.read_u16()?.into(),
+        TypeCodeKind::ULong | TypeCodeKind::Enum => d.read_u32()?.into(),
+        TypeCodeKind::ULongLong => d.read_u64()?.into(),
+        TypeCodeKind::Boolean => d.read_bool()?.into(),
+        TypeCodeKind::Char | TypeCodeKind::Octet => d.read_u8()?.into(),
+        TypeCodeKind::WChar => u32::from(d.read_wchar()?).into(),
         _ => return Err(CdrError::BadDiscriminator),
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::description::{self, StaticTypeCode};
-use super::{Kind, TypeCode};
+use super::{TypeCode, TypeCodeKind};
 use crate::cdr::CdrError;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Graph {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(super) kind: Kind,
+    pub(super) kind: TypeCodeKind,
     pub(super) id: Box<str>,
     pub(super) name: Box<str>,
     /// The bound of a string or sequence, the length of an array, or the digits of a fixed.
@@ -44,7 +44,7 @@ pub(crate) enum Child {
 }
 
 impl Node {
-    pub(super) fn new(kind: Kind) -> Node {
+    pub(super) fn new(kind: TypeCodeKind) -> Node {
         Node {
             kind,
             id: Box::default(),
@@ -76,11 +76,11 @@ pub(crate) struct MemberView<'t> {
 
 impl<'t> View<'t> {
     #[inline]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> TypeCodeKind {
         match self {
             View::Static(description) => description.kind,
             View::Graph(_, node, _) => node.kind,
-            View::Missing => Kind::Null,
+            View::Missing => TypeCodeKind::Null,
         }
     }
 
@@ -176,8 +176,8 @@ impl<'t> View<'t> {
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
-        while let Some(base) = at.content().map(View::unaliased).filter(|base| base.kind() != Kind::Null) {
-            if found.len() > MAX_ALIASES || !matches!(base.kind(), Kind::Value | Kind::Event) {
+        while let Some(base) = at.content().map(View::unaliased).filter(|base| base.kind() != TypeCodeKind::Null) {
+            if found.len() > MAX_ALIASES || !matches!(base.kind(), TypeCodeKind::Value | TypeCodeKind::Event) {
                 return Err(CdrError::BadTypeCode);
             }
             found.push(base);
@@ -189,16 +189,18 @@ impl<'t> View<'t> {
     /// Returns true if a value of this type can be used as a value of type `expected`, and this
     /// type has state.
     pub(crate) fn is_substitutable_for(self, expected: View<'_>) -> bool {
-        if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
+        if !matches!(self.kind(), TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event)
+            || self.modifier() == ABSTRACT
+        {
             return false;
         }
         // A TypeCode does not name the abstract types that its type inherits from or supports.
-        let is_value = matches!(expected.kind(), Kind::Value | Kind::Event);
+        let is_value = matches!(expected.kind(), TypeCodeKind::Value | TypeCodeKind::Event);
         let open = is_value && (expected.modifier() == ABSTRACT || expected.id() == description::VALUE_BASE_ID);
         let inherits = || self.bases().is_ok_and(|bases| bases.iter().any(|base| base.id() == expected.id()));
-        expected.kind() == Kind::AbstractInterface
+        expected.kind() == TypeCodeKind::AbstractInterface
             || open
-            || (is_value && self.kind() != Kind::ValueBox && inherits())
+            || (is_value && self.kind() != TypeCodeKind::ValueBox && inherits())
             || super::compare::equivalent(self, expected)
     }
 
@@ -229,8 +231,8 @@ impl<'t> View<'t> {
         let mut at = self;
         for _ in 0..MAX_ALIASES {
             match (at.kind(), at.content()) {
-                (Kind::Alias, Some(content)) => at = content,
-                (Kind::Alias, None) => return View::Missing,
+                (TypeCodeKind::Alias, Some(content)) => at = content,
+                (TypeCodeKind::Alias, None) => return View::Missing,
                 _ => return at,
             }
         }

@@ -6,19 +6,19 @@ macro_rules! kinds {
         /// wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
-        pub enum Kind {
+        pub enum TypeCodeKind {
             $($(#[$doc])* $name = $number,)*
         }
 
-        impl Kind {
+        impl TypeCodeKind {
             /// All kinds.
-            pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
+            pub const ALL: &'static [TypeCodeKind] = &[$(TypeCodeKind::$name,)*];
 
             /// Returns the kind with this number.
             #[must_use]
-            pub const fn from_number(number: u32) -> Option<Kind> {
+            pub const fn from_number(number: u32) -> Option<TypeCodeKind> {
                 match number {
-                    $($number => Some(Kind::$name),)*
+                    $($number => Some(TypeCodeKind::$name),)*
                     _ => None,
                 }
             }
@@ -27,7 +27,7 @@ macro_rules! kinds {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Kind::$name => $text,)*
+                    $(TypeCodeKind::$name => $text,)*
                 }
             }
         }
@@ -111,7 +111,7 @@ kinds! {
     Event = 36 "eventtype",
 }
 
-impl Kind {
+impl TypeCodeKind {
     /// Returns the number on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
@@ -121,14 +121,18 @@ impl Kind {
     /// Returns true if a TypeCode of this kind has no parameters.
     #[must_use]
     pub const fn is_basic(self) -> bool {
-        (self as u32) < 14 || matches!(self, Kind::LongLong | Kind::ULongLong | Kind::LongDouble | Kind::WChar)
+        (self as u32) < 14
+            || matches!(
+                self,
+                TypeCodeKind::LongLong | TypeCodeKind::ULongLong | TypeCodeKind::LongDouble | TypeCodeKind::WChar
+            )
     }
 
     /// Returns true if types of this kind have a repository id and a name.
     #[must_use]
     pub const fn has_id(self) -> bool {
         match self {
-            Kind::Alias | Kind::ValueBox | Kind::Native => true,
+            TypeCodeKind::Alias | TypeCodeKind::ValueBox | TypeCodeKind::Native => true,
             _ => self.has_members() || self.is_interface(),
         }
     }
@@ -136,7 +140,14 @@ impl Kind {
     /// Returns true for every kind of interface.
     #[must_use]
     pub const fn is_interface(self) -> bool {
-        matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
+        matches!(
+            self,
+            TypeCodeKind::ObjRef
+                | TypeCodeKind::AbstractInterface
+                | TypeCodeKind::LocalInterface
+                | TypeCodeKind::Component
+                | TypeCodeKind::Home
+        )
     }
 
     /// Returns true if the encoder always writes a repeated type of this kind as an indirection.
@@ -144,32 +155,51 @@ impl Kind {
     /// them with MARSHAL.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
-        matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)
+        matches!(
+            self,
+            TypeCodeKind::Struct
+                | TypeCodeKind::Union
+                | TypeCodeKind::Value
+                | TypeCodeKind::Event
+                | TypeCodeKind::Alias
+        )
     }
 
     /// Returns true if types of this kind have members.
     #[must_use]
     pub const fn has_members(self) -> bool {
-        matches!(self, Kind::Struct | Kind::Union | Kind::Enum | Kind::Except | Kind::Value | Kind::Event)
+        matches!(
+            self,
+            TypeCodeKind::Struct
+                | TypeCodeKind::Union
+                | TypeCodeKind::Enum
+                | TypeCodeKind::Except
+                | TypeCodeKind::Value
+                | TypeCodeKind::Event
+        )
     }
 
     /// Returns true if types of this kind have a content type: the element, aliased or boxed type.
     #[must_use]
     pub const fn has_content(self) -> bool {
-        matches!(self, Kind::Sequence | Kind::Array | Kind::Alias | Kind::ValueBox)
+        matches!(self, TypeCodeKind::Sequence | TypeCodeKind::Array | TypeCodeKind::Alias | TypeCodeKind::ValueBox)
     }
 
     /// Returns true if a member, element or parameter can have a type of this kind.
     #[must_use]
     pub const fn can_be_member(self) -> bool {
-        !matches!(self, Kind::Null | Kind::Void | Kind::Except)
+        !matches!(self, TypeCodeKind::Null | TypeCodeKind::Void | TypeCodeKind::Except)
     }
 
     /// Returns true if a union's discriminator can have a type of this kind, not counting aliases.
     #[must_use]
     pub const fn is_discriminator(self) -> bool {
         match self {
-            Kind::Boolean | Kind::Char | Kind::WChar | Kind::Octet | Kind::Enum => true,
+            TypeCodeKind::Boolean
+            | TypeCodeKind::Char
+            | TypeCodeKind::WChar
+            | TypeCodeKind::Octet
+            | TypeCodeKind::Enum => true,
             _ => self.is_integer(),
         }
     }
@@ -177,11 +207,19 @@ impl Kind {
     /// Returns true for an IDL integer type except octet.
     #[must_use]
     pub const fn is_integer(self) -> bool {
-        matches!(self, Kind::Short | Kind::Long | Kind::LongLong | Kind::UShort | Kind::ULong | Kind::ULongLong)
+        matches!(
+            self,
+            TypeCodeKind::Short
+                | TypeCodeKind::Long
+                | TypeCodeKind::LongLong
+                | TypeCodeKind::UShort
+                | TypeCodeKind::ULong
+                | TypeCodeKind::ULongLong
+        )
     }
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for TypeCodeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -189,14 +227,14 @@ impl std::fmt::Display for Kind {
 
 #[cfg(test)]
 mod tests {
-    use super::Kind;
+    use super::TypeCodeKind;
 
     #[test]
     fn numbers_have_no_holes() {
-        for (index, kind) in (0u32..).zip(Kind::ALL) {
-            assert_eq!((kind.number(), Kind::from_number(index)), (index, Some(*kind)));
+        for (index, kind) in (0u32..).zip(TypeCodeKind::ALL) {
+            assert_eq!((kind.number(), TypeCodeKind::from_number(index)), (index, Some(*kind)));
         }
-        assert_eq!(Kind::from_number(37), None);
-        assert_eq!(Kind::from_number(u32::MAX), None);
+        assert_eq!(TypeCodeKind::from_number(37), None);
+        assert_eq!(TypeCodeKind::from_number(u32::MAX), None);
     }
 }

@@ -27,7 +27,7 @@ pub use description::StaticTypeCode;
 pub(crate) use encode::{read_label, write_label};
 use graph::Graph;
 pub(crate) use graph::{ABSTRACT, View};
-pub use kind::Kind;
+pub use kind::TypeCodeKind;
 
 pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 
@@ -37,9 +37,9 @@ pub(crate) const INDIRECTION: u32 = 0xffff_ffff;
 /// [`equivalent`](TypeCode::equivalent) decides whether values can be exchanged.
 ///
 /// ```
-/// use corelane_wire::typecode::{Kind, TypeCode};
+/// use corelane_wire::typecode::{TypeCodeKind, TypeCode};
 /// let point = TypeCode::structure("IDL:Point:1.0", "Point", [("x", TypeCode::LONG), ("y", TypeCode::LONG)])?;
-/// assert_eq!((point.kind(), point.member_count()), (Kind::Struct, 2));
+/// assert_eq!((point.kind(), point.member_count()), (TypeCodeKind::Struct, 2));
 /// # Ok::<(), corelane_wire::typecode::TypeCodeError>(())
 /// ```
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl TypeCode {
 
     /// Returns the kind of the type.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> TypeCodeKind {
         self.view().kind()
     }
 
@@ -121,7 +121,7 @@ impl TypeCode {
     #[must_use]
     pub fn member_type(&self, index: usize) -> Option<TypeCode> {
         let view = self.view();
-        view.member(index).filter(|_| view.kind() != Kind::Enum).map(|member| member.ty.to_type_code())
+        view.member(index).filter(|_| view.kind() != TypeCodeKind::Enum).map(|member| member.ty.to_type_code())
     }
 
     /// Returns the label of an arm of a union: a number, the code of a character, the number of an
@@ -130,7 +130,7 @@ impl TypeCode {
     #[must_use]
     pub fn member_label(&self, index: usize) -> Option<i128> {
         let view = self.view();
-        let member = view.member(index).filter(|_| view.kind() == Kind::Union)?;
+        let member = view.member(index).filter(|_| view.kind() == TypeCodeKind::Union)?;
         (self.default_index() != Some(index)).then_some(member.label)
     }
 
@@ -138,7 +138,7 @@ impl TypeCode {
     #[must_use]
     pub fn member_is_public(&self, index: usize) -> Option<bool> {
         let view = self.view();
-        let is_value = matches!(view.kind(), Kind::Value | Kind::Event);
+        let is_value = matches!(view.kind(), TypeCodeKind::Value | TypeCodeKind::Event);
         view.member(index).filter(|_| is_value).map(|member| member.visibility == 1)
     }
 
@@ -146,14 +146,14 @@ impl TypeCode {
     #[must_use]
     pub fn discriminator_type(&self) -> Option<TypeCode> {
         let view = self.view();
-        view.content().filter(|_| view.kind() == Kind::Union).map(View::to_type_code)
+        view.content().filter(|_| view.kind() == TypeCodeKind::Union).map(View::to_type_code)
     }
 
     /// Returns the index of a union's default arm.
     #[must_use]
     pub fn default_index(&self) -> Option<usize> {
         let view = self.view();
-        usize::try_from(view.default()).ok().filter(|_| view.kind() == Kind::Union)
+        usize::try_from(view.default()).ok().filter(|_| view.kind() == TypeCodeKind::Union)
     }
 
     /// Returns the element type of a sequence or array, the aliased type, or the boxed type.
@@ -167,7 +167,10 @@ impl TypeCode {
     #[must_use]
     pub fn length(&self) -> Option<u32> {
         let view = self.view();
-        let has_length = matches!(view.kind(), Kind::String | Kind::WString | Kind::Sequence | Kind::Array);
+        let has_length = matches!(
+            view.kind(),
+            TypeCodeKind::String | TypeCodeKind::WString | TypeCodeKind::Sequence | TypeCodeKind::Array
+        );
         has_length.then(|| view.length())
     }
 
@@ -176,21 +179,23 @@ impl TypeCode {
     pub fn digits_and_scale(&self) -> Option<(u16, i16)> {
         let view = self.view();
         let digits = u16::try_from(view.length()).ok()?;
-        (view.kind() == Kind::Fixed).then(|| (digits, view.scale()))
+        (view.kind() == TypeCodeKind::Fixed).then(|| (digits, view.scale()))
     }
 
     /// Returns the modifier of a value type: 0 none, 1 custom, 2 abstract, 3 truncatable.
     #[must_use]
     pub fn type_modifier(&self) -> Option<i16> {
         let view = self.view();
-        matches!(view.kind(), Kind::Value | Kind::Event).then(|| view.modifier())
+        matches!(view.kind(), TypeCodeKind::Value | TypeCodeKind::Event).then(|| view.modifier())
     }
 
     /// Returns the concrete base of a value type.
     #[must_use]
     pub fn concrete_base_type(&self) -> Option<TypeCode> {
         let view = self.view();
-        view.content().filter(|_| matches!(view.kind(), Kind::Value | Kind::Event)).map(View::to_type_code)
+        view.content()
+            .filter(|_| matches!(view.kind(), TypeCodeKind::Value | TypeCodeKind::Event))
+            .map(View::to_type_code)
     }
 
     /// Returns the whole state of a value type, its bases' state first. The list is empty for other
@@ -198,7 +203,7 @@ impl TypeCode {
     #[must_use]
     pub fn state_members(&self) -> Vec<ValueMember> {
         let view = self.view().unaliased();
-        if !matches!(view.kind(), Kind::Value | Kind::Event) {
+        if !matches!(view.kind(), TypeCodeKind::Value | TypeCodeKind::Event) {
             return Vec::new();
         }
         let member = |member: graph::MemberView<'_>| ValueMember {
@@ -223,7 +228,7 @@ impl TypeCode {
     #[must_use]
     pub fn unaliased(&self) -> TypeCode {
         match self.kind() {
-            Kind::Alias => self.view().unaliased().to_type_code(),
+            TypeCodeKind::Alias => self.view().unaliased().to_type_code(),
             _ => self.clone(),
         }
     }
@@ -287,17 +292,17 @@ fn show(view: View<'_>, f: &mut fmt::Formatter<'_>, depth: u32) -> fmt::Result {
     let (kind, bound) = (view.kind(), view.length());
     let Some(depth) = depth.checked_sub(1) else { return f.write_str("...") };
     match (kind, view.content()) {
-        (Kind::Sequence, Some(element)) => {
+        (TypeCodeKind::Sequence, Some(element)) => {
             f.write_str("sequence<")?;
             show(element, f, depth)?;
             if bound == 0 { f.write_str(">") } else { write!(f, ", {bound}>") }
         }
-        (Kind::Array, Some(element)) => {
+        (TypeCodeKind::Array, Some(element)) => {
             show(element, f, depth)?;
             write!(f, "[{bound}]")
         }
-        (Kind::String | Kind::WString, _) if bound > 0 => write!(f, "{kind}<{bound}>"),
-        (Kind::Fixed, _) => write!(f, "fixed<{bound}, {}>", view.scale()),
+        (TypeCodeKind::String | TypeCodeKind::WString, _) if bound > 0 => write!(f, "{kind}<{bound}>"),
+        (TypeCodeKind::Fixed, _) => write!(f, "fixed<{bound}, {}>", view.scale()),
         _ if kind.has_id() && view.name().is_empty() => write!(f, "{kind} {}", view.id()),
         _ if kind.has_id() => write!(f, "{kind} {}", view.name()),
         _ => f.write_str(kind.name()),

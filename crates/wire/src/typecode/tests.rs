@@ -40,7 +40,7 @@ fn types_round_trip_in_both_byte_orders() {
             let octets = encoded(&type_code, endian);
             let mut d = Decoder::new(&octets, endian).at_position(1);
             let again = TypeCode::decode(&mut d).unwrap();
-            assert_eq!((&again, d.remaining()), (&type_code, 0));
+            assert_eq!((&again, d.remaining_len()), (&type_code, 0));
             assert!(again.equivalent(&type_code));
             assert_eq!(encoded(&again, endian), octets);
             for len in 1..octets.len() {
@@ -55,7 +55,10 @@ fn an_event_type_is_a_value_type_of_another_kind() {
     let state = |name: &str| [ValueMember { name: name.into(), ty: TypeCode::LONG, public: true }];
     let base = TypeCode::value("IDL:B:1.0", "B", 2, None, []).unwrap();
     let event = TypeCode::event("IDL:E:1.0", "E", 0, Some(base), state("at")).unwrap();
-    assert_eq!((event.kind(), event.member_is_public(0), event.type_modifier()), (Kind::Event, Some(true), Some(0)));
+    assert_eq!(
+        (event.kind(), event.member_is_public(0), event.type_modifier()),
+        (TypeCodeKind::Event, Some(true), Some(0))
+    );
     let octets = encoded(&event, Endian::Big);
     assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)), Ok(event.clone()));
     assert!(!event.equivalent(&TypeCode::value("IDL:E:1.0", "E", 0, None, state("at")).unwrap()));
@@ -144,11 +147,11 @@ fn indirections_are_sent_to_five_kinds() {
         TypeCode::array(long(), 3),
         TypeCode::fixed(5, 2),
         Ok(TypeCode::string(4)),
-        interface(Kind::ObjRef),
-        interface(Kind::AbstractInterface),
-        interface(Kind::LocalInterface),
-        interface(Kind::Component),
-        interface(Kind::Home),
+        interface(TypeCodeKind::ObjRef),
+        interface(TypeCodeKind::AbstractInterface),
+        interface(TypeCodeKind::LocalInterface),
+        interface(TypeCodeKind::Component),
+        interface(TypeCodeKind::Home),
     ];
     for ty in others.map(Result::unwrap) {
         assert_eq!(indirections(&ty), 0, "{ty}");
@@ -189,7 +192,7 @@ fn a_received_type_with_many_indirections_grows_by_a_bounded_amount() {
 #[test]
 fn accessors_return_none_for_other_kinds() {
     let number = TypeCode::from_description(&NUMBER);
-    assert_eq!((number.kind(), number.id(), number.name()), (Kind::Union, "IDL:Number:1.0", "Number"));
+    assert_eq!((number.kind(), number.id(), number.name()), (TypeCodeKind::Union, "IDL:Number:1.0", "Number"));
     assert_eq!((number.member_count(), number.default_index(), number.member_label(1)), (3, Some(2), Some(1)));
     assert_eq!((number.member_label(2), number.member_name(2), number.member_name(3)), (None, Some("c"), None));
     assert_eq!(number.discriminator_type().unwrap().name(), "Colour");
@@ -223,7 +226,7 @@ fn compact_types_have_ids_and_no_names() {
         assert!(compact.equivalent(&full) && full.equivalent(&compact));
         assert!(encoded(&compact, Endian::Big).len() <= encoded(&full, Endian::Big).len());
         assert_eq!(compact.member_name(0).unwrap_or_default(), "");
-        assert_eq!(compact.name(), if full.kind() == Kind::Alias { full.name() } else { "" });
+        assert_eq!(compact.name(), if full.kind() == TypeCodeKind::Alias { full.name() } else { "" });
         assert_eq!(
             TypeCode::decode(&mut Decoder::new(&encoded(&compact, Endian::Big), Endian::Big).at_position(1)),
             Ok(compact)
@@ -297,7 +300,7 @@ fn with_member(member: &[u8]) -> Vec<u8> {
 fn indirections_lead_to_a_kind_that_was_read() {
     let indirection = |offset: i32| decoded(&with_member(&[&[0xff; 4][..], &offset.to_be_bytes()].concat()));
     // A structure that contains itself can be described, although it has no values.
-    assert_eq!(indirection(-44).unwrap().member_type(0).unwrap().kind(), Kind::Struct);
+    assert_eq!(indirection(-44).unwrap().member_type(0).unwrap().kind(), TypeCodeKind::Struct);
     for offset in [0, -4, -8, 4, 400, -43, -45, -48, -40, -36, i32::MIN, i32::MAX] {
         assert_eq!(indirection(offset).err(), Some(CdrError::BadIndirection), "{offset}");
     }
@@ -308,7 +311,7 @@ fn indirections_lead_to_a_kind_that_was_read() {
 #[test]
 fn malformed_types_are_refused() {
     assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadTypeCode));
-    assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegitimateMember));
+    assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegalTypeCodeMember));
     assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
     assert!(decoded(&with_member(&[0, 0, 0, 28, 0, 31, 0, 0])).is_ok());
     assert!(decoded(&with_member(&[0, 0, 0, 11])).is_ok());
@@ -325,7 +328,7 @@ fn arrays_of_length_0_are_refused() {
 }
 
 fn write_sequence(e: &mut Encoder<'_>, element: &dyn Fn(&mut Encoder<'_>)) {
-    e.write_u32(Kind::Sequence.number());
+    e.write_u32(TypeCodeKind::Sequence.number());
     e.write_encapsulation(|e| {
         element(e);
         e.write_u32(0);
@@ -341,7 +344,7 @@ fn write_indirection(e: &mut Encoder<'_>, to: usize) {
 }
 
 fn write_structure(e: &mut Encoder<'_>, id: &str, members: &[&dyn Fn(&mut Encoder<'_>)]) {
-    e.write_u32(Kind::Struct.number());
+    e.write_u32(TypeCodeKind::Struct.number());
     e.write_encapsulation(|e| {
         e.write_latin1_str(id)?;
         e.write_latin1_str("")?;
@@ -382,7 +385,7 @@ fn cycles_of_unnamed_types_are_refused() {
     let place = std::cell::Cell::new(0);
     let write_box = |e: &mut Encoder<'_>| {
         place.set(e.len());
-        e.write_u32(Kind::ValueBox.number());
+        e.write_u32(TypeCodeKind::ValueBox.number());
         let contents = |e: &mut Encoder<'_>| {
             e.write_latin1_str("IDL:B:1.0")?;
             e.write_latin1_str("")?;
@@ -414,7 +417,7 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
         let place = std::cell::Cell::new(0);
         let first = |e: &mut Encoder<'_>| {
             place.set(e.len());
-            chain(e, 60, &|e| e.write_u32(Kind::Long.number()));
+            chain(e, 60, &|e| e.write_u32(TypeCodeKind::Long.number()));
         };
         let second = |e: &mut Encoder<'_>| chain(e, depth, &|e| write_indirection(e, place.get()));
         write_structure(&mut e, "IDL:S:1.0", &[&first, &second]);
@@ -441,7 +444,7 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
         let place = std::cell::Cell::new(0);
         let first = |e: &mut Encoder<'_>| {
             place.set(e.len());
-            chain(e, 101, &|e| e.write_u32(Kind::Long.number()));
+            chain(e, 101, &|e| e.write_u32(TypeCodeKind::Long.number()));
         };
         let again = |e: &mut Encoder<'_>| write_indirection(e, place.get());
         let mut members: Vec<&dyn Fn(&mut Encoder<'_>)> = vec![&first];

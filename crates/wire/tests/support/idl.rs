@@ -67,7 +67,7 @@ fn value(kind: &str, d: &mut Decoder<'_>) -> Value {
         "string" => json!(d.read_string().unwrap()),
         "wstring" => wide(d),
         "Many" => many(d),
-        "octets" => json!(d.read_octets().unwrap()),
+        "octets" => json!(d.read_octet_sequence().unwrap()),
         "longs" => json!(Vec::<i32>::decode(d).unwrap()),
         "manys" => {
             let len = d.read_len(7).unwrap();
@@ -90,10 +90,10 @@ fn wide(d: &mut Decoder<'_>) -> Value {
     let len = raw.read_u32().unwrap() as usize;
     let text = d.read_wstring().unwrap();
     if d.version() == Version::GIOP_1_1 {
-        let octets = raw.read_raw(len * 2).unwrap();
+        let octets = raw.read_bytes(len * 2).unwrap();
         return json!({"characters_with_terminator": len, "utf16_hex": hex(octets), "text": text});
     }
-    json!({"octets": len, "utf16_hex": hex(raw.read_raw(len).unwrap()), "text": text})
+    json!({"octets": len, "utf16_hex": hex(raw.read_bytes(len).unwrap()), "text": text})
 }
 
 #[derive(Clone)]

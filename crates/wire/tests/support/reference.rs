@@ -109,9 +109,9 @@ fn policy((number, value): (u32, &[u8])) -> Value {
             assert_eq!(rt::encode_protocols(&found).unwrap().len(), value.len());
         }
         policy_type::PRIORITY_BANDED_CONNECTION => {
-            let found = rt::parse_bands(value).unwrap();
+            let found = rt::parse_priority_bands(value).unwrap();
             out["bands"] = found.iter().map(|(low, high)| json!({"low": low, "high": high})).collect();
-            assert_eq!(rt::encode_bands(&found).unwrap().len(), value.len());
+            assert_eq!(rt::encode_priority_bands(&found).unwrap().len(), value.len());
         }
         _ => panic!("policy {number}"),
     }

@@ -32,7 +32,7 @@ pub(super) const MAX_SETS: usize = 32;
 pub(crate) const MISSES: MissPolicy = MissPolicy {
     send_timeout: Duration::from_secs(20),
     max_misses: 3,
-    suspension: Duration::from_secs(5),
+    suspension_time: Duration::from_secs(5),
     max_suspensions: 3,
 };
 
@@ -54,8 +54,8 @@ struct Consumer {
 impl MissionChannel {
     pub(super) fn serve(orb: &Orb, misses: MissPolicy) -> Result<Self> {
         let serve = |lanes| {
-            let queue = QueueLimits { max_sets: MAX_SETS, ..QueueLimits::default() };
-            EventChannel::builder().name("mission").queue(queue).misses(misses).lanes(lanes).serve(orb)
+            let queue = QueueLimits { max_delivery_sets: MAX_SETS, ..QueueLimits::default() };
+            EventChannel::builder().name("mission").queue_limits(queue).miss_policy(misses).lanes(lanes).serve(orb)
         };
         let channel = serve(lanes(Some(MOST_URGENT))).or_else(|refusal| {
             // If the system refuses the priorities, the threads of the lanes are in the ordinary class.
@@ -119,7 +119,7 @@ impl MissionChannel {
         let found = self.channel.statistics();
         let consumers = self.consumers.lock();
         let named = consumers.iter().filter_map(|consumer| {
-            let counts = found.consumers.iter().find(|it| it.proxy == consumer.number)?.counts;
+            let counts = found.consumers.iter().find(|it| it.proxy_number == consumer.number)?.counts;
             Some(ConsumerCounts {
                 name: consumer.name.clone(),
                 matched: counts.routed,
@@ -144,7 +144,7 @@ impl MissionChannel {
     }
 
     fn proxies(&self) -> Vec<u64> {
-        self.channel.statistics().consumers.iter().map(|consumer| consumer.proxy).collect()
+        self.channel.statistics().consumers.iter().map(|consumer| consumer.proxy_number).collect()
     }
 }
 

@@ -97,7 +97,8 @@ impl Servant {
 
 impl EventComputer for Servant {
     fn attach(&self, name: &str, consumer: Option<&ObjectRef>) -> Result<Option<ObjectRef>, SystemException> {
-        let refusal = |why: String| SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No).because(why);
+        let refusal =
+            |why: String| SystemException::new(SystemExceptionKind::BadParam, 0, Completion::No).with_message(why);
         let consumer = consumer.ok_or_else(|| refusal("the consumer is nil".into()))?;
         self.attach_client(name, consumer).map_err(|error| refusal(error.to_string()))
     }

@@ -35,7 +35,7 @@ fn nothing() -> CheckOutcome {
 
 fn some<R>(reference: Option<R>) -> Result<R, SystemException> {
     reference.ok_or_else(|| {
-        SystemException::new(SystemExceptionKind::InvObjref, 0, Completion::Yes).because("the reference is nil")
+        SystemException::new(SystemExceptionKind::InvObjref, 0, Completion::Yes).with_message("the reference is nil")
     })
 }
 

@@ -30,7 +30,7 @@ const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
 const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
-    MeasuredOperation::Nothing,
+    MeasuredOperation::EmptyCall,
     MeasuredOperation::Octet,
     MeasuredOperation::Long,
     MeasuredOperation::Struct,
@@ -111,12 +111,14 @@ struct Bound {
 impl Bounds {
     fn of(architecture: ServerArchitecture, operation: MeasuredOperation, precise: bool) -> Bounds {
         use MeasuredOperation::{
-            LentOctets, Long, Longs, Nothing, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLentOctets,
+            EmptyCall, LentOctets, Long, Longs, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLentOctets,
             TakeLongs, TakeOctets,
         };
         // A result of variable size takes one allocation on each side.
         let allocations = Some(match operation {
-            Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) | TakeLentOctets(_) => 0.0,
+            EmptyCall | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) | TakeLentOctets(_) => {
+                0.0
+            }
             Longs(_) | Structs(_) | Octets(_) | LentOctets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {

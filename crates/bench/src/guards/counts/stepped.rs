@@ -128,7 +128,7 @@ impl SteppedPair {
         }
         let processes = [self.client.pid(), self.server.pid()];
         let before = processes.map(switches);
-        self.client.ask(&format!("call {} {LOOKED_AT}", MeasuredOperation::Nothing), PATIENCE)?;
+        self.client.ask(&format!("call {} {LOOKED_AT}", MeasuredOperation::EmptyCall), PATIENCE)?;
         let [client, server] = [0, 1].map(|at| taking_part(&before[at], &switches(processes[at])));
         let servers = self.on_server(&server, &operations)?;
         let clients = self.on_client(&client, &operations)?;
@@ -219,7 +219,7 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
 /// Makes an uncounted call: the attachment interrupts system calls, and the counter does not see
 /// the kernel restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
-    sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
+    sample(stepped, client, MeasuredOperation::EmptyCall, 1).map(drop)
 }
 
 fn samples(

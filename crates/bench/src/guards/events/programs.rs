@@ -57,7 +57,7 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destinat
     let lanes = parse_lanes(lanes)?;
     let real_time =
         if lanes.is_empty() { RtPolicies::default() } else { receive_lanes(&orb, &lanes, None).map_err(failed)? };
-    let builder = EventChannel::builder().lanes(lanes).real_time(real_time).misses(misses);
+    let builder = EventChannel::builder().lanes(lanes).real_time(real_time).miss_policy(misses);
     let builder = match destination {
         NONE => builder,
         reference => {

@@ -110,7 +110,7 @@ impl Allocator {
         let admitted = |machine: &Machine| admit_all(machine, tasks).0.iter().map(|(task, _)| *task).collect();
         let fixed = Discipline::FixedPriority;
         match self {
-            Allocator::Admission(discipline) => admitted(&machine(cores, discipline).with_inline_bounds()),
+            Allocator::Admission(discipline) => admitted(&machine(cores, discipline).with_short_decision_limits()),
             Allocator::Exhaustive => admitted(&Machine { max_steps: u32::MAX, ..machine(cores, fixed) }),
             Allocator::FirstFit => placed(first_fit(tasks, cores as usize, fixed)),
             Allocator::WorstFit => placed(worst_fit(tasks, cores as usize, fixed)),

@@ -142,7 +142,7 @@ fn cases(
     most: usize,
     counts: impl Fn(usize, usize) -> bool,
 ) -> Vec<Case> {
-    let machine = super::whole_cores(Machine::with_cores(cores)).with_inline_bounds();
+    let machine = super::whole_cores(Machine::with_cores(cores)).with_short_decision_limits();
     let mut cases = Vec::new();
     let is_large = workload.groups.iter().sum::<usize>() >= MANY_TASKS;
     let wanted = most.min(if is_large { CASES / 8 } else { CASES });
@@ -152,7 +152,7 @@ fn cases(
         for (decided, task) in tasks.iter().enumerate() {
             let decision = admit(&set, &machine, task);
             let found = match &decision {
-                Ok(plan) if plan.found_by == AllocationStep::Direct => Outcome::Direct,
+                Ok(plan) if plan.found_by_step == AllocationStep::Direct => Outcome::Direct,
                 Ok(_) => Outcome::Moved,
                 Err(_) => Outcome::Rejected,
             };

@@ -318,7 +318,10 @@ fn spec(number: u64, execution_ms: u64) -> (TaskSpec, Task) {
         lease: 600_000_000_000,
         overrun: JobOverrun::Report,
     };
-    (spec, Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned: None })
+    (
+        spec,
+        Task { id: TaskId(number), timing, criticality: corelane_sched::task::Criticality::Normal, pinned_core: None },
+    )
 }
 
 /// Measures rejected admissions in turn with calls to another object of the server. Also measures
@@ -334,7 +337,7 @@ fn rejections(
     let (server, admission, reference) = server::start_admission(&[0, 1], None, &placement)?;
     let orb = client_orb(0)?;
     let tasks = TasksRef::from_object(object(&orb, &admission)?);
-    let machine = Machine::with_cores(2).with_inline_bounds();
+    let machine = Machine::with_cores(2).with_short_decision_limits();
     let mut set = TaskSet::for_machine(&machine);
     for number in 0..2 {
         let (spec, task) = spec(number, 60);

@@ -189,8 +189,8 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
         }
         (Some("counts"), ..) => {
             let counts = pool.counts();
-            let served = [counts.bound, counts.borrowed, counts.handed_over, counts.led];
-            let all = [&served[..], &[counts.not_bound, counts.moved]].concat();
+            let served = [counts.connections_bound, counts.threads_borrowed, counts.requests_handed_over, counts.led];
+            let all = [&served[..], &[counts.requests_not_bound, counts.threads_moved]].concat();
             Ok(all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "))
         }
         _ => Err(Failure::new(format!("not understood: {line}"))),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use corelane::Orb;
 use corelane::poa::PoaPolicies;
-use corelane::rt::{DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies};
+use corelane::rt::{DirectMapping, LaneConfig, LanesConfig, NativePriorityRange, PriorityModel, RtConfig, RtPolicies};
 use corelane_net::{
     ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Transport, Transports,
 };
@@ -39,21 +39,21 @@ impl Transport for HeldTransport {
         self.0.supports(endpoint)
     }
 
-    fn connect_with(
+    fn connect_with_properties(
         &self,
         endpoint: &Endpoint,
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        self.0.connect_with(endpoint, properties, deadline)
+        self.0.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.0.listen(endpoint)
     }
 
-    fn listen_with_io(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
-        self.0.listen_with_io(endpoint, io)
+    fn listen_with_io_properties(&self, endpoint: &Endpoint, io: &IoProperties) -> io::Result<Box<dyn Listener>> {
+        self.0.listen_with_io_properties(endpoint, io)
     }
 }
 
@@ -62,11 +62,15 @@ pub(super) fn serve_object(
     class: IoClass,
     core: usize,
 ) -> Result<(Orb, String), Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     let builder = Orb::builder().real_time(rt).limits(limits()).transports(Transports::new(vec![transport]));
     let orb = builder.listen(format!("tcp:{}:0", link::RECEIVER)).build().map_err(failed)?;
     // Without a ceiling, the lowest lane would read the connections of other machines.
-    let lane = LaneConfig::default().priority(PRIORITY.into()).ceiling(Some(i16::MAX)).io(class).cores([core]);
+    let lane = LaneConfig::default()
+        .priority(PRIORITY.into())
+        .max_request_priority(Some(i16::MAX))
+        .io_class(class)
+        .cores([core]);
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, PRIORITY.into())),
         threadpool: Some(

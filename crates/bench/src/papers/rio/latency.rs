@@ -124,7 +124,8 @@ pub(super) fn latency(
     idle.report(options, report)?;
     let loaded =
         Results::measure(testbed, &ReceiveVariant::ALL, (Calls::Object, Condition::BulkLoad), length, progress)?;
-    // The echo round trips have the same load, and the times of their requests show the strain.
+    // If the bulk load did not strain the receiver during the echo round trips, which have the same
+    // load, the figures of the object calls have no meaning.
     match strain {
         Some(reason) => report.add_missing(BENCH, "Corelane, CORBA calls beside bulk load", &reason),
         None => loaded.report(options, report),

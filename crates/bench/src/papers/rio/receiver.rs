@@ -62,7 +62,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
         core,
         interface: link::interfaces(std::process::id()).0,
         tcp: Arc::new(Tcp::new()),
-        sockets: Arc::new(RioTransport::new(RioConfig::default().level(FeatureLevel::SocketOptions))),
+        sockets: Arc::new(RioTransport::new(RioConfig::default().max_level(FeatureLevel::SocketOptions))),
         steering: None,
         is_steering: false,
         streams: BTreeMap::new(),
@@ -102,10 +102,10 @@ impl Receiver {
     /// Starts all servers, and returns the answer to the line `listen`. The streams of the servers
     /// remain while their frames are not steered.
     fn listen(&mut self) -> Result<String, Failure> {
-        let mut config = RioConfig::for_interface(&self.interface).best_effort_thread(true);
+        let mut config = RioConfig::for_interface(&self.interface).has_best_effort_thread(true);
         config.default_core = u32::try_from(self.core).unwrap_or(0);
         let steering = Arc::new(RioTransport::new(config));
-        let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.limit());
+        let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.level_limit_reason());
         self.steering = Some(steering.clone());
         let mut ports: BTreeMap<String, String> = BTreeMap::new();
         for variant in ReceiveVariant::ALL {
@@ -178,9 +178,11 @@ impl Receiver {
             let states = self.states(numbers);
             let reason = match &states[..] {
                 [] => Some("there is no stream".to_owned()),
-                _ => states.into_iter().find_map(|stream| match stream.frames {
-                    None => stream.lack.or_else(|| Some("frames of the stream are not counted".to_owned())),
-                    Some(_) => stream.lack,
+                _ => states.into_iter().find_map(|stream| match stream.frame_counts {
+                    None => stream
+                        .missing_feature_reason
+                        .or_else(|| Some("frames of the stream are not counted".to_owned())),
+                    Some(_) => stream.missing_feature_reason,
                 }),
             };
             reason.map(|reason| format!("{name}:{}", reason.replace(' ', "~")))
@@ -193,12 +195,15 @@ impl Receiver {
             return Err(Failure::new(format!("there is no steered stream {name}")));
         };
         if steering.level() != FeatureLevel::StreamSteering {
-            let (level, limit) = (steering.level(), steering.limit());
+            let (level, limit) = (steering.level(), steering.level_limit_reason());
             return Err(Failure::new(format!("real-time I/O has the level \"{level}\": {limit}")));
         }
         let states = self.states(numbers);
-        let counts = || states.iter().filter_map(|stream| stream.frames);
-        Ok(joined(&[counts().map(|frames| frames.queued).sum(), counts().map(|frames| frames.missed).sum()]))
+        let counts = || states.iter().filter_map(|stream| stream.frame_counts);
+        Ok(joined(&[
+            counts().map(|frames| frames.queued_frames).sum(),
+            counts().map(|frames| frames.undeliverable_frames).sum(),
+        ]))
     }
 
     fn steer(&mut self, wanted: bool) -> Result<(), Failure> {
@@ -214,7 +219,9 @@ impl Receiver {
         self.is_steering = wanted;
         match (wanted, steering.level()) {
             (true, FeatureLevel::StreamSteering) | (false, FeatureLevel::PlainTcp) => Ok(()),
-            (_, level) => Err(Failure::new(format!("real-time I/O has the level \"{level}\": {}", steering.limit()))),
+            (_, level) => {
+                Err(Failure::new(format!("real-time I/O has the level \"{level}\": {}", steering.level_limit_reason())))
+            }
         }
     }
 
@@ -244,7 +251,7 @@ impl Receiver {
         scheduling: Scheduling,
         serve: impl Fn(&dyn Stream) + Send + 'static,
     ) -> Result<u16, Failure> {
-        let listener = transport.listen_with_io(&Endpoint::tcp(link::RECEIVER, 0), io).map_err(failed)?;
+        let listener = transport.listen_with_io_properties(&Endpoint::tcp(link::RECEIVER, 0), io).map_err(failed)?;
         let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else {
             return Err(Failure::new("the listener has no port"));
         };
@@ -255,7 +262,7 @@ impl Receiver {
 }
 
 fn accept(listener: &dyn Listener, serve: impl Fn(&dyn Stream)) {
-    while poll::wait_readable(listener.readiness(), None).is_ok() {
+    while poll::wait_readable(listener.readiness_descriptor(), None).is_ok() {
         match listener.accept() {
             Ok(stream) => {
                 // To poll would take the core from the threads that process packets.

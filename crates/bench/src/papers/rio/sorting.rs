@@ -107,7 +107,7 @@ impl MeasuredTables {
             }
             means.push(sum / f64::from(MEASURED));
         }
-        if self.program.counts(stream).map_err(failed)?.queued == 0 {
+        if self.program.counts(stream).map_err(failed)?.queued_frames == 0 {
             return Err(Failure::new("the steering program does not recognize the frames"));
         }
         Ok(())
@@ -131,10 +131,14 @@ fn median(numbers: &[f64]) -> f64 {
 /// Loads a steering program whose last stream is `stream`. Frames to [`PORT`] belong to this stream
 /// if their connections are in the table.
 fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram, SteeringError> {
-    let program = LoadedSteeringProgram::load(TableSizes { streams: stream.0 + 1, queues: 1, max_connections })?;
+    let program = LoadedSteeringProgram::load(TableSizes {
+        stream_count: stream.0 + 1,
+        receive_queue_count: 1,
+        max_connections,
+    })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;
     program.set_processor(stream, 0, 0)?;
-    program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, in_context_cap: None })?;
+    program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
     program.set_port(PORT, Some(PortRule::ServerPort))?;
     Ok(program)
 }

@@ -91,13 +91,13 @@ const TAO: &[(&str, Counterpart)] = &[
     ("SchedPolicy", Setting("RtConfig::scheduling")),
     ("NativeCharCodeset", Setting("OrbBuilder::native_char_set")),
     ("NativeWcharCodeset", Without(WIDE_TEXT)),
-    ("MaxMessageSize", Setting("OrbBuilder::fragment_size")),
+    ("MaxMessageSize", Setting("OrbBuilder::max_fragment_size")),
     ("Preconnect", Setting("OrbBuilder::preconnect")),
     ("ProtocolFactory", Setting("OrbBuilder::transports")),
     ("SndSock", Setting("TcpProperties::send_buffer_size")),
     ("RcvSock", Setting("TcpProperties::recv_buffer_size")),
     ("Nodelay", Setting("TcpProperties::no_delay")),
-    ("DottedDecimalAddresses", Setting("OrbBuilder::publish")),
+    ("DottedDecimalAddresses", Setting("OrbBuilder::published_address")),
     ("Debug", Setting("OrbBuilder::log_events")),
     ("DebugLevel", Setting("OrbBuilder::log_events")),
     ("LogFile", Setting("OrbBuilder::on_event")),
@@ -304,10 +304,10 @@ fn reference(text: &str) -> Result<String, Refusal> {
         Ok(ObjectUrl::Corbaname(corbaname)) if is_rir(&corbaname.context) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(_) => Ok(text.to_owned()),
         // The parser reports an unknown protocol as an unknown scheme.
-        Err(UrlError::Scheme) if text.starts_with("corba") => {
+        Err(UrlError::BadScheme) if text.starts_with("corba") => {
             Err(Refusal::NoCounterpart("Corelane has no such protocol in a corbaloc"))
         }
-        Err(UrlError::Scheme) if text.contains(':') => {
+        Err(UrlError::BadScheme) if text.contains(':') => {
             Err(Refusal::NoCounterpart("a reference is IOR:, corbaloc:, corbaname: or a file with one"))
         }
         Err(_) => Err(Refusal::Malformed("the reference is malformed")),

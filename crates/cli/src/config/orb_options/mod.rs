@@ -97,7 +97,7 @@ impl Imported {
     ///
     /// # Errors
     /// [`Malformed`], if the text is not a configuration or has an invalid value.
-    pub(crate) fn take_text(&mut self, source: usize, text: &str, orb: Option<ForeignOrb>) -> Result<(), Malformed> {
+    pub(crate) fn read_text(&mut self, source: usize, text: &str, orb: Option<ForeignOrb>) -> Result<(), Malformed> {
         let (orb, options) = formats::parse(text, orb)?;
         self.take(source, options, orb)
     }

@@ -8,7 +8,7 @@ fn import(text: &str) -> Imported {
 
 fn import_from(text: &str, orb: Option<ForeignOrb>) -> Result<Imported, Malformed> {
     let mut imported = Imported::new(ImportTarget::Commands);
-    imported.take_text(0, text, orb)?;
+    imported.read_text(0, text, orb)?;
     imported.finish();
     Ok(imported)
 }
@@ -245,7 +245,7 @@ fn memory_does_not_grow_faster_than_the_text() {
 
 fn import_for_program(text: &str) -> Imported {
     let mut imported = Imported::new(ImportTarget::Programs);
-    imported.take_text(0, text, None).unwrap_or_else(|malformed| panic!("{text}: {malformed:?}"));
+    imported.read_text(0, text, None).unwrap_or_else(|malformed| panic!("{text}: {malformed:?}"));
     imported.finish();
     imported
 }
@@ -330,7 +330,7 @@ scheduling = \"round-robin\"
     assert!(reasons.contains(&"`transports` lists the transports"), "{reasons:?}");
     let malformed = |text: &str| {
         let mut imported = Imported::new(ImportTarget::Programs);
-        imported.take_text(0, text, None).expect_err(text).reason
+        imported.read_text(0, text, None).expect_err(text).reason
     };
     assert_eq!(malformed("oneCallPerConnection = 2"), "the value is 0 or 1");
     assert_eq!(malformed("giopMaxMsgSize = many"), "the value is a number");

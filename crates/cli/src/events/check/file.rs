@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use corelane_sched::task::Nanos;
-use corelane_sched::task_file::toml_table::{TomlTable, document};
+use corelane_sched::task_file::toml_table::{TomlTable, parse_document};
 use corelane_sched::task_file::{MAX_CORES, TaskFileError};
 use corelane_services::events::{
     ChannelSchedule, EventFilter, EventLane, EventNames, EventSource, EventType, FilterBuilder, FilterLimits,
@@ -108,7 +108,8 @@ impl ChannelFile {
     /// # Errors
     /// Returns the entry and field that a channel with default queues would refuse.
     pub(in crate::events) fn schedule(&self) -> Result<ChannelSchedule, String> {
-        let mut schedule = ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus(self.surplus);
+        let mut schedule =
+            ChannelSchedule::new().overhead(Duration::from_nanos(self.overhead)).surplus_policy(self.surplus);
         for publication in &self.publications {
             let lane = publication.lane.and_then(|lane| self.lanes.get(lane));
             let (Some(rt_info), Some(lane), Some(period)) = (publication.rt_info, lane, publication.period) else {
@@ -119,7 +120,7 @@ impl ChannelFile {
             entry = entry.event(publication.event_type, publication.source.unwrap_or(EventSource::ANY));
             entry = entry.max_users(publication.max_users);
             entry = entry.jitter(Duration::from_nanos(publication.jitter));
-            entry = publication.size.map_or(entry.clone(), |size| entry.size(size));
+            entry = publication.size.map_or(entry.clone(), |size| entry.max_size(size));
             entry = publication.wcet.map_or(entry.clone(), |wcet| entry.wcet(Duration::from_nanos(wcet)));
             entry = publication.deadline.map_or(entry.clone(), |time| entry.deadline(Duration::from_nanos(time)));
             schedule = schedule.publication(entry);
@@ -141,17 +142,17 @@ impl ChannelFile {
 
 /// Reads a channel file.
 pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
-    let document = document(text)?;
+    let document = parse_document(text)?;
     let mut root = TomlTable::root(text, &document);
     let mut file = ChannelFile::default();
     if let Some(mut channel) = root.table("channel")? {
         file.builder = channel.choice("builder", &BUILDERS)?.unwrap_or_default();
         file.overhead = channel.time("overhead")?.unwrap_or(0);
         file.surplus = channel.choice("surplus", &SURPLUS)?.unwrap_or_default();
-        channel.refuse_unknown()?;
+        channel.refuse_unknown_fields()?;
     }
     if let Some(mut types) = root.table("types")? {
-        for (name, number) in types.numbers()? {
+        for (name, number) in types.numbers_by_name()? {
             check_name(&types, name)?;
             if number == 0 || (4..16).contains(&number) {
                 return Err(types.wrong_field(name, "0 and the numbers from 4 to 15 are no types of events"));
@@ -160,7 +161,7 @@ pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> 
         }
     }
     if let Some(mut sources) = root.table("sources")? {
-        for (name, number) in sources.numbers()? {
+        for (name, number) in sources.numbers_by_name()? {
             check_name(&sources, name)?;
             if number == 0 {
                 return Err(sources.wrong_field(name, "0 is no source of events"));
@@ -181,7 +182,7 @@ pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> 
         let subscription = read_subscription(&mut table, &file)?;
         file.subscriptions.push(subscription);
     }
-    root.refuse_unknown()?;
+    root.refuse_unknown_fields()?;
     Ok(file)
 }
 
@@ -191,19 +192,20 @@ fn check_name(table: &TomlTable<'_>, name: &str) -> Result<(), TaskFileError> {
 }
 
 fn read_lane(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileLane, TaskFileError> {
-    let rt_info = table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing("rt_info"))?;
+    let rt_info =
+        table.number("rt_info", 1, i32::MAX.cast_unsigned())?.ok_or_else(|| table.missing_field("rt_info"))?;
     if file.lanes.iter().any(|lane| lane.rt_info == rt_info) {
         return Err(table.wrong_field("rt_info", "another lane has this number"));
     }
     let names = table.strings("types")?;
     let types = names.into_iter().map(|name| event_type(table, "types", name, file)).collect::<Result<_, _>>()?;
     let priority = table.number("priority", 0, 32_767)?;
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(FileLane { rt_info, priority, types })
 }
 
 fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FilePublication, TaskFileError> {
-    let name = table.string("type")?.ok_or_else(|| table.missing("type"))?;
+    let name = table.string("type")?.ok_or_else(|| table.missing_field("type"))?;
     let event_type = event_type(table, "type", name, file)?;
     let source = match table.string("source")? {
         Some(name) => {
@@ -228,22 +230,22 @@ fn read_publication(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fil
     };
     if publication.rt_info.is_some() {
         if publication.lane.is_none() {
-            return Err(table.missing("lane"));
+            return Err(table.missing_field("lane"));
         }
         if publication.period.is_none() {
-            return Err(table.missing("period"));
+            return Err(table.missing_field("period"));
         }
     }
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(publication)
 }
 
 fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<FileSubscription, TaskFileError> {
-    let name = table.string("name")?.ok_or_else(|| table.missing("name"))?.to_owned();
+    let name = table.string("name")?.ok_or_else(|| table.missing_field("name"))?.to_owned();
     if file.subscriptions.iter().any(|subscription| subscription.name == name) {
         return Err(table.wrong_field("name", "another subscription has this name"));
     }
-    let text = table.string("filter")?.ok_or_else(|| table.missing("filter"))?;
+    let text = table.string("filter")?.ok_or_else(|| table.missing_field("filter"))?;
     let limits = FilterLimits::default();
     let filter = EventFilter::parse(text, &file.names, &limits);
     let filter = filter.map_err(|error| table.wrong_field("filter", &error.to_string()))?;
@@ -269,7 +271,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
         lane,
         core: table.number("core", 0, MAX_CORES - 1)?.unwrap_or(0),
     };
-    table.refuse_unknown()?;
+    table.refuse_unknown_fields()?;
     Ok(subscription)
 }
 
@@ -299,7 +301,7 @@ fn entry(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Option<u32>, T
 fn max_users(table: &mut TomlTable<'_>, rt_info: Option<u32>) -> Result<usize, TaskFileError> {
     let Some(max) = table.number("max_users", 1, MAX_USERS)? else { return Ok(1) };
     if rt_info.is_none() {
-        return Err(table.missing("rt_info"));
+        return Err(table.missing_field("rt_info"));
     }
     Ok(usize::try_from(max).unwrap_or(1))
 }

@@ -13,9 +13,9 @@ use std::io::{self, Read, Write};
 use corelane_sched::analysis::StepBudget;
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::Utilization;
-use corelane_sched::task_file::MAX_BYTES;
+use corelane_sched::task_file::MAX_FILE_BYTES;
 use corelane_services::events::schedule::{ConsumerJob, JobTrigger};
-use corelane_services::events::{EventHeader, EventSource, FilterReach, PublishedEvent, TimeoutKind};
+use corelane_services::events::{EventHeader, EventSource, FilterReach, PublishedEventKind, TimeoutKind};
 use serde_json::{Value as Json, json};
 
 use self::file::{FilePublication, FileSubscription};
@@ -34,7 +34,9 @@ struct CheckedSubscription<'f> {
 
 impl CheckedSubscription<'_> {
     fn is_right(&self) -> bool {
-        self.subscription.refusal.is_none() && self.reach.dead.is_empty() && !self.reach.sets.is_empty()
+        self.subscription.refusal.is_none()
+            && self.reach.unreachable_parts.is_empty()
+            && !self.reach.deliverable_sets.is_empty()
     }
 }
 
@@ -49,7 +51,7 @@ impl CheckedChannel<'_> {
     /// Returns true if [`CheckedSubscription::is_right`] is true for each subscription, and no job
     /// misses its deadline or may be delayed by a job without a known load.
     fn is_right(&self) -> bool {
-        let is_wrong = |job: &ConsumerJob| job.misses() || job.delayed_by.is_some();
+        let is_wrong = |job: &ConsumerJob| job.may_miss_deadline() || job.delayed_by.is_some();
         self.subscriptions.iter().all(CheckedSubscription::is_right) && !self.jobs.iter().any(is_wrong)
     }
 
@@ -88,7 +90,7 @@ pub(super) fn read(path: &str) -> Result<ChannelFile, String> {
     let unreadable = |error: io::Error| format!("`{}` cannot be read: {error}", excerpt(path));
     let mut text = String::new();
     // `file::read` refuses a text of this length.
-    let max = MAX_BYTES as u64 + 1;
+    let max = MAX_FILE_BYTES as u64 + 1;
     let read = if path == "-" {
         io::stdin().lock().take(max).read_to_string(&mut text)
     } else {
@@ -104,24 +106,24 @@ fn check(file: &ChannelFile) -> CheckedChannel<'_> {
     let mut jobs = Vec::new();
     let mut subscriptions = Vec::new();
     for (number, subscription) in file.subscriptions.iter().enumerate() {
-        let reach = subscription.filter.reach(&published, &file.names);
-        let accepted = publications.iter().zip(&reach.accepted).filter(|(_, is_accepted)| **is_accepted);
+        let reach = subscription.filter.analyse_reach(&published, &file.names);
+        let accepted = publications.iter().zip(&reach.accepted_events).filter(|(_, is_accepted)| **is_accepted);
         let accepted = accepted.map(|(publication, _)| *publication).collect();
         if subscription.refusal.is_none() && !file.is_scheduled() {
-            jobs.extend(load.jobs(number, &reach.sets, &publications));
+            jobs.extend(load.consumer_jobs(number, &reach.deliverable_sets, &publications));
         }
         if subscription.refusal.is_none() && subscription.rt_info.is_some() {
             // A set with an event for best effort is in the least urgent lane, and delays no other.
             let declared = |number: &usize| file.publications.get(*number).is_some_and(|it| it.rt_info.is_some());
-            let (published, publications): (Vec<PublishedEvent>, Vec<usize>) = published
+            let (published, publications): (Vec<PublishedEventKind>, Vec<usize>) = published
                 .iter()
                 .copied()
                 .zip(publications.iter().copied())
                 .filter(|(_, number)| declared(number))
                 .unzip();
-            let sets = subscription.filter.reach(&published, &file.names).sets;
+            let sets = subscription.filter.analyse_reach(&published, &file.names).deliverable_sets;
             let is_declared = |job: &ConsumerJob| job.lanes.0 + 1 < file.lanes.len();
-            jobs.extend(load.jobs(number, &sets, &publications).into_iter().filter(is_declared));
+            jobs.extend(load.consumer_jobs(number, &sets, &publications).into_iter().filter(is_declared));
         }
         subscriptions.push(CheckedSubscription { subscription, reach, accepted });
     }
@@ -132,7 +134,7 @@ fn check(file: &ChannelFile) -> CheckedChannel<'_> {
 /// Returns the events of all publications, and for each event the number of its publication. A
 /// publication without a source has one event for each source that the file names (at most
 /// [`MAX_SOURCES`]), and one event that stands for all other sources.
-fn published_events(file: &ChannelFile) -> (Vec<PublishedEvent>, Vec<usize>) {
+fn published_events(file: &ChannelFile) -> (Vec<PublishedEventKind>, Vec<usize>) {
     let headers = file.subscriptions.iter().map(|subscription| subscription.filter.dependencies());
     let of_filters = headers.flat_map(|set| set.headers().iter().map(|header| header.source).collect::<Vec<_>>());
     let named: BTreeSet<EventSource> = file.sources.iter().copied().chain(of_filters).collect();
@@ -144,7 +146,7 @@ fn published_events(file: &ChannelFile) -> (Vec<PublishedEvent>, Vec<usize>) {
         let sources = publication.source.as_ref().map_or(every.as_slice(), std::slice::from_ref);
         for source in sources {
             let header = EventHeader::new(publication.event_type, *source);
-            published.push(PublishedEvent { header, period: publication.period });
+            published.push(PublishedEventKind { header, period: publication.period });
             publications.push(number);
         }
     }
@@ -190,11 +192,11 @@ fn write_text(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Result<(
         if let Some(refusal) = &subscription.refusal {
             writeln!(out, "  refused by the channel: {refusal}")?;
         }
-        for part in &reach.dead {
+        for part in &reach.unreachable_parts {
             let why = if part.is_shadowed { "an earlier part gets its events" } else { "no publication fulfils it" };
             writeln!(out, "  never matches: `{}`: {why}", part.expression)?;
         }
-        if reach.sets.is_empty() {
+        if reach.deliverable_sets.is_empty() {
             writeln!(out, "  never gets an event")?;
         }
     }
@@ -203,7 +205,7 @@ fn write_text(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Result<(
     }
     write_schedule(out, checked)?;
     let never = checked.subscriptions.iter().filter(|subscription| !subscription.is_right()).count();
-    let misses = checked.jobs.iter().filter(|job| job.misses()).count();
+    let misses = checked.jobs.iter().filter(|job| job.may_miss_deadline()).count();
     writeln!(out, "{} of {} subscriptions have parts that never match", never, checked.subscriptions.len())?;
     let analysed = checked.jobs.iter().filter(|job| job.is_analysed()).count();
     let delayed = checked.jobs.iter().filter(|job| job.delayed_by.is_some()).count();
@@ -239,7 +241,7 @@ fn write_schedule(out: &mut dyn Write, checked: &CheckedChannel<'_>) -> io::Resu
             match (&job.timing, checked.not_analysed(job)) {
                 (Err(_), Some(reason)) => reason,
                 (_, Some(reason)) => format!("not analysed: {reason}"),
-                (_, None) if job.misses() => "misses".to_owned(),
+                (_, None) if job.may_miss_deadline() => "misses".to_owned(),
                 (_, None) => "fits".to_owned(),
             },
         ]);
@@ -274,7 +276,10 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
     let subscription = |(number, checked_subscription): (usize, &CheckedSubscription<'_>)| {
         let CheckedSubscription { subscription, reach, accepted } = checked_subscription;
         let jobs = checked.jobs.iter().filter(|job| job.subscription == number);
-        let dead = reach.dead.iter().map(|part| json!({ "part": part.expression, "is_shadowed": part.is_shadowed }));
+        let dead = reach
+            .unreachable_parts
+            .iter()
+            .map(|part| json!({ "part": part.expression, "is_shadowed": part.is_shadowed }));
         json!({
             "name": subscription.name,
             "filter": subscription.filter.expression(&file.names),
@@ -282,7 +287,7 @@ fn as_json(checked: &CheckedChannel<'_>) -> Json {
             "publications": accepted,
             "refusal": subscription.refusal,
             "never": dead.collect::<Vec<_>>(),
-            "can_match": !reach.sets.is_empty(),
+            "can_match": !reach.deliverable_sets.is_empty(),
             "jobs": jobs.map(|job| job_as_json(checked, job)).collect::<Vec<_>>(),
         })
     };
@@ -309,6 +314,6 @@ fn job_as_json(checked: &CheckedChannel<'_>, job: &ConsumerJob) -> Json {
         "deadline_ns": timing.map(|timing| timing.deadline),
         "response_ns": job.response,
         "not_analysed": checked.not_analysed(job),
-        "misses": job.misses(),
+        "misses": job.may_miss_deadline(),
     })
 }

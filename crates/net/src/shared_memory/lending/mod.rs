@@ -204,7 +204,7 @@ impl Lending {
             return;
         }
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
-        let Ok(fd) = socket::connect_unix_now(&Address::Unix(path.clone()), &options) else { return };
+        let Ok(fd) = socket::connect_unix_without_waiting(&Address::Unix(path.clone()), &options) else { return };
         let fd = DescriptorFilterSocket::for_unix_listener(fd);
         // Another server may listen there now.
         if credentials(fd.as_fd()) == self.peer

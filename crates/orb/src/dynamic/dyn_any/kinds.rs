@@ -6,7 +6,7 @@ use corelane_wire::Decimal;
 
 use super::parts::{PartContent, state_of};
 use super::{Component, DynAny, DynAnyError};
-use crate::any::{Kind, TypeCode, Value};
+use crate::any::{TypeCode, TypeCodeKind, Value};
 
 impl DynAny {
     /// Returns the name of an enumeration's value (`DynEnum::get_as_string`).
@@ -36,7 +36,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
     /// an unknown name.
     pub fn set_enumerator(&mut self, name: &str) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Enum])?;
+        self.check_kind(&[TypeCodeKind::Enum])?;
         let resolved = self.type_code().unaliased();
         let found = (0..resolved.member_count()).find(|index| resolved.member_name(*index) == Some(name));
         self.set_enumerator_number(found.and_then(|found| u32::try_from(found).ok()).unwrap_or(u32::MAX))
@@ -48,7 +48,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] for
     /// an unknown number.
     pub fn set_enumerator_number(&mut self, number: u32) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Enum])?;
+        self.check_kind(&[TypeCodeKind::Enum])?;
         if number as usize >= self.type_code().unaliased().member_count() {
             return Err(DynAnyError::InvalidValue);
         }
@@ -113,7 +113,7 @@ impl DynAny {
     }
 
     fn described_members(&self) -> Result<Vec<(String, TypeCode)>, DynAnyError> {
-        self.check_kind(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
+        self.check_kind(&[TypeCodeKind::Struct, TypeCodeKind::Except, TypeCodeKind::Value, TypeCodeKind::Event])?;
         let resolved = self.type_code().unaliased();
         if self.part().is_value() {
             return Ok(state_of(&resolved));
@@ -143,7 +143,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
     /// no member is current.
-    pub fn current_member_kind(&self) -> Result<Kind, DynAnyError> {
+    pub fn current_member_kind(&self) -> Result<TypeCodeKind, DynAnyError> {
         let members = self.described_members()?;
         let member = self.part().position.and_then(|position| members.into_iter().nth(position));
         member.map(|(_, ty)| ty.kind()).ok_or(DynAnyError::InvalidValue)
@@ -191,13 +191,13 @@ impl DynAny {
     /// a length above the bound of the sequence; [`DynAnyError::System`] if the element type has no
     /// initial value.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Sequence])?;
+        self.check_kind(&[TypeCodeKind::Sequence])?;
         let resolved = self.type_code().unaliased();
         if resolved.length().is_some_and(|bound| bound > 0 && length > bound as usize) {
             return Err(DynAnyError::InvalidValue);
         }
         let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
-        let fresh = Value::initial(&element)?;
+        let fresh = Value::default_of_type(&element)?;
         let (top, before) = (self.top, self.component_count());
         let table = self.table();
         let mut places = table.get(top).parts().to_vec();
@@ -222,7 +222,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn elements(&self) -> Result<Vec<DynAny>, DynAnyError> {
-        self.check_kind(&[Kind::Sequence, Kind::Array])?;
+        self.check_kind(&[TypeCodeKind::Sequence, TypeCodeKind::Array])?;
         Ok(self.components().collect())
     }
 
@@ -232,11 +232,11 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for elements of another type; [`DynAnyError::InvalidValue`]
     /// for an invalid length.
     pub fn set_elements(&mut self, elements: &[DynAny]) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Sequence, Kind::Array])?;
+        self.check_kind(&[TypeCodeKind::Sequence, TypeCodeKind::Array])?;
         let resolved = self.type_code().unaliased();
         let bound = resolved.length().unwrap_or(0) as usize;
         let fits = match resolved.kind() {
-            Kind::Array => elements.len() == bound,
+            TypeCodeKind::Array => elements.len() == bound,
             _ => bound == 0 || elements.len() <= bound,
         };
         if !fits {
@@ -250,7 +250,7 @@ impl DynAny {
     }
 
     fn label(&self) -> Result<i128, DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         self.parts.label(self.top)
     }
 
@@ -259,7 +259,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn discriminator(&self) -> Result<DynAny, DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         self.components().next().ok_or(DynAnyError::TypeMismatch)
     }
 
@@ -277,7 +277,7 @@ impl DynAny {
         let after = chosen(&resolved, self.label()?);
         if before != after {
             let fresh = match after.and_then(|arm| resolved.member_type(arm)) {
-                Some(ty) => Some((Value::initial(&ty)?, ty)),
+                Some(ty) => Some((Value::default_of_type(&ty)?, ty)),
                 None => None,
             };
             let table = self.table();
@@ -298,7 +298,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a value of another type, and for a union without a default
     /// member.
     pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         self.type_code().unaliased().default_index().ok_or(DynAnyError::TypeMismatch)?;
         self.set_to_unlabelled()
     }
@@ -309,7 +309,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a value of another type, for a union with a default
     /// member, and for a union with a label for every value of the discriminator.
     pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         if self.type_code().unaliased().default_index().is_some() {
             return Err(DynAnyError::TypeMismatch);
         }
@@ -333,7 +333,7 @@ impl DynAny {
     ///
     /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn has_no_active_member(&self) -> Result<bool, DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         Ok(self.component_count() < 2)
     }
 
@@ -343,7 +343,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a value of another type; [`DynAnyError::InvalidValue`] if
     /// no member is active.
     pub fn member(&mut self) -> Result<Component<'_>, DynAnyError> {
-        self.check_kind(&[Kind::Union])?;
+        self.check_kind(&[TypeCodeKind::Union])?;
         let place = *self.part().parts().get(1).ok_or(DynAnyError::InvalidValue)?;
         Ok(self.borrow_component(place))
     }
@@ -369,17 +369,17 @@ pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Valu
     let wrong = |_| DynAnyError::InvalidValue;
     let character = || u32::try_from(number).ok().and_then(char::from_u32).ok_or(DynAnyError::InvalidValue);
     Ok(match discriminator.kind() {
-        Kind::Boolean if number < 2 => Value::Boolean(number == 1),
-        Kind::Octet => Value::Octet(number.try_into().map_err(wrong)?),
-        Kind::Short => Value::Short(number.try_into().map_err(wrong)?),
-        Kind::UShort => Value::UShort(number.try_into().map_err(wrong)?),
-        Kind::Long => Value::Long(number.try_into().map_err(wrong)?),
-        Kind::ULong => Value::ULong(number.try_into().map_err(wrong)?),
-        Kind::LongLong => Value::LongLong(number.try_into().map_err(wrong)?),
-        Kind::ULongLong => Value::ULongLong(number.try_into().map_err(wrong)?),
-        Kind::Char => Value::Char(character()?),
-        Kind::WChar => Value::WChar(character()?),
-        Kind::Enum if usize::try_from(number).is_ok_and(|number| number < discriminator.member_count()) => {
+        TypeCodeKind::Boolean if number < 2 => Value::Boolean(number == 1),
+        TypeCodeKind::Octet => Value::Octet(number.try_into().map_err(wrong)?),
+        TypeCodeKind::Short => Value::Short(number.try_into().map_err(wrong)?),
+        TypeCodeKind::UShort => Value::UShort(number.try_into().map_err(wrong)?),
+        TypeCodeKind::Long => Value::Long(number.try_into().map_err(wrong)?),
+        TypeCodeKind::ULong => Value::ULong(number.try_into().map_err(wrong)?),
+        TypeCodeKind::LongLong => Value::LongLong(number.try_into().map_err(wrong)?),
+        TypeCodeKind::ULongLong => Value::ULongLong(number.try_into().map_err(wrong)?),
+        TypeCodeKind::Char => Value::Char(character()?),
+        TypeCodeKind::WChar => Value::WChar(character()?),
+        TypeCodeKind::Enum if usize::try_from(number).is_ok_and(|number| number < discriminator.member_count()) => {
             Value::Enum(number.try_into().map_err(wrong)?)
         }
         _ => return Err(DynAnyError::InvalidValue),

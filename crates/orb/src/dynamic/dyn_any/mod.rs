@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use corelane_wire::AnyValue;
 
-use crate::any::{Any, Kind, TypeCode, Typed, Value};
+use crate::any::{Any, TypeCode, TypeCodeKind, Typed, Value};
 use crate::client::context::ClientContext;
 use crate::exception::SystemException;
 use parts::{DynPart, PartContent, PartTable};
@@ -177,7 +177,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::System`] for a type without values.
     pub fn from_type_code(type_code: &TypeCode) -> Result<DynAny, DynAnyError> {
-        DynAny::from_value(type_code, Value::initial(type_code)?)
+        DynAny::from_value(type_code, Value::default_of_type(type_code)?)
     }
 
     fn from_value(type_code: &TypeCode, value: Value) -> Result<DynAny, DynAnyError> {
@@ -193,7 +193,7 @@ impl DynAny {
         &self.part().type_code
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TypeCodeKind {
         self.type_code().unaliased().kind()
     }
 
@@ -233,7 +233,7 @@ impl DynAny {
         }
     }
 
-    fn check_kind(&self, kinds: &[Kind]) -> Result<(), DynAnyError> {
+    fn check_kind(&self, kinds: &[TypeCodeKind]) -> Result<(), DynAnyError> {
         if kinds.contains(&self.kind()) { Ok(()) } else { Err(DynAnyError::TypeMismatch) }
     }
 

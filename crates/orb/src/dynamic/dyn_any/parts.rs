@@ -8,7 +8,7 @@ use corelane_wire::{CdrError, Octets};
 
 use super::DynAnyError;
 use super::kinds::{chosen, label_number, label_value};
-use crate::any::{Kind, TypeCode, Value};
+use crate::any::{TypeCode, TypeCodeKind, Value};
 
 const MAX_DEPTH: u32 = 512;
 const COMPACT_AT: usize = 256;
@@ -67,7 +67,7 @@ impl DynPart {
 
     /// Returns true for the kinds of values that several parents can share.
     pub(super) fn is_value(&self) -> bool {
-        matches!(self.type_code.unaliased().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
+        matches!(self.type_code.unaliased().kind(), TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event)
     }
 }
 
@@ -130,7 +130,7 @@ impl PartTable {
                     parts.push(self.add_value(&element, value, met)?);
                 }
             }
-            Value::Octets(octets) if resolved.kind() != Kind::Principal => {
+            Value::Octets(octets) if resolved.kind() != TypeCodeKind::Principal => {
                 let element = element()?;
                 parts.extend(octets.iter().map(|octet| self.add_leaf(&element, Value::Octet(*octet))));
             }
@@ -175,15 +175,15 @@ impl PartTable {
             places.iter().map(|place| self.value(*place, met, depth + 1)).collect::<Result<Vec<_>, _>>()
         };
         let resolved = part.type_code.unaliased();
-        let is_octet = resolved.content_type().is_some_and(|element| element.unaliased().kind() == Kind::Octet);
+        let is_octet = resolved.content_type().is_some_and(|element| element.unaliased().kind() == TypeCodeKind::Octet);
         Ok(match resolved.kind() {
-            Kind::Struct | Kind::Except => Value::Struct(values(met)?),
-            Kind::Union => {
+            TypeCodeKind::Struct | TypeCodeKind::Except => Value::Struct(values(met)?),
+            TypeCodeKind::Union => {
                 let discriminator = self.label(at)?;
                 let member = places.get(1).map(|place| self.value(*place, met, depth + 1)).transpose()?;
                 Value::Union(Box::new(UnionValue { discriminator, member }))
             }
-            Kind::Value | Kind::ValueBox | Kind::Event => {
+            TypeCodeKind::Value | TypeCodeKind::ValueBox | TypeCodeKind::Event => {
                 if let Some(number) = met.get(&at) {
                     return Ok(Value::InstanceRef(*number));
                 }

@@ -7,13 +7,13 @@ use corelane_wire::CdrError;
 
 use super::parts::{PartContent, state_of};
 use super::{Component, DynAny, DynAnyError};
-use crate::any::{Kind, TypeCode, Value};
+use crate::any::{TypeCode, TypeCodeKind, Value};
 
 /// Modifier of custom value types, whose state cannot be built from the TypeCode.
 const CUSTOM: i16 = 1;
 const ABSTRACT: i16 = 2;
 
-const VALUES: [Kind; 3] = [Kind::Value, Kind::ValueBox, Kind::Event];
+const VALUES: [TypeCodeKind; 3] = [TypeCodeKind::Value, TypeCodeKind::ValueBox, TypeCodeKind::Event];
 
 impl DynAny {
     /// Returns true if the value is null.
@@ -51,7 +51,7 @@ impl DynAny {
         let table = self.table();
         let mut places = Vec::with_capacity(members.len());
         for (_, ty) in members {
-            places.push(table.add_value(&ty, Value::initial(&ty)?, &mut HashMap::new())?);
+            places.push(table.add_value(&ty, Value::default_of_type(&ty)?, &mut HashMap::new())?);
         }
         table.get_mut(top)?.set(PartContent::Parts(places));
         self.compact();
@@ -64,7 +64,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] unless the type is a value box; [`DynAnyError::InvalidValue`]
     /// for null.
     pub fn boxed_value(&mut self) -> Result<Component<'_>, DynAnyError> {
-        self.check_kind(&[Kind::ValueBox])?;
+        self.check_kind(&[TypeCodeKind::ValueBox])?;
         let place = *self.part().parts().first().ok_or(DynAnyError::InvalidValue)?;
         Ok(self.borrow_component(place))
     }
@@ -76,7 +76,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] unless the type is a value box, and `value` has the type of
     /// the box's content.
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
-        self.check_kind(&[Kind::ValueBox])?;
+        self.check_kind(&[TypeCodeKind::ValueBox])?;
         let held = self.type_code().unaliased().content_type().ok_or(DynAnyError::TypeMismatch)?;
         if !value.type_code().is_substitutable_for(&held) {
             return Err(DynAnyError::TypeMismatch);
@@ -88,7 +88,7 @@ impl DynAny {
         let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {
             _ if resolved.id() == TypeCode::VALUE_BASE.id() => Err(DynAnyError::TypeMismatch),
-            Some(CUSTOM) => Err(CdrError::CustomValue.into()),
+            Some(CUSTOM) => Err(CdrError::CustomValueNotConvertible.into()),
             Some(ABSTRACT) => Err(DynAnyError::TypeMismatch),
             _ => Ok(()),
         }

@@ -73,7 +73,7 @@ pub struct PeriodicTaskStatistics {
     /// Jobs that ended later than the next release.
     pub overruns: u64,
     /// Releases that got no job, because of the overrun rule.
-    pub skipped: u64,
+    pub skipped_releases: u64,
     /// True if a function of the task panicked, which ended the task.
     /// [`Event::ThreadFailed`](crate::Event::ThreadFailed) reports the panic.
     pub has_panicked: bool,
@@ -147,7 +147,7 @@ pub(super) fn run_jobs(
             OverrunRule::default()
         };
         skipped = sequence.complete(ended_at, rule);
-        statistics.lock().skipped += skipped;
+        statistics.lock().skipped_releases += skipped;
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
                         assert_eq!((overrun.missed_releases, overrun.response.as_nanos()), (missed, response.into()));
                     }
                     let releases = jobs.last().unwrap().0 + 1;
-                    let after_last = statistics.skipped - skipped;
+                    let after_last = statistics.skipped_releases - skipped;
                     assert_eq!(statistics.started + skipped, releases);
                     assert_eq!(statistics.completed + statistics.failed, 2);
                     assert_eq!(statistics.failed, (1 + skipped) % 2);
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(jobs, [(0, 0), (1, 0), (2, 0), (3, 0), (6, 2)]);
         // Relative to the first release, job 1 was released at 100 and ended at 260; job 2 was
         // released at 200 and ended at 270.
-        assert_eq!((statistics.overruns, statistics.skipped, statistics.missed_deadlines), (3, 2, 3));
+        assert_eq!((statistics.overruns, statistics.skipped_releases, statistics.missed_deadlines), (3, 2, 3));
     }
 
     #[test]

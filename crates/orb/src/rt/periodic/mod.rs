@@ -240,7 +240,7 @@ fn refused(error: &io::Error) -> SystemException {
         io::ErrorKind::PermissionDenied => Kind::NoPermission,
         _ => Kind::NoResources,
     };
-    SystemException::new(kind, 0, Completion::No).because(format!("the thread of the task: {error}"))
+    SystemException::new(kind, 0, Completion::No).with_message(format!("the thread of the task: {error}"))
 }
 
 struct SharedTask {

@@ -315,7 +315,7 @@ impl Connection {
 
     #[cold]
     pub(crate) fn watch_writability(&self, congested: bool) {
-        if let Some(readiness) = self.stream.readiness()
+        if let Some(readiness) = self.stream.readiness_descriptor()
             && let Some(lane) = self.lane.upgrade()
         {
             lane.watch_writability(readiness, self.handle, &self.group, congested);

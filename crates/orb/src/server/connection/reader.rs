@@ -55,6 +55,6 @@ impl Connection {
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {
         let at_once = Some(Monotonic::from_nanos(0));
-        self.stream.readiness().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false))
+        self.stream.readiness_descriptor().is_some_and(|fd| poll::wait_readable(fd, at_once).unwrap_or(false))
     }
 }

@@ -10,20 +10,21 @@ use corelane_sched::allocation::{AllocationStep, Machine, admit};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
 use super::{EntryState, MemoryBooks};
-use crate::cores::books::CoreChange;
+use crate::cores::books::LostCoresOutcome;
 
 impl MemoryBooks {
-    pub(super) fn change_lost_cores(&mut self, lost: &[CoreId]) -> CoreChange {
+    pub(super) fn change_lost_cores(&mut self, lost: &[CoreId]) -> LostCoresOutcome {
         let is_lost = |core: &CoreId| lost.contains(core);
         let known: Vec<CoreId> = self.all_cores.iter().map(|core| core.id).collect();
         let was_lost = |books: &Self, core: &CoreId| !books.machine.cores.iter().any(|usable| usable.id == *core);
         let newly_lost = known.iter().filter(|core| is_lost(core) && !was_lost(self, core)).copied().collect();
         let returned = known.iter().filter(|core| !is_lost(core) && was_lost(self, core)).copied().collect();
-        let mut change = CoreChange { lost: newly_lost, returned, ..CoreChange::default() };
-        if !change.lost.is_empty() || !change.returned.is_empty() {
+        let mut change =
+            LostCoresOutcome { newly_lost_cores: newly_lost, returned_cores: returned, ..LostCoresOutcome::default() };
+        if !change.newly_lost_cores.is_empty() || !change.returned_cores.is_empty() {
             let usable: Vec<_> = self.all_cores.iter().filter(|core| !is_lost(&core.id)).cloned().collect();
             (self.machine.cores, self.inline.cores) = (usable.clone(), usable);
-            let displaced = self.leave_lost_cores(&change.lost);
+            let displaced = self.leave_lost_cores(&change.newly_lost_cores);
             self.return_home(&mut change);
             self.place_homeless(&displaced, &mut change);
         } else if self.searched != self.revision {
@@ -67,8 +68,8 @@ impl MemoryBooks {
         tasks.into_iter().map(|(_, task)| task).collect()
     }
 
-    pub(super) fn return_home(&mut self, change: &mut CoreChange) {
-        let returned = change.returned.clone();
+    pub(super) fn return_home(&mut self, change: &mut LostCoresOutcome) {
+        let returned = change.returned_cores.clone();
         for id in self.by_criticality(|home, _| returned.contains(&home)) {
             let Some((task, Some(home), from)) =
                 self.entries.get(&id).map(|entry| (entry.task(id), entry.home, entry.core))
@@ -76,7 +77,7 @@ impl MemoryBooks {
                 continue;
             };
             // The task fits, unless tasks or timings have changed since it lost its home.
-            if !self.place_beside(&Task { pinned: Some(home), ..task }, task) {
+            if !self.place_beside(&Task { pinned_core: Some(home), ..task }, task) {
                 continue;
             }
             if let Some(from) = from {
@@ -85,27 +86,27 @@ impl MemoryBooks {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.home = None;
             }
-            change.restored.push(id);
+            change.restored_tasks.push(id);
         }
     }
 
     /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
     /// which a stage finds none. `displaced` are the tasks that lose their core in this change.
-    pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut CoreChange) {
+    pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut LostCoresOutcome) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };
             let (task, state, is_new) = (entry.task(id), entry.state.clone(), displaced.contains(&id));
             let has_core = self.place_beside(&task, task);
             match (has_core, state) {
-                (true, _) if is_new => change.moved.push(id),
-                (true, _) => change.restored.push(id),
+                (true, _) if is_new => change.moved_tasks.push(id),
+                (true, _) => change.restored_tasks.push(id),
                 (false, EntryState::Reserved { chain, .. }) => {
                     let is_stage = |entry: &super::Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
                     let stages: Vec<TaskId> =
                         self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
                     stages.into_iter().for_each(|stage| self.remove(stage));
                 }
-                (false, _) if is_new => change.demoted.push(id),
+                (false, _) if is_new => change.demoted_tasks.push(id),
                 (false, _) => {}
             }
         }

@@ -7,7 +7,7 @@ use corelane_sched::allocation::{TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Nanos, Task, TaskId, Timing};
 
 use super::{Entry, EntryState, MemoryBooks, transition};
-use crate::cores::books::{BooksRefusal, CoreChange, TaskAdmission, TaskToken};
+use crate::cores::books::{BooksRefusal, LostCoresOutcome, TaskAdmission, TaskToken};
 use crate::cores::records::SavedPromise;
 use crate::cores::saving::SavedBooks;
 
@@ -105,7 +105,7 @@ impl MemoryBooks {
         }
         self.revision += 1;
         let returned = self.all_cores.iter().map(|core| core.id).collect();
-        let mut change = CoreChange { returned, ..CoreChange::default() };
+        let mut change = LostCoresOutcome { returned_cores: returned, ..LostCoresOutcome::default() };
         self.return_home(&mut change);
         self.place_homeless(&displaced, &mut change);
         self.searched = self.revision;

@@ -113,7 +113,7 @@ impl SharedChannel {
             listener(&refusal);
         }
         let exception = SystemException::new(Kind::NoResources, minor::NOT_ADMITTED, Completion::No);
-        Err(exception.because(refusal.to_string()).into())
+        Err(exception.with_message(refusal.to_string()).into())
     }
 }
 

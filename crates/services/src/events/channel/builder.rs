@@ -123,14 +123,14 @@ impl EventChannelBuilder {
     /// Sets the bounds of each queue of a consumer. Push consumers in the channel's process have
     /// queues only in a channel with [lanes](Self::lanes).
     #[must_use]
-    pub fn queue(mut self, limits: QueueLimits) -> Self {
+    pub fn queue_limits(mut self, limits: QueueLimits) -> Self {
         self.router.queue = limits;
         self
     }
 
     /// Sets the reaction to a full queue. Default: [`OverflowPolicy::DropOldest`].
     #[must_use]
-    pub fn overflow(mut self, policy: OverflowPolicy) -> Self {
+    pub fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
         self.router.overflow = policy;
         self
     }
@@ -185,21 +185,22 @@ impl EventChannelBuilder {
     /// Sets how long an event may wait in a queue before it is dropped. A set of several events
     /// lives as long as its longest-lived event. Default: without end.
     #[must_use]
-    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+    pub fn event_lifetime(mut self, lifetime: Duration) -> Self {
         self.router.lifetimes.default = Some(lifetime);
         self
     }
 
-    /// Sets how long an event of this type may wait, in place of [`lifetime`](Self::lifetime).
+    /// Sets how long an event of this type may wait, in place of
+    /// [`event_lifetime`](Self::event_lifetime).
     #[must_use]
-    pub fn lifetime_of(mut self, event_type: EventType, lifetime: Duration) -> Self {
+    pub fn event_type_lifetime(mut self, event_type: EventType, lifetime: Duration) -> Self {
         self.router.lifetimes.by_type.insert(event_type, lifetime);
         self
     }
 
     /// Sets the reaction to peers that do not answer.
     #[must_use]
-    pub fn misses(mut self, policy: MissPolicy) -> Self {
+    pub fn miss_policy(mut self, policy: MissPolicy) -> Self {
         self.config.misses = policy;
         self.router.misses = policy;
         self
@@ -208,14 +209,14 @@ impl EventChannelBuilder {
     /// Permits connected consumers to connect again: the new consumer and its dependencies replace
     /// the old ones, and queued sets are dropped. Default: such a call raises AlreadyConnected.
     #[must_use]
-    pub fn consumer_reconnect(mut self, is_permitted: bool) -> Self {
+    pub fn allow_consumer_reconnect(mut self, is_permitted: bool) -> Self {
         self.router.is_consumer_reconnected = is_permitted;
         self
     }
 
     /// Permits connected suppliers to connect again. Default: such a call raises AlreadyConnected.
     #[must_use]
-    pub fn supplier_reconnect(mut self, is_permitted: bool) -> Self {
+    pub fn allow_supplier_reconnect(mut self, is_permitted: bool) -> Self {
         self.router.is_supplier_reconnected = is_permitted;
         self
     }
@@ -236,7 +237,7 @@ impl EventChannelBuilder {
     /// [`EventMonitor`](crate::events::EventMonitor)). Default: permitted, unless the channel is
     /// [durable](Self::durable).
     #[must_use]
-    pub fn destroyed_by_clients(mut self, is_permitted: bool) -> Self {
+    pub fn allow_destroy_by_clients(mut self, is_permitted: bool) -> Self {
         self.is_destroyed_by_clients = Some(is_permitted);
         self
     }
@@ -247,7 +248,7 @@ impl EventChannelBuilder {
     /// client that is no gateway can misuse this: if it brings events under the identity of another
     /// channel, the channel takes later events of that channel for duplicates.
     #[must_use]
-    pub fn gateways_by_clients(mut self, is_permitted: bool) -> Self {
+    pub fn allow_gateways_by_clients(mut self, is_permitted: bool) -> Self {
         self.config.is_joined_by_clients = is_permitted;
         self
     }
@@ -322,7 +323,7 @@ impl EventChannelBuilder {
     }
 
     pub(in crate::events) fn max_queued_sets(mut self, count: usize) -> Self {
-        self.router.queue.max_sets = count;
+        self.router.queue.max_delivery_sets = count;
         self
     }
 
@@ -343,11 +344,11 @@ impl EventChannelBuilder {
         let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
             let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} letters, digits and characters -_.");
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(reason));
         }
         if self.durable.is_some() && is_reserved(&self.name) {
             let reason = "a durable channel has no name that ends with .rtec, and none of a server's other plain keys";
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(reason));
         }
         self.config.is_destroyed_by_clients = self.is_destroyed_by_clients.unwrap_or(self.durable.is_none());
         self.config.lanes.check(orb)?;
@@ -358,9 +359,9 @@ impl EventChannelBuilder {
                 *listener = self.refusal_listener.clone();
                 let max_queued = self.router.queue.max_bytes.saturating_sub(HEADER_BYTES);
                 schedule.check(&self.config.lanes.rt_infos(), max_queued).map_err(|error| {
-                    SystemException::new(Kind::BadParam, 0, Completion::No).because(error.to_string())
+                    SystemException::new(Kind::BadParam, 0, Completion::No).with_message(error.to_string())
                 })?;
-                self.router.surplus = Some(schedule.surplus_policy());
+                self.router.surplus = Some(schedule.chosen_surplus_policy());
             }
             None => self.router.lane_of_type = self.config.lanes.by_type(),
         }
@@ -385,17 +386,19 @@ impl EventChannelBuilder {
             .name("events/time")
             .spawn(move || timeouts.run_timeouts())
             .and_then(|_| thread::ThreadBuilder::new().name("events/admin").spawn(move || callbacks.run_callbacks()))
-            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+            .map_err(|error| {
+                SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
+            })?;
         let cos = servants::cos::activate(&shared)?;
         let rtec = servants::rtec::activate(&shared, end)?;
-        orb.bind_key(&keys[0], cos.as_object())?;
-        let bound = orb.bind_key(&keys[1], rtec.as_object()).and_then(|()| {
+        orb.bind_corbaloc_key(&keys[0], cos.as_object())?;
+        let bound = orb.bind_corbaloc_key(&keys[1], rtec.as_object()).and_then(|()| {
             shared.open_and_activate().inspect_err(|_| {
-                orb.unbind_key(&keys[1]);
+                orb.unbind_corbaloc_key(&keys[1]);
             })
         });
         let is_new = bound.inspect_err(|_| {
-            orb.unbind_key(&keys[0]);
+            orb.unbind_corbaloc_key(&keys[0]);
         })?;
         shared.has_bound_keys();
         let mut gateways: Vec<Gateway> = Vec::new();

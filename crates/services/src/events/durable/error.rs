@@ -65,7 +65,7 @@ impl From<DurableError> for SystemException {
             }
             DurableError::Ended => (Kind::BadInvOrder, Completion::No, "the store has ended".to_owned()),
         };
-        SystemException::new(kind, code, completion).because(reason)
+        SystemException::new(kind, code, completion).with_message(reason)
     }
 }
 

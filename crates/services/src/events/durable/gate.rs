@@ -40,8 +40,8 @@ impl WaitGate {
         Self { of_connections: WaitCount::new(of_connections), in_pools: WaitCount::new(in_pools) }
     }
 
-    /// Counts the calling thread until the place is dropped. Returns `None` if the maximum number
-    /// of threads of its kind wait.
+    /// Counts the calling thread as waiting until the returned place is dropped. Returns `None` if
+    /// the maximum number of threads of its kind wait.
     pub(in crate::events) fn enter(&self) -> Option<WaitPlace<'_>> {
         self.enter_as(upcall_thread())
     }

@@ -10,15 +10,15 @@ pub struct EventStoreLimits {
     /// ([`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection)). A further
     /// request raises TRANSIENT ([`STORE_BUSY`](corelane::minor::STORE_BUSY)), COMPLETED_NO. The
     /// maximum should be clearly lower than the number of these threads. Default: 128.
-    pub max_waiting: usize,
+    pub max_waiting_requests: usize,
     /// Maximum number of requests of one channel that wait for the store at a time in threads that
     /// serve one connection each, and likewise in threads that serve several. Default: 64.
-    pub max_waiting_of_channel: usize,
+    pub max_waiting_requests_per_channel: usize,
     /// Maximum number of requests that wait for the store at a time in threads that serve several
     /// connections: the threads of the other architectures, and the four shared threads of
     /// `ThreadPerConnection`. The maximum should be lower than half the number of these threads.
     /// Default: 2.
-    pub max_waiting_in_pool: usize,
+    pub max_waiting_requests_in_pool: usize,
     /// Maximum number of readers that wait at a time for a further event, in threads that serve one
     /// connection each, and in other threads. A further reader gets an empty answer at once.
     /// Default: 64 and 1.
@@ -39,9 +39,9 @@ pub struct EventStoreLimits {
 impl Default for EventStoreLimits {
     fn default() -> Self {
         Self {
-            max_waiting: 128,
-            max_waiting_of_channel: 64,
-            max_waiting_in_pool: 2,
+            max_waiting_requests: 128,
+            max_waiting_requests_per_channel: 64,
+            max_waiting_requests_in_pool: 2,
             max_waiting_readers: (64, 1),
             max_channels: 64,
             max_consumers: 1_024,
@@ -51,24 +51,24 @@ impl Default for EventStoreLimits {
 }
 
 impl EventStoreLimits {
-    /// Sets [`max_waiting`](field@Self::max_waiting).
+    /// Sets [`max_waiting_requests`](field@Self::max_waiting_requests).
     #[must_use]
-    pub fn max_waiting(mut self, requests: usize) -> Self {
-        self.max_waiting = requests;
+    pub fn max_waiting_requests(mut self, requests: usize) -> Self {
+        self.max_waiting_requests = requests;
         self
     }
 
-    /// Sets [`max_waiting_of_channel`](field@Self::max_waiting_of_channel).
+    /// Sets [`max_waiting_requests_per_channel`](field@Self::max_waiting_requests_per_channel).
     #[must_use]
-    pub fn max_waiting_of_channel(mut self, requests: usize) -> Self {
-        self.max_waiting_of_channel = requests;
+    pub fn max_waiting_requests_per_channel(mut self, requests: usize) -> Self {
+        self.max_waiting_requests_per_channel = requests;
         self
     }
 
-    /// Sets [`max_waiting_in_pool`](field@Self::max_waiting_in_pool).
+    /// Sets [`max_waiting_requests_in_pool`](field@Self::max_waiting_requests_in_pool).
     #[must_use]
-    pub fn max_waiting_in_pool(mut self, requests: usize) -> Self {
-        self.max_waiting_in_pool = requests;
+    pub fn max_waiting_requests_in_pool(mut self, requests: usize) -> Self {
+        self.max_waiting_requests_in_pool = requests;
         self
     }
 

@@ -35,7 +35,7 @@ pub(in crate::events) struct RequestPlace<'p> {
 
 impl DurablePart {
     pub(in crate::events) fn new(store: EventStore, retention: Retention) -> Self {
-        let max = store.limits().max_waiting_of_channel;
+        let max = store.limits().max_waiting_requests_per_channel;
         let (stream, requests, unstored) = (OnceLock::new(), WaitGate::new(max, max), Arc::default());
         Self { store, retention, stream, requests, unstored }
     }

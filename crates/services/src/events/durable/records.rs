@@ -11,9 +11,9 @@
 
 use super::ledger::{Book, ChannelNumber, Retention};
 use super::names::is_name;
-use crate::store::{RecordChange, RecordKind, StoreError};
+use crate::store::{RecordChange, RecordFormat, StoreError};
 
-pub(super) const KIND: RecordKind = RecordKind { service: "events", format: 1 };
+pub(super) const KIND: RecordFormat = RecordFormat { service: "events", format: 1 };
 
 const CHANNEL: u8 = 1;
 const CONSUMER: u8 = 2;

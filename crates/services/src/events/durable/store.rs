@@ -17,11 +17,11 @@ use super::limits::EventStoreLimits;
 use super::records;
 use super::requests::{SharedStore, Ticket, UncommittedEvents};
 use super::unstored::UnstoredCounts;
-use crate::store::{RecordKind, Store, StoreError};
+use crate::store::{RecordFormat, Store, StoreError};
 
 /// The service and the format of the records of durable event channels, for
 /// [`FileStore::open`](crate::store::FileStore::open).
-pub const STORED_EVENTS: RecordKind = records::KIND;
+pub const STORED_EVENTS: RecordFormat = records::KIND;
 
 /// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ impl EventStore {
             thread::ThreadBuilder::new().name("events/store").spawn(move || shared.run(committer))
         };
         let failed = |error: io::Error| StoreError::Unusable { path: None, reason: error.to_string() };
-        let requests = WaitGate::new(limits.max_waiting, limits.max_waiting_in_pool);
+        let requests = WaitGate::new(limits.max_waiting_requests, limits.max_waiting_requests_in_pool);
         let (of_connections, in_pools) = limits.max_waiting_readers;
         let readers = WaitGate::new(of_connections, in_pools);
         Ok(Self(Arc::new(Writer { shared, limits, requests, readers, thread: Some(thread.map_err(failed)?) })))
@@ -86,7 +86,7 @@ impl EventStore {
     /// Lets no request wait for the store for longer than this time from now. A program that ends
     /// calls this before it shuts down its ORB, which waits for running requests, and calls
     /// [`close`](Self::close) afterwards.
-    pub fn limit_waits(&self, timeout: Duration) {
+    pub fn limit_wait_time(&self, timeout: Duration) {
         self.0.shared.limit_waits(timeout);
     }
 

@@ -32,19 +32,19 @@ pub struct UnstoredEvents {
     /// Too many events waited for the disk.
     pub queue_full: u64,
     /// The event is too large for a store, or cannot be encoded.
-    pub size: u64,
+    pub too_large: u64,
     /// The disk is full, or the store has as many bytes of events as it may have.
-    pub no_room: u64,
+    pub store_full: u64,
     /// The store failed, has ended, or no longer has the channel. After a failure the event may be
     /// in the store.
-    pub failed: u64,
+    pub commit_failed: u64,
 }
 
 impl UnstoredEvents {
     /// Returns the sum over all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.size + self.no_room + self.failed
+        self.queue_full + self.too_large + self.store_full + self.commit_failed
     }
 }
 
@@ -60,6 +60,6 @@ impl UnstoredCounts {
     pub(in crate::events) fn read(&self) -> UnstoredEvents {
         let [queue_full, size, no_room, failed] =
             [0, 1, 2, 3].map(|reason: usize| self.0[reason].load(Ordering::Relaxed));
-        UnstoredEvents { queue_full, size, no_room, failed }
+        UnstoredEvents { queue_full, too_large: size, store_full: no_room, commit_failed: failed }
     }
 }

@@ -10,7 +10,7 @@ pub struct FilterLimits {
     /// Maximum number of dependencies in a set.
     pub max_dependencies: usize,
     /// Maximum depth of nested filters. A filter without an inner filter has the depth 1. Values
-    /// above [`FilterLimits::DEEPEST`] mean [`FilterLimits::DEEPEST`].
+    /// above [`FilterLimits::MAX_SUPPORTED_DEPTH`] mean [`FilterLimits::MAX_SUPPORTED_DEPTH`].
     pub max_depth: usize,
     /// Maximum number of timeouts in a set.
     pub max_timeouts: usize,
@@ -23,7 +23,7 @@ pub struct FilterLimits {
 
 impl FilterLimits {
     /// The greatest [`FilterLimits::max_depth`]. It bounds the recursion that evaluates a filter.
-    pub const DEEPEST: usize = 128;
+    pub const MAX_SUPPORTED_DEPTH: usize = 128;
 }
 
 /// The default limits: 1,024 dependencies, a depth of 32, 64 timeouts, periods from 100 us, delays
@@ -60,7 +60,7 @@ pub enum FilterError {
         max: usize,
     },
     /// The set ends before the filter, masks or values that this designator needs.
-    Cut {
+    Truncated {
         /// The designator.
         at: usize,
     },
@@ -72,7 +72,7 @@ pub enum FilterError {
         count: i32,
     },
     /// Dependencies follow behind the children that the outermost group declares.
-    Trailing {
+    TrailingDependencies {
         /// The first of these dependencies.
         at: usize,
     },
@@ -126,11 +126,13 @@ impl fmt::Display for FilterError {
         match self {
             Self::TooLong { length, max } => write!(f, "{length} dependencies; a consumer may have {max}"),
             Self::TooDeep { at, max } => write!(f, "dependency {at}: more than {max} filters inside each other"),
-            Self::Cut { at } => write!(f, "dependency {at}: the set ends before the parts of this designator"),
+            Self::Truncated { at } => write!(f, "dependency {at}: the set ends before the parts of this designator"),
             Self::WrongCount { at, count } => {
                 write!(f, "dependency {at}: the group declares {count} children, which the set does not have")
             }
-            Self::Trailing { at } => write!(f, "dependency {at}: it is behind the last child of the outermost group"),
+            Self::TrailingDependencies { at } => {
+                write!(f, "dependency {at}: it is behind the last child of the outermost group")
+            }
             Self::EmptyGroup { at } => write!(f, "dependency {at}: the group has no children"),
             Self::NestedGroup { at } => {
                 write!(f, "dependency {at}: a group inside a group needs the prefix filter builder")

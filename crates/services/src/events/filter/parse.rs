@@ -63,7 +63,7 @@ impl Parser<'_> {
         } else if self.builder == FilterBuilder::Prefix && first.is_some_and(Designator::is_group) {
             self.filter(Place::TOP, 0)?;
             if self.next < self.set.len() {
-                return Err(FilterError::Trailing { at: self.next });
+                return Err(FilterError::TrailingDependencies { at: self.next });
             }
             filters = 1;
         }
@@ -84,7 +84,7 @@ impl Parser<'_> {
     /// Reads one filter. `parent` is the index of the designator that needs the filter.
     fn filter(&mut self, place: Place, parent: usize) -> Result<(), FilterError> {
         let at = self.next;
-        let max_depth = self.limits.max_depth.min(FilterLimits::DEEPEST);
+        let max_depth = self.limits.max_depth.min(FilterLimits::MAX_SUPPORTED_DEPTH);
         if place.depth > max_depth {
             return Err(FilterError::TooDeep { at, max: max_depth });
         }
@@ -202,7 +202,7 @@ impl Parser<'_> {
     }
 
     fn take(&mut self, parent: usize) -> Result<EventHeader, FilterError> {
-        let header = self.set.get(self.next).ok_or(FilterError::Cut { at: parent })?;
+        let header = self.set.get(self.next).ok_or(FilterError::Truncated { at: parent })?;
         self.next += 1;
         Ok(*header)
     }

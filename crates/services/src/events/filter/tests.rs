@@ -143,18 +143,18 @@ fn sets_that_are_no_filters_are_refused() {
     let FilterLimits { min_period: min, max_timeout_delay, .. } = FilterLimits::default();
     let day = 24 * 3_600 * 10_000_000;
     let cases: Vec<(&[FilterBuilder], DependencySet, FilterError)> = vec![
-        (BOTH, set().negation(), FilterError::Cut { at: 0 }),
-        (BOTH, set().disjunction(2).event(A, ANY).negation(), FilterError::Cut { at: 2 }),
-        (BOTH, set().bitmask(1, 1), FilterError::Cut { at: 0 }),
-        (BOTH, set().event(EventType(12), ANY), FilterError::Cut { at: 0 }),
-        (BOTH, set().event(EventType(13), ANY), FilterError::Cut { at: 0 }),
-        (BOTH, set().event(EventType(13), ANY).event(A, ANY), FilterError::Cut { at: 0 }),
-        (&[Prefix], set().disjunction(2).negation().event(A, ANY), FilterError::Cut { at: 0 }),
+        (BOTH, set().negation(), FilterError::Truncated { at: 0 }),
+        (BOTH, set().disjunction(2).event(A, ANY).negation(), FilterError::Truncated { at: 2 }),
+        (BOTH, set().bitmask(1, 1), FilterError::Truncated { at: 0 }),
+        (BOTH, set().event(EventType(12), ANY), FilterError::Truncated { at: 0 }),
+        (BOTH, set().event(EventType(13), ANY), FilterError::Truncated { at: 0 }),
+        (BOTH, set().event(EventType(13), ANY).event(A, ANY), FilterError::Truncated { at: 0 }),
+        (&[Prefix], set().disjunction(2).negation().event(A, ANY), FilterError::Truncated { at: 0 }),
         (&[Prefix], set().disjunction(2).event(A, ANY), FilterError::WrongCount { at: 0, count: 2 }),
         (&[Prefix], set().conjunction(-1).event(A, ANY), FilterError::WrongCount { at: 0, count: -1 }),
         (&[Prefix], set().conjunction(i32::MAX).event(A, ANY), FilterError::WrongCount { at: 0, count: i32::MAX }),
-        (&[Prefix], set().conjunction(1).event(A, ANY).event(B, ANY), FilterError::Trailing { at: 2 }),
-        (&[Prefix], set().disjunction(0).event(A, ANY), FilterError::Trailing { at: 1 }),
+        (&[Prefix], set().conjunction(1).event(A, ANY).event(B, ANY), FilterError::TrailingDependencies { at: 2 }),
+        (&[Prefix], set().disjunction(0).event(A, ANY), FilterError::TrailingDependencies { at: 1 }),
         (BOTH, set().conjunction(0), FilterError::EmptyGroup { at: 0 }),
         (BOTH, set().logical_and(0), FilterError::EmptyGroup { at: 0 }),
         (&[Basic], set().conjunction(2).disjunction(1).event(A, ANY), FilterError::EmptyGroup { at: 0 }),
@@ -211,7 +211,7 @@ fn limits_are_kept_to_the_last_dependency() {
 fn a_million_negations_are_too_deep_and_not_a_stack_overflow() {
     let headers = vec![EventHeader::new(EventType(10), ANY); 1_000_000];
     let limits = FilterLimits { max_dependencies: usize::MAX, max_depth: usize::MAX, ..FilterLimits::default() };
-    let max = FilterLimits::DEEPEST;
+    let max = FilterLimits::MAX_SUPPORTED_DEPTH;
     for builder in BOTH {
         let error = EventFilter::build(*builder, &headers, &limits).unwrap_err();
         assert_eq!(error, FilterError::TooDeep { at: max, max });

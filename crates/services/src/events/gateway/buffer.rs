@@ -26,7 +26,7 @@ impl<E> ForwardBuffer<E> {
     /// and the event itself if it has no room beside the events under way.
     pub(super) fn push(&mut self, event: E, bytes: usize, limits: &QueueLimits) -> u64 {
         let mut dropped = 0;
-        while self.len() >= limits.max_sets || self.bytes.saturating_add(bytes) > limits.max_bytes {
+        while self.len() >= limits.max_delivery_sets || self.bytes.saturating_add(bytes) > limits.max_bytes {
             dropped += 1;
             match self.waiting.pop_front() {
                 Some((_, bytes)) => self.bytes -= bytes,
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn oldest_waiting_events_are_dropped_and_those_under_way_are_kept() {
-        let limits = QueueLimits { max_sets: 4, max_bytes: 100 };
+        let limits = QueueLimits { max_delivery_sets: 4, max_bytes: 100 };
         let mut buffer = ForwardBuffer::default();
         assert_eq!((0..4).map(|event| buffer.push(event, 10, &limits)).sum::<u64>(), 0);
         let batch = buffer.take(2, 1_000);

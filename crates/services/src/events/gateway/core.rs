@@ -25,14 +25,14 @@ pub struct GatewayCounts {
     pub duplicates: u64,
     /// Events that had been in the destination before, or in too many channels (32). The gateway
     /// does not pass them on.
-    pub returned: u64,
+    pub loops_stopped: u64,
     /// Events whose time to live was not above 0. The gateway does not pass them on.
-    pub ttl_ended: u64,
+    pub ttl_expired: u64,
     /// Lost events: the buffer was full.
-    pub dropped_full: u64,
+    pub dropped_buffer_full: u64,
     /// Lost events: the destination refused them, or they came so late that it could not tell if it
     /// had got them.
-    pub dropped_refused: u64,
+    pub dropped_by_destination: u64,
     /// Events that wait in the gateway, or whose call is running.
     pub waiting: u64,
     /// Number of times that the gateway has reached the source or the destination again.
@@ -46,10 +46,10 @@ impl GatewayCounts {
         self.received
             == self.forwarded
                 + self.duplicates
-                + self.returned
-                + self.ttl_ended
-                + self.dropped_full
-                + self.dropped_refused
+                + self.loops_stopped
+                + self.ttl_expired
+                + self.dropped_buffer_full
+                + self.dropped_by_destination
                 + self.waiting
     }
 }
@@ -108,16 +108,16 @@ impl<E: CrossingEvent> GatewayCore<E> {
         match cross(event.ttl(), event.path(), self.to) {
             Ok(ttl) => event.set_ttl(ttl),
             Err(Held::TimeToLive) => {
-                self.counts.ttl_ended += 1;
+                self.counts.ttl_expired += 1;
                 return None;
             }
             Err(Held::Returned) => {
-                self.counts.returned += 1;
+                self.counts.loops_stopped += 1;
                 return None;
             }
         }
         let lane = lane.min(self.lanes.len() - 1);
-        self.counts.dropped_full += self.lanes[lane].push(event, bytes, &self.limits);
+        self.counts.dropped_buffer_full += self.lanes[lane].push(event, bytes, &self.limits);
         Some(lane)
     }
 
@@ -137,7 +137,7 @@ impl<E: CrossingEvent> GatewayCore<E> {
         let duplicates = accepted.duplicates.min(sent);
         let refused = accepted.refused.min(sent - duplicates);
         self.counts.duplicates += duplicates;
-        self.counts.dropped_refused += refused;
+        self.counts.dropped_by_destination += refused;
         self.counts.forwarded += sent - duplicates - refused;
         if let Some(buffer) = self.lanes.get_mut(lane) {
             buffer.delivered();

@@ -44,7 +44,7 @@ pub(super) fn observed(subscribed: &ConsumerQOS) -> Vec<ChannelDemand> {
 }
 
 fn nil() -> SystemException {
-    SystemException::new(Kind::InvObjref, 0, Completion::No).because("the channel returned a nil reference")
+    SystemException::new(Kind::InvObjref, 0, Completion::No).with_message("the channel returned a nil reference")
 }
 
 fn said(error: impl Display) -> String {
@@ -131,7 +131,7 @@ impl LaneEnd {
                     proxy.push(&stored::value_of(&passing.event)?).map_err(|error| match error {
                         PushError::System(exception) => exception,
                         PushError::Disconnected(_) => {
-                            SystemException::new(Kind::ObjectNotExist, 0, Completion::No).because("disconnected")
+                            SystemException::new(Kind::ObjectNotExist, 0, Completion::No).with_message("disconnected")
                         }
                     })?;
                 }

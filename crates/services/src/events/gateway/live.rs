@@ -58,7 +58,7 @@ pub(in crate::events) trait OwnSource: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct GatewayBuilder {
     lanes: LaneTable,
-    buffer: QueueLimits,
+    buffer_limits: QueueLimits,
     reconnect: ReconnectPolicy,
     check_interval: Duration,
     call_timeout: Duration,
@@ -69,7 +69,7 @@ impl Default for GatewayBuilder {
     fn default() -> Self {
         Self {
             lanes: LaneTable::default(),
-            buffer: QueueLimits::default(),
+            buffer_limits: QueueLimits::default(),
             reconnect: ReconnectPolicy::default(),
             check_interval: Duration::from_secs(1),
             call_timeout: Duration::from_secs(2),
@@ -91,8 +91,8 @@ impl GatewayBuilder {
     /// Sets the bounds of each lane's buffer, in which events wait for the destination. A full
     /// buffer drops its oldest waiting events, and the new event if it still has no room.
     #[must_use]
-    pub const fn buffer(mut self, limits: QueueLimits) -> Self {
-        self.buffer = limits;
+    pub const fn buffer_limits(mut self, limits: QueueLimits) -> Self {
+        self.buffer_limits = limits;
         self
     }
 
@@ -140,7 +140,7 @@ impl GatewayBuilder {
     pub fn serve(self, orb: &Orb, from: &impl Reference, to: &impl Reference) -> Result<Gateway, SystemException> {
         let (from, to) = (from.as_object(), to.as_object());
         if from.is_equivalent(to) {
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(ITSELF));
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).with_message(ITSELF));
         }
         self.lanes.check(orb)?;
         let seed = process::random_number().unwrap_or_else(|_| now());
@@ -162,7 +162,7 @@ impl GatewayBuilder {
     ) -> Result<Gateway, SystemException> {
         let lanes = self.lanes.len().max(1);
         let run = GatewayRun {
-            core: GatewayCore::new(lanes, self.buffer, self.reconnect, seed),
+            core: GatewayCore::new(lanes, self.buffer_limits, self.reconnect, seed),
             ends: Arc::new(Vec::new()),
             session: 0,
             is_idle: vec![false; lanes],
@@ -208,7 +208,7 @@ impl GatewayBuilder {
             // run.
             shared.run.lock().is_stopped = true;
             shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
-            SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string())
+            SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
         };
         for lane in 0..lanes {
             let forwarder = Arc::clone(&shared);
@@ -589,10 +589,10 @@ impl SharedGateway {
             received: counts.received,
             forwarded: counts.forwarded,
             duplicates: counts.duplicates,
-            returned: counts.returned,
-            ttl_ended: counts.ttl_ended,
-            dropped_full: counts.dropped_full,
-            dropped_refused: counts.dropped_refused,
+            returned: counts.loops_stopped,
+            ttl_ended: counts.ttl_expired,
+            dropped_full: counts.dropped_buffer_full,
+            dropped_refused: counts.dropped_by_destination,
             waiting: counts.waiting,
             reconnects: counts.reconnects,
         }

@@ -1,13 +1,14 @@
-//! The memory of a channel of the events that gateways have brought.
+//! The record that a channel keeps of the events that gateways have brought, so that each event is
+//! delivered once.
 //!
-//! Invariant: while the memory has the channel of an event, the event is new only once. The memory
-//! has a fixed size for each of a bounded number of channels.
+//! Invariant: while the record contains a channel, each event of the channel counts as new once.
+//! The record has a fixed size for each of a bounded number of channels.
 
 use std::collections::HashMap;
 
 use super::passage::ChannelId;
 
-/// How many of the latest event numbers of a channel the memory tells apart.
+/// Number of the latest event numbers of a channel that the record tells apart.
 const WINDOW: u64 = 1 << 16;
 const WORDS: usize = (WINDOW / 64) as usize;
 /// Maximum number of channels in the memory. A further channel replaces the one without events for

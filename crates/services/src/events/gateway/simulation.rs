@@ -221,7 +221,7 @@ impl World {
     }
 
     fn dropped(&self) -> u64 {
-        self.gates.iter().map(|gate| gate.core.counts().dropped_full).sum()
+        self.gates.iter().map(|gate| gate.core.counts().dropped_buffer_full).sum()
     }
 
     fn check(&self) {
@@ -246,7 +246,7 @@ impl World {
     }
 }
 
-const WIDE: QueueLimits = QueueLimits { max_sets: 100_000, max_bytes: usize::MAX };
+const WIDE: QueueLimits = QueueLimits { max_delivery_sets: 100_000, max_bytes: usize::MAX };
 
 fn run(seed: u64, limits: QueueLimits, has_cuts: bool) -> World {
     let mut world = World::new(seed, limits, has_cuts);
@@ -284,7 +284,7 @@ fn every_wanted_event_reaches_each_consumer_once_after_links_were_cut() {
 
 #[test]
 fn missing_events_are_counted_if_the_buffers_are_small() {
-    let narrow = QueueLimits { max_sets: 5, max_bytes: 100 };
+    let narrow = QueueLimits { max_delivery_sets: 5, max_bytes: 100 };
     let dropped = std::cell::Cell::new(0);
     under_seeds(SEEDS, |seed| dropped.set(dropped.get() + run(seed, narrow, true).dropped()));
     assert!(dropped.get() > 0 || std::env::var_os("CORELANE_SEED").is_some());

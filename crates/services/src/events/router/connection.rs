@@ -187,12 +187,12 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
     pub(super) fn statistics(&self, now: Nanos) -> ConsumerStatistics {
         let queue = |queue: &SenderQueue<E, P>| QueueStatistics {
             lane: queue.lane,
-            sets: queue.sets.len(),
+            delivery_sets: queue.sets.len(),
             bytes: queue.sets.bytes(),
         };
         let has_queues = self.transfer != Transfer::Direct;
         ConsumerStatistics {
-            proxy: self.proxy.0,
+            proxy_number: self.proxy.0,
             counts: DeliveryCounts { queued: self.queued(), ..self.counts },
             drops_by_type: self.drops_by_type.to_vec(),
             queues: self.queues.iter().filter(|_| has_queues).map(queue).collect(),

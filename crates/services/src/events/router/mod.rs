@@ -316,11 +316,11 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         ChannelStatistics {
             published: self.published,
             refused: self.refused,
-            unpublished: self.unpublished,
+            undeclared: self.unpublished,
             surplus: self.surplus,
             consumers: self.consumers_after(ProxyId(0), usize::MAX, now),
             suppliers: self.suppliers.values().flatten().count(),
-            departed: ending.fold(self.departed, |mut sum, connection| {
+            disconnected_consumers: ending.fold(self.departed, |mut sum, connection| {
                 sum.add(&connection.counts);
                 sum
             }),

@@ -247,7 +247,7 @@ fn route<E: RoutedEvent, P: QueuePeer>(
     let (bytes, key, event_type) = (set.bytes(), set.key(), set.event_type());
     let expires_at = config.lifetimes.end(set.as_slice(), now);
     let is_small = bytes <= MAX_IMMEDIATE_BYTES;
-    let fits = config.queue.max_sets > 0 && bytes <= config.queue.max_bytes && expires_at > now;
+    let fits = config.queue.max_delivery_sets > 0 && bytes <= config.queue.max_bytes && expires_at > now;
     if *transfer == Transfer::Queued
         && fits
         && is_small

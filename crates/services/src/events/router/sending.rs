@@ -60,7 +60,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         match queue.handed_over.take() {
             Some(Handover::Whole(set)) => return SenderStep::Send(set),
             Some(Handover::Rest) => return SenderStep::Finish,
-            // While the sender has not been called, the turn may be that of another thread.
+            // An idle sender has no turn: another thread may have it.
             None if queue.is_sender_idle => return SenderStep::Wait(None),
             None => {}
         }

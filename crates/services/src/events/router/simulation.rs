@@ -141,13 +141,13 @@ impl Simulation {
         let lifetime = [None, Some(Duration::from_nanos(30))][random.below(2) as usize];
         let config = RouterConfig {
             limits: ChannelLimits { max_consumers: 12, max_senders: 8, ..ChannelLimits::default() },
-            queue: QueueLimits { max_sets: 1 + random.below(6) as usize, max_bytes: 200 },
+            queue: QueueLimits { max_delivery_sets: 1 + random.below(6) as usize, max_bytes: 200 },
             overflow: policies[random.below(5) as usize],
             lifetimes: EventLifetimes { default: lifetime, by_type: HashMap::from([(EventType(17), LIFETIME_OF_17)]) },
             lanes: random.below(4) as usize,
             misses: MissPolicy {
                 max_misses: random.below(3) as u32,
-                suspension: Duration::from_nanos(50),
+                suspension_time: Duration::from_nanos(50),
                 max_suspensions: random.below(3) as u32,
                 ..MissPolicy::default()
             },
@@ -413,20 +413,26 @@ impl Simulation {
 
     fn check(&self) {
         let statistics = self.router.statistics(self.now);
-        let all = statistics.consumers.iter().map(|consumer| consumer.counts).chain([statistics.departed]);
+        let all =
+            statistics.consumers.iter().map(|consumer| consumer.counts).chain([statistics.disconnected_consumers]);
         for counts in all {
             assert!(counts.is_balanced(), "{counts:?}");
         }
         for consumer in &statistics.consumers {
             let limits = &self.config.queue;
-            assert!(consumer.queues.iter().all(|it| it.sets <= limits.max_sets && it.bytes <= limits.max_bytes));
-            let queued: usize = consumer.queues.iter().map(|queue| queue.sets).sum();
+            assert!(
+                consumer
+                    .queues
+                    .iter()
+                    .all(|it| it.delivery_sets <= limits.max_delivery_sets && it.bytes <= limits.max_bytes)
+            );
+            let queued: usize = consumer.queues.iter().map(|queue| queue.delivery_sets).sum();
             assert_eq!(consumer.counts.queued, queued as u64);
             let by_type: u64 = consumer.drops_by_type.iter().map(|(_, counts)| counts.total()).sum();
             assert_eq!(consumer.counts.dropped.total(), by_type, "each drop is counted by its type");
         }
         for consumer in self.consumers.iter().filter(|consumer| !consumer.is_disconnected) {
-            let counts = statistics.consumers.iter().find(|it| it.proxy == consumer.proxy.0).unwrap().counts;
+            let counts = statistics.consumers.iter().find(|it| it.proxy_number == consumer.proxy.0).unwrap().counts;
             assert!(consumer.told <= counts.dropped.total(), "gap events tell of each drop once");
         }
         assert_eq!(statistics.published, self.pushed);
@@ -468,7 +474,7 @@ impl Simulation {
         self.settle_senders();
         for at in 0..self.consumers.len() {
             let counts = self.router.statistics(self.now).consumers;
-            let counts = counts.into_iter().find(|it| it.proxy == self.consumers[at].proxy.0);
+            let counts = counts.into_iter().find(|it| it.proxy_number == self.consumers[at].proxy.0);
             if self.consumers[at].transfer == Transfer::Queued {
                 let waiting = counts.iter().map(|it| it.counts.queued + it.counts.in_flight).sum::<u64>();
                 assert_eq!(waiting, 0, "no set waits for a sender that waits");
@@ -510,7 +516,10 @@ impl Simulation {
                     }
                     assert_eq!(self.router.called(sender, CallResult::Refused, self.now), None);
                     steps += 1;
-                    assert!(steps <= 2 + 2 * self.config.queue.max_sets, "no consumer gets gap events without end");
+                    assert!(
+                        steps <= 2 + 2 * self.config.queue.max_delivery_sets,
+                        "no consumer gets gap events without end"
+                    );
                 }
             }
         }
@@ -564,7 +573,7 @@ impl Simulation {
             }
         }
         let statistics = self.router.statistics(self.now);
-        assert_eq!((statistics.departed.queued, statistics.departed.in_flight), (0, 0));
+        assert_eq!((statistics.disconnected_consumers.queued, statistics.disconnected_consumers.in_flight), (0, 0));
         self.check();
     }
 }

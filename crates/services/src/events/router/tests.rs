@@ -45,7 +45,7 @@ enum Got {
 
 impl GapScene {
     fn new(transfer: Transfer, max_sets: usize) -> Self {
-        let queue = QueueLimits { max_sets, ..QueueLimits::default() };
+        let queue = QueueLimits { max_delivery_sets: max_sets, ..QueueLimits::default() };
         let mut router = Router::new(RouterConfig { queue, ..RouterConfig::default() });
         let supplier = router.add_supplier().unwrap();
         let connection =
@@ -259,7 +259,7 @@ impl ScheduledScene {
 
     fn pull(&mut self) -> Option<(usize, Vec<u64>)> {
         let queues = self.router.statistics(0).consumers.remove(0).queues;
-        let lane = queues.iter().find(|queue| queue.sets > 0)?.lane;
+        let lane = queues.iter().find(|queue| queue.delivery_sets > 0)?.lane;
         let set = self.router.pull(self.consumer, 0).unwrap()?;
         let number = |it: &Occurrence<TestEvent>| match it {
             Occurrence::Event(event) => event.number,

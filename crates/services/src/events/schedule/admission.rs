@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_sched::analysis::StepBudget;
-use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, largest};
+use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, find_largest};
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::{MAX_PERIOD, Nanos};
 
@@ -18,7 +18,7 @@ use super::jobs::{ConsumerJob, PublicationLoad, ScheduledLoad, SubscriptionLoad}
 use crate::events::expression::EventNames;
 use crate::events::filter::EventFilter;
 use crate::events::header::EventHeader;
-use crate::events::reach::PublishedEvent;
+use crate::events::reach::PublishedEventKind;
 
 /// Maximum number of steps of a decision, and separately of the search for a load that would fit.
 /// The thread of the call makes them.
@@ -77,7 +77,7 @@ pub enum ScheduleTest {
     /// Neither the consumer nor the publications of its events declare an execution time.
     NoExecutionTime,
     /// The entry has its maximum number of users.
-    Users {
+    EntryUsers {
         /// The number of the entry.
         entry: i32,
         /// The maximum number of publications or of consumers
@@ -86,7 +86,7 @@ pub enum ScheduleTest {
         max: usize,
     },
     /// The channel has the maximum number of admitted publications, or of admitted consumers.
-    Limit {
+    ChannelLimit {
         /// The maximum.
         max: usize,
     },
@@ -120,7 +120,7 @@ pub struct AdmissionRefusal {
     /// The core of this consumer; 0 without a consumer.
     pub core: u32,
     /// The test.
-    pub test: ScheduleTest,
+    pub failed_test: ScheduleTest,
     /// A load that would fit; `None` if the search found none.
     pub admissible: Option<AdmissibleLoad>,
 }
@@ -129,13 +129,13 @@ impl AdmissionRefusal {
     /// Returns the time in nanoseconds by which the response time exceeds the deadline; `None`
     /// without a bound, and for other tests.
     #[must_use]
-    pub fn excess(&self) -> Option<Nanos> {
-        match self.test {
+    pub fn deadline_excess(&self) -> Option<Nanos> {
+        match self.failed_test {
             ScheduleTest::ResponseTime { response, deadline } => Some(response?.saturating_sub(deadline)),
             ScheduleTest::TooComplex
             | ScheduleTest::NoExecutionTime
-            | ScheduleTest::Users { .. }
-            | ScheduleTest::Limit { .. } => None,
+            | ScheduleTest::EntryUsers { .. }
+            | ScheduleTest::ChannelLimit { .. } => None,
         }
     }
 }
@@ -150,7 +150,7 @@ impl fmt::Display for AdmissionRefusal {
         if let Some(consumer) = self.consumer {
             write!(f, "consumer {consumer} in the lane {} on core {}: ", self.lane, self.core)?;
         }
-        match self.test {
+        match self.failed_test {
             ScheduleTest::ResponseTime { response: Some(response), deadline } => {
                 let excess = format_time(response.saturating_sub(deadline));
                 let (response, deadline) = (format_time(response), format_time(deadline));
@@ -161,10 +161,10 @@ impl fmt::Display for AdmissionRefusal {
             }
             ScheduleTest::TooComplex => f.write_str("the filters and publications are too many to analyse")?,
             ScheduleTest::NoExecutionTime => f.write_str("no wcet is declared")?,
-            ScheduleTest::Users { entry, max } => {
+            ScheduleTest::EntryUsers { entry, max } => {
                 write!(f, "the entry {entry} has its maximum number of users, {max}")?;
             }
-            ScheduleTest::Limit { max } => {
+            ScheduleTest::ChannelLimit { max } => {
                 write!(f, "the channel has at most {max} admitted publications, and as many admitted consumers")?;
             }
         }
@@ -207,15 +207,15 @@ impl ChannelLoad {
             }
         };
         let refusal = |consumer, lane, core, test, admissible| {
-            Err(AdmissionRefusal { peer, proxy, consumer, lane, core, test, admissible })
+            Err(AdmissionRefusal { peer, proxy, consumer, lane, core, failed_test: test, admissible })
         };
         for (count, max) in [(self.publications.len(), MAX_PUBLICATIONS), (self.consumers.len(), MAX_CONSUMERS)] {
             if count > max {
-                return refusal(None, 0, 0, ScheduleTest::Limit { max }, None);
+                return refusal(None, 0, 0, ScheduleTest::ChannelLimit { max }, None);
             }
         }
         if let Some(EntryUse { entry, max_users: max }) = self.crowded_entry() {
-            return refusal(None, 0, 0, ScheduleTest::Users { entry, max }, None);
+            return refusal(None, 0, 0, ScheduleTest::EntryUsers { entry, max }, None);
         }
         let failing = match self.failing_job(&mut StepBudget::new(MAX_STEPS)) {
             Ok(failing) => failing,
@@ -246,7 +246,7 @@ impl ChannelLoad {
 
     fn longest_execution(&self, consumer: usize, steps: &mut StepBudget) -> Option<Nanos> {
         let mut tried = self.clone();
-        largest(1, MAX_PERIOD, |execution| {
+        find_largest(1, MAX_PERIOD, |execution| {
             if let Some(consumer) = tried.consumers.get_mut(consumer) {
                 consumer.load.wcet = Some(execution);
             }
@@ -258,7 +258,7 @@ impl ChannelLoad {
     /// `first` on; `None` if the search finds none.
     fn period_factor(&self, first: usize, steps: &mut StepBudget) -> Option<Thousandths> {
         let mut tried = self.clone();
-        let less = largest(0, MAX_FACTOR - 1_000, |less| {
+        let less = find_largest(0, MAX_FACTOR - 1_000, |less| {
             for (tried, given) in tried.publications.iter_mut().zip(&self.publications).skip(first) {
                 let period = u128::from(given.period) * u128::from(MAX_FACTOR - less);
                 tried.period = Nanos::try_from(period.div_ceil(1_000)).unwrap_or(Nanos::MAX);
@@ -285,7 +285,7 @@ impl ChannelLoad {
         }
         load.analyse(&mut jobs, steps);
         let test = |job: &ConsumerJob| match job.timing {
-            Ok(timing) if job.misses() => {
+            Ok(timing) if job.may_miss_deadline() => {
                 Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
             // A job that is delayed by one without an execution time passes: the other one fails.
@@ -306,17 +306,17 @@ impl ChannelLoad {
             publications: self.publications.iter().map(|publication| publication.load).collect(),
             subscriptions: self.consumers.iter().map(|consumer| consumer.load).collect(),
         };
-        let event = |publication: &AdmittedPublication| PublishedEvent {
+        let event = |publication: &AdmittedPublication| PublishedEventKind {
             header: publication.header,
             period: Some(publication.period),
         };
-        let published: Vec<PublishedEvent> = self.publications.iter().map(event).collect();
+        let published: Vec<PublishedEventKind> = self.publications.iter().map(event).collect();
         let indices: Vec<usize> = (0..published.len()).collect();
         let names = EventNames::new();
         let mut jobs = Vec::new();
         for (number, consumer) in self.consumers.iter().enumerate() {
-            let reach = consumer.filter.reach(&published, &names);
-            jobs.extend(load.jobs(number, &reach.sets, &indices));
+            let reach = consumer.filter.analyse_reach(&published, &names);
+            jobs.extend(load.consumer_jobs(number, &reach.deliverable_sets, &indices));
         }
         jobs.retain(|job| job.lanes.0 + 1 < self.lanes.len());
         (load, jobs)

@@ -43,7 +43,7 @@ pub struct PublicationEntry {
     lane: i32,
     period: Nanos,
     jitter: Nanos,
-    size: Option<u32>,
+    max_size: Option<u32>,
     wcet: Option<Nanos>,
     deadline: Option<Nanos>,
 }
@@ -66,7 +66,7 @@ impl PublicationEntry {
             lane,
             period: nanos(period),
             jitter: 0,
-            size: None,
+            max_size: None,
             wcet: None,
             deadline: None,
         }
@@ -83,7 +83,7 @@ impl PublicationEntry {
 
     /// Sets the maximum number of publications that name the entry at a time, at least one, which
     /// is the default. A connection with a further one is refused
-    /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    /// ([`ScheduleTest::EntryUsers`](super::ScheduleTest::EntryUsers)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
         self.max_users = max;
@@ -101,8 +101,8 @@ impl PublicationEntry {
     /// Sets the maximum size of an event in bytes: its payload and its encoded value. Default: no
     /// bound.
     #[must_use]
-    pub const fn size(mut self, bytes: u32) -> Self {
-        self.size = Some(bytes);
+    pub const fn max_size(mut self, bytes: u32) -> Self {
+        self.max_size = Some(bytes);
         self
     }
 
@@ -131,7 +131,7 @@ impl PublicationEntry {
     }
 
     pub(in crate::events) const fn max_bytes(&self) -> Option<u32> {
-        self.size
+        self.max_size
     }
 
     pub(in crate::events) const fn entry_use(&self) -> EntryUse {
@@ -171,7 +171,7 @@ impl PublicationEntry {
         if self.jitter > MAX_PERIOD {
             return Err(("jitter", "a jitter is at most one hour".to_owned()));
         }
-        if self.size.is_some_and(|size| size as usize > max_queued) {
+        if self.max_size.is_some_and(|size| size as usize > max_queued) {
             return Err(("size", format!("a consumer's queue holds events of at most {max_queued} bytes")));
         }
         check_users(self.max_users)?;
@@ -201,7 +201,7 @@ impl SubscriptionEntry {
 
     /// Sets the maximum number of consumers whose dependencies name the entry at a time, at least
     /// one, which is the default. A further consumer is refused
-    /// ([`ScheduleTest::Users`](super::ScheduleTest::Users)).
+    /// ([`ScheduleTest::EntryUsers`](super::ScheduleTest::EntryUsers)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
         self.max_users = max;
@@ -259,7 +259,7 @@ fn check_times(wcet: Option<Nanos>, deadline: Option<Nanos>) -> Result<(), (&'st
 ///
 /// let ms = Duration::from_millis;
 /// let schedule = ChannelSchedule::new()
-///     .publication(PublicationEntry::new(101, 20, ms(50)).size(64).wcet(ms(2)))
+///     .publication(PublicationEntry::new(101, 20, ms(50)).max_size(64).wcet(ms(2)))
 ///     .subscription(SubscriptionEntry::new(201).deadline(ms(20)));
 /// let channel = EventChannel::builder().lanes([EventLane::new(20), EventLane::new(1)]).schedule(schedule);
 /// # let _ = channel;
@@ -269,7 +269,7 @@ pub struct ChannelSchedule {
     publications: Vec<PublicationEntry>,
     subscriptions: Vec<SubscriptionEntry>,
     overhead: Nanos,
-    surplus: SurplusPolicy,
+    surplus_policy: SurplusPolicy,
 }
 
 impl ChannelSchedule {
@@ -303,8 +303,8 @@ impl ChannelSchedule {
     /// Sets what happens to events beyond their declaration. Default:
     /// [`SurplusPolicy::BestEffort`].
     #[must_use]
-    pub const fn surplus(mut self, policy: SurplusPolicy) -> Self {
-        self.surplus = policy;
+    pub const fn surplus_policy(mut self, policy: SurplusPolicy) -> Self {
+        self.surplus_policy = policy;
         self
     }
 
@@ -312,8 +312,8 @@ impl ChannelSchedule {
         self.overhead
     }
 
-    pub(in crate::events) const fn surplus_policy(&self) -> SurplusPolicy {
-        self.surplus
+    pub(in crate::events) const fn chosen_surplus_policy(&self) -> SurplusPolicy {
+        self.surplus_policy
     }
 
     /// Returns the entry with this number and the index of its lane, if both exist.
@@ -439,7 +439,7 @@ mod tests {
         }
         assert!(with(entry(MS).jitter(Duration::MAX)).contains(" jitter: "));
         assert!(
-            with(entry(MS).size(u32::MAX)).contains(" size: a consumer's queue holds events of at most 1000 bytes")
+            with(entry(MS).max_size(u32::MAX)).contains(" size: a consumer's queue holds events of at most 1000 bytes")
         );
         for wcet in [Duration::ZERO, Duration::MAX] {
             assert!(with(entry(MS).wcet(wcet)).contains(" wcet: "));
@@ -459,7 +459,7 @@ mod tests {
         let twice = ChannelSchedule::new().publication(entry(MS)).subscription(SubscriptionEntry::new(101));
         assert!(refused(twice).contains("the subscription entry 101: rt_info: "));
         assert!(refused(ChannelSchedule::new().overhead(Duration::MAX)).contains(" overhead: "));
-        let right = ChannelSchedule::new().publication(entry(MS).size(0)).subscription(SubscriptionEntry::new(201));
+        let right = ChannelSchedule::new().publication(entry(MS).max_size(0)).subscription(SubscriptionEntry::new(201));
         assert_eq!(right.check(&[20, 1], 1_000), Ok(()));
         assert_eq!(right.check(&[20], 1_000).unwrap_err().field(), "lanes");
     }

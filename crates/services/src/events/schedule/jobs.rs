@@ -7,7 +7,7 @@ use corelane_sched::analysis::response_time::response_time_within;
 use corelane_sched::task::{Nanos, Timing, Utilization};
 
 use crate::events::designator::TimeoutKind;
-use crate::events::reach::{DeliveryTrigger, SetArrival};
+use crate::events::reach::{DeliverySetArrival, DeliveryTrigger};
 
 /// The declared load of the events of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl ConsumerJob {
 
     /// Returns true if the job is analysed and may miss its deadline.
     #[must_use]
-    pub fn misses(&self) -> bool {
+    pub fn may_miss_deadline(&self) -> bool {
         self.is_analysed()
             && self.timing.is_ok_and(|timing| self.response.is_none_or(|response| response > timing.deadline))
     }
@@ -134,10 +134,15 @@ pub struct ScheduledLoad {
 
 impl ScheduledLoad {
     /// Returns the jobs of a subscription, for the sets that its filter delivers
-    /// ([`EventFilter::reach`](crate::events::EventFilter::reach)). `publications` has the index of
-    /// the publication of each published event.
+    /// ([`EventFilter::analyse_reach`](crate::events::EventFilter::analyse_reach)). `publications`
+    /// has the index of the publication of each published event.
     #[must_use]
-    pub fn jobs(&self, subscription: usize, sets: &[SetArrival], publications: &[usize]) -> Vec<ConsumerJob> {
+    pub fn consumer_jobs(
+        &self,
+        subscription: usize,
+        sets: &[DeliverySetArrival],
+        publications: &[usize],
+    ) -> Vec<ConsumerJob> {
         let mut jobs: Vec<ConsumerJob> = Vec::new();
         for set in sets {
             let job = self.job(subscription, set, publications);
@@ -151,7 +156,7 @@ impl ScheduledLoad {
         jobs
     }
 
-    fn job(&self, number: usize, set: &SetArrival, publications: &[usize]) -> ConsumerJob {
+    fn job(&self, number: usize, set: &DeliverySetArrival, publications: &[usize]) -> ConsumerJob {
         let subscription = self.subscriptions.get(number).copied().unwrap_or_default();
         let of_event = |event: &usize| publications.get(*event).and_then(|number| self.publications.get(*number));
         let last = self.lanes.saturating_sub(1);

@@ -1,6 +1,6 @@
-//! Admitted channels in virtual time: by `corelane-sched`'s simulator no admitted consumer misses
-//! its deadline, and by the channel's own filters no consumer gets more declared sets than its jobs
-//! say.
+//! A simulation of admitted channels in virtual time. The simulator of `corelane-sched` runs the
+//! jobs of the consumers: no job may miss its deadline. The channel's filters deliver the events:
+//! no consumer may get more declared sets than its jobs allow for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     // The second job needs 8 ms and is delayed by 4 ms.
     let refusal = supplier(&load, 2, publication(17, 1, 10 * MS, 8 * MS, 1)).unwrap_err();
     assert_eq!((refusal.peer, refusal.proxy, refusal.consumer), (RefusedPeer::Supplier, 2, Some(7)));
-    assert_eq!((refusal.lane, refusal.core, refusal.excess()), (5, 0, None));
+    assert_eq!((refusal.lane, refusal.core, refusal.deadline_excess()), (5, 0, None));
     // With 20 ms, 8 ms of the job and two jobs of 4 ms fit; so they do with 16 ms.
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::PeriodFactor(1_600)));
     let slower = publication(17, 1, 16 * MS, 8 * MS, 1);
@@ -77,7 +77,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     };
     let refusal = subscriber(&load, late.clone()).unwrap_err();
     assert_eq!((refusal.peer, refusal.consumer, refusal.lane), (RefusedPeer::Consumer, Some(8), 20));
-    assert_eq!(refusal.excess(), Some(3 * MS));
+    assert_eq!(refusal.deadline_excess(), Some(3 * MS));
     let text = refusal.to_string();
     assert!(
         text.starts_with(
@@ -115,7 +115,7 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     load.publications.push(undeclared);
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
     assert_eq!(
-        (refusal.test, refusal.admissible),
+        (refusal.failed_test, refusal.admissible),
         (ScheduleTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
     );
     // A timeout alone is in the least urgent lane.
@@ -125,10 +125,10 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
     let parts = vec!["type 17"; 1_000].join(" or ");
     load.consumers = vec![consumer(7, &parts); 250];
     let refusal = subscriber(&load, consumer(8, "type 16")).unwrap_err();
-    assert_eq!((refusal.test, refusal.admissible), (ScheduleTest::TooComplex, None));
+    assert_eq!((refusal.failed_test, refusal.admissible), (ScheduleTest::TooComplex, None));
     let many = vec![publication(16, 1, 10 * MS, 1, 0); 300];
     let refusal = empty().admit(9, Candidate::Supplier(many)).unwrap_err();
-    assert_eq!((refusal.test, refusal.consumer), (ScheduleTest::Limit { max: 256 }, None));
+    assert_eq!((refusal.failed_test, refusal.consumer), (ScheduleTest::ChannelLimit { max: 256 }, None));
 }
 
 #[test]
@@ -142,7 +142,10 @@ fn entry_has_at_most_its_maximum_of_users() {
         load.publications.push(new);
     }
     let refusal = supplier(&load, 3, using(2, publication(17, 1, 10 * MS, 1, 0))).unwrap_err();
-    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 102, max: 2 }, RefusedPeer::Supplier));
+    assert_eq!(
+        (refusal.failed_test, refusal.peer),
+        (ScheduleTest::EntryUsers { entry: 102, max: 2 }, RefusedPeer::Supplier)
+    );
     let text = "the supplier 3 does not fit the schedule: the entry 102 has its maximum number of users, 2";
     assert_eq!(refusal.to_string(), text);
     supplier(&load, 3, publication(17, 1, 10 * MS, 1, 0)).unwrap();
@@ -153,32 +156,35 @@ fn entry_has_at_most_its_maximum_of_users() {
     };
     load.consumers.push(with(7));
     let refusal = subscriber(&load, with(8)).unwrap_err();
-    assert_eq!((refusal.test, refusal.peer), (ScheduleTest::Users { entry: 201, max: 1 }, RefusedPeer::Consumer));
+    assert_eq!(
+        (refusal.failed_test, refusal.peer),
+        (ScheduleTest::EntryUsers { entry: 201, max: 1 }, RefusedPeer::Consumer)
+    );
 }
 
 /// Offers random publications and consumers, and returns the admitted ones.
 fn admitted(random: &mut Random) -> ChannelLoad {
     let mut load = empty();
-    load.overhead = random.within(0, MS / 10);
-    for proxy in 0..random.within(2, 10) {
-        if random.index(2) == 0 {
-            let (event_type, source) = (16 + random.index(3), 1 + random.index(2));
-            let (period, wcet) = (random.within(2, 20) * MS, random.within(1, 2 * MS));
+    load.overhead = random.in_range(0, MS / 10);
+    for proxy in 0..random.in_range(2, 10) {
+        if random.random_index(2) == 0 {
+            let (event_type, source) = (16 + random.random_index(3), 1 + random.random_index(2));
+            let (period, wcet) = (random.in_range(2, 20) * MS, random.in_range(1, 2 * MS));
             let mut new = publication(
                 i32::try_from(event_type).unwrap(),
                 i32::try_from(source).unwrap(),
                 period,
                 wcet,
-                random.index(2),
+                random.random_index(2),
             );
-            new.load.jitter = random.within(0, period / 2);
+            new.load.jitter = random.in_range(0, period / 2);
             if supplier(&load, proxy, new.clone()).is_ok() {
                 load.publications.push(new);
             }
         } else {
-            let mut new = consumer(proxy, FILTERS[random.index(FILTERS.len())]);
-            new.load.core = u32::from(random.index(3) == 0);
-            new.load.wcet = (random.index(2) == 0).then(|| random.within(1, 3 * MS));
+            let mut new = consumer(proxy, FILTERS[random.random_index(FILTERS.len())]);
+            new.load.core = u32::from(random.random_index(3) == 0);
+            new.load.wcet = (random.random_index(2) == 0).then(|| random.in_range(1, 3 * MS));
             if subscriber(&load, new.clone()).is_ok() {
                 load.consumers.push(new);
             }
@@ -195,14 +201,14 @@ fn simulate_jobs(load: &ChannelLoad, random: &mut Random) -> usize {
     let core = |job: &ConsumerJob| load.consumers[job.subscription].load.core as usize;
     let cores = CoreAssignment::Partitioned(jobs.iter().map(core).collect());
     let mut system = SimulatedSystem::new(tasks.clone(), cores, SchedulingRule::FixedPriority);
-    let level = |job: &ConsumerJob| random.within(job.lanes.0 as u64, job.lanes.1 as u64) as u32;
+    let level = |job: &ConsumerJob| random.in_range(job.lanes.0 as u64, job.lanes.1 as u64) as u32;
     system.levels = jobs.iter().map(level).collect();
     system.arrivals = tasks
         .iter()
         .map(|task| ArrivalPattern {
-            offset: random.within(0, task.period),
-            seed: (random.index(2) == 0).then(|| random.next_u64()),
-            max_delay: random.within(0, task.period / 4),
+            offset: random.in_range(0, task.period),
+            seed: (random.random_index(2) == 0).then(|| random.next_u64()),
+            max_delay: random.in_range(0, task.period / 4),
         })
         .collect();
     for (task, seen) in tasks.iter().zip(simulate(&system, 400 * MS).tasks) {
@@ -224,8 +230,8 @@ fn push_events(load: &ChannelLoad, random: &mut Random) {
     let mut sets: Vec<Vec<Nanos>> = vec![Vec::new(); load.consumers.len()];
     let mut now = 0;
     for _ in 0..300 {
-        now += random.within(0, 2 * MS);
-        let Some(number) = (!meters.is_empty()).then(|| random.index(meters.len())) else { return };
+        now += random.in_range(0, 2 * MS);
+        let Some(number) = (!meters.is_empty()).then(|| random.random_index(meters.len())) else { return };
         let is_declared = meters[number].take(1, now);
         let header = load.publications[number].header;
         let deliver = |id: ConsumerId, set: Offered<'_, bool>| {

@@ -19,7 +19,7 @@ fn refusal(failure: ConnectFailure) -> SystemException {
         ConnectFailure::System(exception) => exception,
         ConnectFailure::AlreadyConnected => system(Kind::Internal, "the outlet is connected twice"),
         ConnectFailure::InvalidFilter(error) => {
-            SystemException::new(Kind::ImpLimit, 0, Completion::No).because(error.to_string())
+            SystemException::new(Kind::ImpLimit, 0, Completion::No).with_message(error.to_string())
         }
     }
 }

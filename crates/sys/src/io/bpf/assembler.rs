@@ -264,7 +264,7 @@ impl Program {
 
     /// Returns the map that the instruction with this index loads; `None` if it loads no map.
     #[must_use]
-    pub fn map_at(&self, place: usize) -> Option<MapSymbol> {
+    pub fn map_loaded_at(&self, place: usize) -> Option<MapSymbol> {
         self.maps.iter().find(|(at, _)| *at == place).map(|(_, map)| *map)
     }
 
@@ -529,7 +529,10 @@ mod tests {
         let mut asm = Assembler::new();
         asm.load_map(R1, MapSymbol(2)).load_map(R2, MapSymbol(0)).exit();
         let program = asm.finish().unwrap();
-        assert_eq!((program.map_count(), program.map_at(0), program.map_at(1)), (3, Some(MapSymbol(2)), None));
+        assert_eq!(
+            (program.map_count(), program.map_loaded_at(0), program.map_loaded_at(1)),
+            (3, Some(MapSymbol(2)), None)
+        );
         assert_eq!(program.encode(|map| (map.0 == 2).then_some(7)), Err(MapSymbol(0)));
         let words = program.encode(|map| i32::try_from(map.0 + 5).ok()).unwrap();
         assert_eq!(words.len(), 5);

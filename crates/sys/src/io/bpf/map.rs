@@ -16,7 +16,7 @@ pub enum MapKind {
     /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
     /// An array with a `u32` index. Each value is a map with the kind, the sizes and (for arrays)
-    /// the number of entries of the map given to [`Map::create_outer`].
+    /// the number of entries of the map given to [`Map::create_map_of_maps`].
     ArrayOfMaps = 12,
     /// An array whose index is the number of a processor. The value is the maximum number of frames
     /// in the queue to a kernel thread on this processor.
@@ -73,7 +73,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`create`](Self::create).
-    pub fn create_outer(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
+    pub fn create_map_of_maps(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
         let inner = inner.fd.as_raw_fd().cast_unsigned();
         Self::create_with(MapKind::ArrayOfMaps, name, (4, 4), max_entries, inner)
     }
@@ -154,9 +154,9 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs from the map given to
-    /// [`create_outer`](Self::create_outer) in kind or sizes, or as an array in the number of
-    /// entries.
-    pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
+    /// [`create_map_of_maps`](Self::create_map_of_maps) in kind or sizes, or as an array in the
+    /// number of entries.
+    pub fn update_inner_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
@@ -183,7 +183,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`look_up`](Self::look_up); `NotFound` for an index without an entry.
-    pub fn sum(&self, index: u32) -> io::Result<Vec<u64>> {
+    pub fn sum_over_processors(&self, index: u32) -> io::Result<Vec<u64>> {
         let value = self.look_up(&index.to_ne_bytes())?.ok_or(io::ErrorKind::NotFound)?;
         let mut sums = vec![0_u64; self.value_size / 8];
         for copy in value.chunks_exact(self.copy_size()) {
@@ -302,8 +302,8 @@ mod tests {
         let one = [3_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat();
         map.update(&[0; 4], &one.repeat(copies)).unwrap();
         let copies = copies as u64;
-        assert_eq!(map.sum(0).unwrap(), [3 * copies, 5 * copies]);
-        assert_eq!(map.sum(1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(map.sum_over_processors(0).unwrap(), [3 * copies, 5 * copies]);
+        assert_eq!(map.sum_over_processors(1).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
@@ -312,11 +312,11 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let inner = Map::create(MapKind::Array, "inner", 4, 8, 2).unwrap();
-        let outer = Map::create_outer("outer", &inner, 3).unwrap();
-        outer.update_map(2, &inner).unwrap();
+        let outer = Map::create_map_of_maps("outer", &inner, 3).unwrap();
+        outer.update_inner_map(2, &inner).unwrap();
         let other = Map::create(MapKind::Array, "other", 4, 16, 2).unwrap();
-        assert_eq!(outer.update_map(0, &other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(outer.update_map(3, &inner).unwrap_err().raw_os_error(), Some(libc::E2BIG));
+        assert_eq!(outer.update_inner_map(0, &other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(outer.update_inner_map(3, &inner).unwrap_err().raw_os_error(), Some(libc::E2BIG));
     }
 
     #[test]

@@ -276,7 +276,7 @@ mod tests {
         });
         let loaded = load("count", &program, &[&map]).unwrap();
         loaded.test_run(&[0; 14], 5).unwrap();
-        assert_eq!(map.sum(0).unwrap(), [5]);
+        assert_eq!(map.sum_over_processors(0).unwrap(), [5]);
         let missing = load("count", &program, &[]).unwrap_err();
         assert_eq!(missing.error.kind(), io::ErrorKind::InvalidInput);
         assert!(missing.to_string().contains("map 0 is missing"), "{missing}");

@@ -28,11 +28,11 @@ pub use happy_eyeballs::connect_any;
 pub use options::pretend_that_descriptors_cannot_be_refused;
 pub use options::{
     Credentials, KeepAlive, SocketOptions, busy_poll, dont_route, dscp, force_receive_buffer_size, incoming_core,
-    is_keepalive_enabled, max_pacing_rate, max_unsent, nodelay, peer_credentials, peer_user, priority,
-    receive_buffer_size, refuse_descriptors, refuses_descriptors, report_unread_bytes, send_buffer_size, set_busy_poll,
-    set_dont_route, set_dscp, set_incoming_core, set_keepalive, set_keepalive_enabled, set_linger, set_max_pacing_rate,
-    set_max_unsent, set_nodelay, set_priority, set_receive_buffer_size, set_receive_timeout, set_send_buffer_size,
-    set_send_timeout, take_error, unread_bytes,
+    is_keepalive_enabled, max_pacing_rate, max_unsent_bytes, nodelay, peer_credentials, peer_user, priority,
+    receive_buffer_size, refuse_descriptors, refuses_descriptors, report_unread_bytes_again, send_buffer_size,
+    set_busy_poll, set_dont_route, set_dscp, set_incoming_core, set_keepalive, set_keepalive_enabled, set_linger,
+    set_max_pacing_rate, set_max_unsent_bytes, set_nodelay, set_priority, set_receive_buffer_size, set_receive_timeout,
+    set_send_buffer_size, set_send_timeout, take_error, unread_bytes,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use raw_packets::RawPacketSender;
@@ -160,7 +160,7 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
 /// # Errors
 /// `WouldBlock` if the queue is full; `InvalidInput` for an IP address, and for an unnamed, empty
 /// or too long Unix address; errors of the kernel; the limits of the process.
-pub fn connect_unix_now(address: &Address, options: &SocketOptions) -> io::Result<OwnedFd> {
+pub fn connect_unix_without_waiting(address: &Address, options: &SocketOptions) -> io::Result<OwnedFd> {
     if matches!(address, Address::Inet(_)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }

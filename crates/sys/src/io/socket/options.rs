@@ -394,15 +394,15 @@ pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<u32> {
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
-pub fn set_max_unsent(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+pub fn set_max_unsent_bytes(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.cast_signed())
 }
 
-/// Returns the number of bytes set by [`set_max_unsent`]; 0 if none was set.
+/// Returns the number of bytes set by [`set_max_unsent_bytes`]; 0 if none was set.
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
-pub fn max_unsent(fd: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn max_unsent_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)?.cast_unsigned())
 }
 
@@ -414,7 +414,7 @@ pub fn max_unsent(fd: BorrowedFd<'_>) -> io::Result<u32> {
 ///
 /// # Errors
 /// If the socket is not a TCP socket.
-pub fn report_unread_bytes(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub fn report_unread_bytes_again(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
 }
 

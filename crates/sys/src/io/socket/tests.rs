@@ -224,20 +224,20 @@ fn unread_bytes_are_reported_again() {
     let epoll = Epoll::new().unwrap();
     epoll.add(server.as_fd(), 7, Interest::READABLE | Interest::EDGE).unwrap();
     let reported = || epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::ZERO)).unwrap();
-    report_unread_bytes(server.as_fd()).unwrap();
+    report_unread_bytes_again(server.as_fd()).unwrap();
     assert_eq!(reported(), 0);
     send(client.as_fd(), b"bytes", WaitMode::Block).unwrap();
     poll::wait_readable(server.as_fd(), None).unwrap();
     assert_eq!((reported(), reported()), (1, 0));
-    report_unread_bytes(server.as_fd()).unwrap();
+    report_unread_bytes_again(server.as_fd()).unwrap();
     assert_eq!((reported(), reported()), (1, 0));
     recv(server.as_fd(), &mut [0; 8], WaitMode::Now).unwrap();
-    report_unread_bytes(server.as_fd()).unwrap();
+    report_unread_bytes_again(server.as_fd()).unwrap();
     assert_eq!(reported(), 0);
     shutdown(client.as_fd(), Shutdown::Write).unwrap();
     poll::wait_readable(server.as_fd(), None).unwrap();
     assert_eq!(reported(), 1);
-    report_unread_bytes(server.as_fd()).unwrap();
+    report_unread_bytes_again(server.as_fd()).unwrap();
     assert_eq!(reported(), 1);
 }
 
@@ -247,8 +247,11 @@ fn output_options_are_set() {
     let fd = client.as_fd();
     set_priority(fd, 6).unwrap();
     set_max_pacing_rate(fd, 1_000_000).unwrap();
-    set_max_unsent(fd, 16_384).unwrap();
+    set_max_unsent_bytes(fd, 16_384).unwrap();
     set_incoming_core(fd, 0).unwrap();
-    assert_eq!((priority(fd).unwrap(), max_pacing_rate(fd).unwrap(), max_unsent(fd).unwrap()), (6, 1_000_000, 16_384));
+    assert_eq!(
+        (priority(fd).unwrap(), max_pacing_rate(fd).unwrap(), max_unsent_bytes(fd).unwrap()),
+        (6, 1_000_000, 16_384)
+    );
     assert_eq!(incoming_core(fd).unwrap(), Some(0));
 }

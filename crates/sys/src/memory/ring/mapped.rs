@@ -69,7 +69,7 @@ pub enum WakeMethod {
     /// The side sleeps on a futex, in [`RingReader::park`] or [`RingWriter::park`].
     Futex,
     /// The side waits for the connection's bell, a byte on its socket.
-    Bell,
+    SocketByte,
 }
 
 impl WakeMethod {
@@ -77,7 +77,7 @@ impl WakeMethod {
         match self {
             WakeMethod::None => protocol::AWAKE,
             WakeMethod::Futex => protocol::PARKED,
-            WakeMethod::Bell => protocol::BELL,
+            WakeMethod::SocketByte => protocol::BELL,
         }
     }
 }
@@ -265,7 +265,7 @@ impl RingSide<'_> {
     fn set_wake_method(&self, word: ControlWord, how: WakeMethod) {
         match how {
             WakeMethod::None => protocol::clear_wake_word(self.word(word)),
-            WakeMethod::Futex | WakeMethod::Bell => protocol::set_wake_word(self.word(word), how.word()),
+            WakeMethod::Futex | WakeMethod::SocketByte => protocol::set_wake_word(self.word(word), how.word()),
         }
     }
 
@@ -370,7 +370,7 @@ impl RingReader<'_> {
     /// Withdraws a request for a wake-up. Returns true if the peer will not ring the bell for it,
     /// false if there was no request for the bell or if the peer has taken it.
     #[inline]
-    pub fn withdraw_bell(&self) -> bool {
+    pub fn cancel_wake_request(&self) -> bool {
         protocol::withdraw_bell(self.0.word(ControlWord::Reader))
     }
 
@@ -691,7 +691,7 @@ mod tests {
         server.reader().set_wake_method(WakeMethod::Futex);
         server.reader().unpark();
         assert!(!server.reader().park(None), "expected no sleep, because `unpark` cleared the request");
-        server.reader().set_wake_method(WakeMethod::Bell);
+        server.reader().set_wake_method(WakeMethod::SocketByte);
         server.reader().unpark();
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
     }
@@ -721,13 +721,13 @@ mod tests {
         while client.writer().has_room(1).unwrap() {
             client.writer().write(&[IoSlice::new(&buffer)]).unwrap();
         }
-        client.writer().set_wake_method(WakeMethod::Bell);
+        client.writer().set_wake_method(WakeMethod::SocketByte);
         assert!(!client.writer().has_room(1).unwrap());
         assert_eq!(server.reader().read(&mut buffer[..4]).unwrap(), (4, false));
         assert_eq!(server.reader().read(&mut buffer).unwrap(), (4092, true));
-        client.writer().set_wake_method(WakeMethod::Bell);
+        client.writer().set_wake_method(WakeMethod::SocketByte);
         assert!(server.reader().announce_reading_end() && client.writer().is_reading_ended());
-        server.reader().set_wake_method(WakeMethod::Bell);
+        server.reader().set_wake_method(WakeMethod::SocketByte);
         assert!(client.writer().announce_writing_end() && server.reader().is_writing_ended());
     }
 }

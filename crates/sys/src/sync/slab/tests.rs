@@ -22,12 +22,12 @@ mod ordinary {
             assert!(table.get(index, generation + 1).is_none() && table.get(index, 0).is_none());
         }
         assert_eq!(table.live_count(), 500);
-        assert_eq!(table.get_current(9).unwrap().generation(), 1);
-        assert!(table.get_current(500).is_none() && table.get_current(u32::MAX).is_none());
+        assert_eq!(table.get_any_generation(9).unwrap().generation(), 1);
+        assert!(table.get_any_generation(500).is_none() && table.get_any_generation(u32::MAX).is_none());
         let (index, generation) = keys[7];
         assert_eq!(table.retire(index, generation), RetireResult::Taken("7".into()));
         assert_eq!(table.retire(index, generation), RetireResult::Stale);
-        assert!(table.get(index, generation).is_none() && table.get_current(index).is_none());
+        assert!(table.get(index, generation).is_none() && table.get_any_generation(index).is_none());
         assert_eq!(table.insert("again".into()).unwrap(), (index, generation + 1));
         assert!(table.get(index, generation).is_none());
         assert_eq!(table.iter().count(), 500);

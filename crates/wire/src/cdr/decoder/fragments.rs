@@ -26,7 +26,7 @@ impl<'m> Decoder<'m> {
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
             let position = self.position();
-            self.fragments = FragmentMap { message: self.bytes, starts: breaks };
+            self.fragments = FragmentMap { message: self.bytes_from_origin, starts: breaks };
             self.seek_in_message(position);
         }
     }
@@ -38,13 +38,13 @@ impl<'m> Decoder<'m> {
         let (before, after) = breaks.split_at_checked(passed).unwrap_or((breaks, &[]));
         let start = before.last().map_or(0, |start| start.saturating_sub(Header::LEN));
         let end = after.first().copied().unwrap_or(octets.len()).min(octets.len());
-        self.bytes = octets.get(start..end).unwrap_or_default();
-        self.rest = octets.get(at..end).unwrap_or_default();
+        self.bytes_from_origin = octets.get(start..end).unwrap_or_default();
+        self.remaining_bytes = octets.get(at..end).unwrap_or_default();
     }
 
     #[inline]
     pub(super) fn message_position(&self) -> usize {
-        self.rest
+        self.remaining_bytes
             .as_ptr()
             .addr()
             .saturating_sub(self.fragments.message.as_ptr().addr())
@@ -56,7 +56,7 @@ impl<'m> Decoder<'m> {
         if self.chunks.level > 0 {
             self.chunks.remaining(self.position())
         } else if self.fragments.starts.is_empty() {
-            self.rest.len()
+            self.remaining_bytes.len()
         } else {
             self.fragments.message.len() - self.message_position()
         }
@@ -67,14 +67,14 @@ impl<'m> Decoder<'m> {
     /// [`position`](Decoder::position) counts from the header of the current fragment instead.
     #[must_use]
     #[inline]
-    pub fn offset(&self) -> usize {
+    pub fn message_offset(&self) -> usize {
         if self.fragments.starts.is_empty() { self.position() } else { self.message_position() }
     }
 
     #[inline]
     pub(crate) fn whole_message(&self) -> (&'m [u8], &'m [usize]) {
         if self.fragments.starts.is_empty() {
-            (self.bytes, &[])
+            (self.bytes_from_origin, &[])
         } else {
             (self.fragments.message, self.fragments.starts)
         }
@@ -99,21 +99,21 @@ impl<'m> Decoder<'m> {
             // A chunk cuts neither a primitive nor its padding.
             self.open_chunk()?;
             let gap = self.gap(N);
-            let octets = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk);
-            let (octets, rest) = octets.ok_or(CdrError::BadValue)?;
-            self.rest = rest;
+            let octets = self.remaining_bytes.get(gap..).and_then(<[u8]>::split_first_chunk);
+            let (octets, rest) = octets.ok_or(CdrError::MalformedValuetype)?;
+            self.remaining_bytes = rest;
             return Ok((*octets, self));
         }
         // No sender cuts a primitive, so bytes that end within the padding are skipped with it.
-        while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
-            let end = self.message_position() + self.rest.len();
+        while !self.fragments.starts.is_empty() && self.remaining_bytes.len() <= self.gap(N) {
+            let end = self.message_position() + self.remaining_bytes.len();
             if end >= self.fragments.message.len() {
                 break;
             }
             self.seek_in_message(end);
             let gap = self.gap(N);
-            if let Some((octets, rest)) = self.rest.get(gap..).and_then(<[u8]>::split_first_chunk) {
-                self.rest = rest;
+            if let Some((octets, rest)) = self.remaining_bytes.get(gap..).and_then(<[u8]>::split_first_chunk) {
+                self.remaining_bytes = rest;
                 return Ok((*octets, self));
             }
         }
@@ -125,8 +125,8 @@ impl<'m> Decoder<'m> {
     pub(super) fn read_raw_across(mut self, len: usize) -> Result<(&'m [u8], Decoder<'m>), CdrError> {
         if self.chunks.level > 0 {
             self.open_chunk()?;
-            let (octets, rest) = self.rest.split_at_checked(len).ok_or(CdrError::BadValue)?;
-            self.rest = rest;
+            let (octets, rest) = self.remaining_bytes.split_at_checked(len).ok_or(CdrError::MalformedValuetype)?;
+            self.remaining_bytes = rest;
             return Ok((octets, self));
         }
         let at = self.message_position();
@@ -152,12 +152,12 @@ mod tests {
         message.extend([0xbb, 0, 0, 0, 0, 0, 0, 9]);
         let breaks = [24, 41];
         let mut d = Decoder::new(&message, Endian::Big).at_position(24).with_fragment_starts(&breaks);
-        assert_eq!((d.position(), d.remaining()), (12, 25));
+        assert_eq!((d.position(), d.remaining_len()), (12, 25));
         assert_eq!(d.read_u64(), Ok(7));
-        assert_eq!(d.read_octets(), Ok([0xaa, 0xbb].as_slice()));
+        assert_eq!(d.read_octet_sequence(), Ok([0xaa, 0xbb].as_slice()));
         assert_eq!((d.position(), d.read_u32(), d.read_u8()), (13, Ok(9), Err(CdrError::Truncated)));
         let mut d = Decoder::new(&message, Endian::Big).at_position(20).with_fragment_starts(&breaks);
-        assert_eq!((d.read_u32(), d.read_u64(), d.remaining()), (Ok(0), Ok(7), 13));
+        assert_eq!((d.read_u32(), d.read_u64(), d.remaining_len()), (Ok(0), Ok(7), 13));
         let mut d = Decoder::new(&message, Endian::Big).at_position(20).with_fragment_starts(&breaks);
         assert_eq!(d.read_vec::<u64>(3), Err(CdrError::Truncated));
         let mut d = Decoder::new(&message, Endian::Big).at_position(22).with_fragment_starts(&breaks);

@@ -4,7 +4,7 @@ use super::*;
 fn owned_octets_are_kept_without_a_copy() {
     let large = Octets::from(vec![1; BORROW_THRESHOLD]);
     let mut encoder = Encoder::new();
-    encoder.write_octets_owned(large.clone()).unwrap();
+    encoder.write_octet_sequence_owned(large.clone()).unwrap();
     encoder.write_u8(2);
     let kept: Vec<Octets> = encoder.slices().map(|slice| encoder.share_or_copy(slice)).collect();
     assert_eq!(kept.iter().flat_map(|octets| octets.iter().copied()).collect::<Vec<u8>>(), encoder.to_vec());
@@ -48,13 +48,13 @@ fn segments_of_large_octets_count_for_alignment() {
     let large = vec![0xaa; BORROW_THRESHOLD + 1];
     let mut e = Encoder::new();
     e.set_endian(Endian::Big);
-    e.write_octets(&large).unwrap();
+    e.write_octet_sequence(&large).unwrap();
     assert_eq!(e.position(), 4 + large.len());
     e.write_u32(7);
     assert_eq!(e.buffer.len(), 4 + 3 + 4);
     let slices: Vec<&[u8]> = e.slices().collect();
     assert_eq!((slices.len(), slices[1].as_ptr()), (3, large.as_ptr()));
-    assert_eq!(e.contiguous(), None);
+    assert_eq!(e.as_contiguous_slice(), None);
     assert_eq!(e.to_vec().len(), e.len());
     assert_eq!(e.to_vec()[4 + large.len() + 3..], [0, 0, 0, 7]);
     for range in [0..0, 0..4, 2..6, 3..e.len(), 5..16_300, 16_388..16_393, 16_000..19_999] {
@@ -70,7 +70,7 @@ fn the_ninth_segment_is_copied() {
     let large = vec![1; BORROW_THRESHOLD];
     let mut e = Encoder::new();
     for _ in 0..10 {
-        e.write_octets(&large).unwrap();
+        e.write_octet_sequence(&large).unwrap();
     }
     assert_eq!(e.slices().count(), MAX_SLICES);
     let mut list = [&[][..]; MAX_SLICES];
@@ -84,10 +84,10 @@ fn truncation_removes_the_segments_after_the_mark() {
     let mut e = Encoder::new();
     e.write_u8(1);
     let mark = e.truncation_point();
-    e.write_octets_owned(owned).unwrap();
+    e.write_octet_sequence_owned(owned).unwrap();
     e.write_u32(1);
     e.truncate(mark);
-    assert_eq!((e.len(), e.position(), e.contiguous()), (1, 1, Some([1].as_slice())));
+    assert_eq!((e.len(), e.position(), e.as_contiguous_slice()), (1, 1, Some([1].as_slice())));
     e.write_u16(0);
     assert_eq!(e.len(), 4);
 }
@@ -115,9 +115,9 @@ fn borrowed_and_owned_segments_keep_their_order_after_truncation() {
         let write = |e: &mut Encoder<'_>, number: u32, is_owned: bool| {
             let at = put(e, number);
             if is_owned {
-                e.write_octets_owned(owned.clone()).unwrap()
+                e.write_octet_sequence_owned(owned.clone()).unwrap()
             } else {
-                e.write_octets_copied(&lent).unwrap()
+                e.write_octet_sequence_copied(&lent).unwrap()
             }
             at
         };
@@ -145,7 +145,7 @@ fn an_encapsulation_has_its_own_origin() {
     e.write_u16(0xffff);
     e.write_encapsulation(|e| {
         e.write_u32(5);
-        e.write_octets(&large)
+        e.write_octet_sequence(&large)
     })
     .unwrap();
     e.write_u64(1);
@@ -160,10 +160,10 @@ fn patching_counts_the_segments_in_front() {
     let large = vec![1; BORROW_THRESHOLD];
     let mut e = Encoder::new();
     e.set_endian(Endian::Big);
-    e.write_octets(&large).unwrap();
+    e.write_octet_sequence(&large).unwrap();
     let first = e.position();
     e.write_u32(0);
-    e.write_octets(&large).unwrap();
+    e.write_octet_sequence(&large).unwrap();
     let second = e.position();
     e.write_u32(0);
     e.patch_u32(0, 8);

@@ -23,7 +23,7 @@ impl<'m> Decoder<'m> {
     /// Skips the state of a custom value whose head was read.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if the value is not chunked or its chunks are malformed.
+    /// [`CdrError::MalformedValuetype`] if the value is not chunked or its chunks are malformed.
     pub(crate) fn skip_custom(&mut self, start: &ValueStart<'m>) -> Result<(), CdrError> {
         self.walk_chunks(start, None)
     }
@@ -31,8 +31,8 @@ impl<'m> Decoder<'m> {
     /// Copies a custom value whose head was read. `keep` is an owner of the bytes.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] if the bytes would have another meaning in `e`; the errors of
-    /// [`skip_custom`](Decoder::skip_custom).
+    /// [`CdrError::CustomValueNotConvertible`] if the bytes would have another meaning in `e`; the
+    /// errors of [`skip_custom`](Decoder::skip_custom).
     pub(crate) fn copy_custom(
         &mut self,
         start: &ValueStart<'m>,
@@ -41,9 +41,9 @@ impl<'m> Decoder<'m> {
         e: &mut Encoder<'_>,
     ) -> Result<(), CdrError> {
         if (self.endian(), self.version(), self.code_sets()) != (e.endian(), e.version(), e.code_sets()) {
-            return Err(CdrError::CustomValue);
+            return Err(CdrError::CustomValueNotConvertible);
         }
-        let value = e.begin_copied_value(self.identity(start.number), Arc::clone(keep), id, self.position())?;
+        let value = e.begin_copied_value(self.identity(start.value_number), Arc::clone(keep), id, self.position())?;
         self.walk_chunks(start, Some(e))?;
         e.end_value(value)
     }
@@ -51,12 +51,12 @@ impl<'m> Decoder<'m> {
     /// Returns the identity of the value with this number. It is unique while the bytes of the
     /// message exist.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
-        (self.bytes().as_ptr().addr(), number)
+        (self.bytes_from_origin().as_ptr().addr(), number)
     }
 
     fn walk_chunks(&mut self, start: &ValueStart<'m>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
-        if !start.chunked {
-            return Err(CdrError::BadValue);
+        if !start.is_chunked {
+            return Err(CdrError::MalformedValuetype);
         }
         self.show_whole_message();
         let mut inside = 0;
@@ -70,7 +70,7 @@ impl<'m> Decoder<'m> {
                 }
                 1..TAG => {
                     let at = self.position();
-                    let chunk = self.read_raw(next as usize)?;
+                    let chunk = self.read_bytes(next as usize)?;
                     if let Some(e) = out.as_deref_mut() {
                         e.write_u32(next);
                         self.copy_chunk(at, chunk, e)?;
@@ -87,7 +87,7 @@ impl<'m> Decoder<'m> {
                         return self.end_value(start);
                     };
                     if within > inside {
-                        return Err(CdrError::BadValue);
+                        return Err(CdrError::MalformedValuetype);
                     }
                     inside = within - 1;
                     if let Some(e) = out.as_deref_mut() {
@@ -103,11 +103,11 @@ impl<'m> Decoder<'m> {
     /// is the number of chunked values that contain the head.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
-            return Err(CdrError::BadValue);
+            return Err(CdrError::MalformedValuetype);
         }
         let at = self.position() - 4;
-        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
-        let number = space.add_value(self.address(at), around, self.limits().max_values)?;
+        let space = self.usable_value_read_state().ok_or(CdrError::UnsupportedForm)?;
+        let number = space.add_value(self.address(at), around, self.limits().max_valuetype_instances)?;
         space.leave_value();
         let codebase = if tag & CODEBASE != 0 { Some(self.read_id()?) } else { None };
         let ids = match tag & IDS {
@@ -137,7 +137,7 @@ impl<'m> Decoder<'m> {
             e.write_len(ids.len())?;
         }
         ids.into_iter().try_for_each(|text| text.write(e))?;
-        if is_aligned_as(e.position(), self.position()) { Ok(()) } else { Err(CdrError::CustomValue) }
+        if is_aligned_as(e.position(), self.position()) { Ok(()) } else { Err(CdrError::CustomValueNotConvertible) }
     }
 
     fn read_id(&mut self) -> Result<IdText<'m>, CdrError> {
@@ -158,7 +158,7 @@ impl<'m> Decoder<'m> {
     fn copy_chunk(&self, at: usize, chunk: &[u8], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let to = e.position();
         if !is_aligned_as(to, at) {
-            return Err(CdrError::CustomValue);
+            return Err(CdrError::CustomValueNotConvertible);
         }
         let mut copy = Cow::Borrowed(chunk);
         let first = at.wrapping_neg() & 3;
@@ -170,20 +170,20 @@ impl<'m> Decoder<'m> {
             }
             let place = first + index * 4 + 4;
             let target = (at + place).checked_sub(offset.unsigned_abs() as usize);
-            let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
+            let space = self.usable_value_read_state().ok_or(CdrError::UnsupportedForm)?;
             let Some(IndirectionTarget::Value(number)) =
                 target.and_then(|target| space.find_target(self.address(target)))
             else {
                 continue;
             };
-            let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValue)?;
+            let there = *e.values().positions.get(&self.identity(number)).ok_or(CdrError::CustomValueNotConvertible)?;
             let back =
                 i32::try_from(to.wrapping_add(place).wrapping_sub(there)).map_err(|_| CdrError::LengthOverflow)?;
             if let Some(octets) = copy.to_mut().get_mut(place..place + 4) {
                 octets.copy_from_slice(&e.endian().octets_of(-back));
             }
         }
-        e.write_raw(&copy);
+        e.write_bytes(&copy);
         Ok(())
     }
 }

@@ -116,7 +116,7 @@ impl ValueReadState {
 
     /// Returns the number of values around the current position.
     #[must_use]
-    pub fn enclosing_values(&self) -> u32 {
+    pub fn enclosing_value_count(&self) -> u32 {
         self.read_values.borrow().as_ref().map_or(0, |seen| seen.depth)
     }
 
@@ -228,12 +228,12 @@ pub enum ValueHead<'m> {
 #[derive(Debug)]
 pub struct ValueStart<'m> {
     /// The number of this value: the number of values that begin earlier in the message.
-    pub number: u32,
+    pub value_number: u32,
     /// The repository ids of the value's type.
-    pub ids: RepositoryIds<'m>,
+    pub repository_ids: RepositoryIds<'m>,
     /// True if the value's state is chunked, so that the reader can skip an unread part of the
     /// state.
-    pub chunked: bool,
+    pub is_chunked: bool,
     pub(crate) position: usize,
     /// The number of chunked values around the state, this value included if it is chunked.
     pub(super) level: u32,
@@ -266,16 +266,16 @@ impl<'m> Decoder<'m> {
     /// Reads the head of a value, up to its state.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
+    /// [`CdrError::MalformedValuetype`] if the bytes are not a value; [`CdrError::BadIndirection`];
     /// [`CdrError::StringNotTerminated`] for an id; [`CdrError::LimitExceeded`] if values, ids or
     /// the length of an id exceed the limits; the errors of [`charge`](Decoder::charge);
-    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a
-    /// fragmented GIOP 1.1 message, where positions are meaningless.
+    /// [`CdrError::Truncated`]; [`CdrError::UnsupportedForm`] without a [`ValueReadState`], and in
+    /// a fragmented GIOP 1.1 message, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
-        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
+        let space = self.usable_value_read_state().ok_or(CdrError::UnsupportedForm)?;
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
-        if within && self.rest().is_empty() {
+        if within && self.remaining_bytes().is_empty() {
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
@@ -300,17 +300,24 @@ impl<'m> Decoder<'m> {
                 }
             }
             _ if tag >> 8 != TAG >> 8 || tag & 0xff > 0x0f || in_chunk || (within && tag & CHUNKED == 0) => {
-                Err(CdrError::BadValue)
+                Err(CdrError::MalformedValuetype)
             }
             _ => {
                 self.charge(BYTES_PER_VALUE)?;
-                let number = space.add_value(self.address(at), self.chunks().level, self.limits().max_values)?;
+                let number =
+                    space.add_value(self.address(at), self.chunks().level, self.limits().max_valuetype_instances)?;
                 let ids = self.read_value_type(tag)?;
                 let chunked = tag & CHUNKED != 0;
                 if chunked {
                     self.enter_chunks();
                 }
-                Ok(ValueHead::Value(ValueStart { number, ids, chunked, position: at, level: self.chunks().level }))
+                Ok(ValueHead::Value(ValueStart {
+                    value_number: number,
+                    repository_ids: ids,
+                    is_chunked: chunked,
+                    position: at,
+                    level: self.chunks().level,
+                }))
             }
         }
     }
@@ -318,13 +325,13 @@ impl<'m> Decoder<'m> {
     /// Ends a value. If its state is chunked, skips the unread part.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`], [`CdrError::Truncated`] and other errors if the unread part is
-    /// malformed.
+    /// [`CdrError::MalformedValuetype`], [`CdrError::Truncated`] and other errors if the unread
+    /// part is malformed.
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
         if let Some(space) = self.usable_value_read_state() {
             space.leave_value();
         }
-        if !value.chunked {
+        if !value.is_chunked {
             return Ok(());
         }
         if self.chunks().ended_level == 0 || self.chunks().ended_level > value.level {
@@ -341,7 +348,7 @@ impl<'m> Decoder<'m> {
 
     pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
         let space = self.value_read_state()?;
-        let asked = || space.lookup_type.zip(self.environment()).and_then(|(ask, env)| ask(env, id));
+        let asked = || space.lookup_type.zip(self.decoding_context()).and_then(|(ask, env)| ask(env, id));
         space.known_type(id).or_else(asked)
     }
 
@@ -349,15 +356,15 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// The errors of `read`; [`CdrError::LimitExceeded`] if the values read again exceed 16 times
-    /// the message's size; [`CdrError::Unsupported`] without a [`ValueReadState`].
+    /// the message's size; [`CdrError::UnsupportedForm`] without a [`ValueReadState`].
     pub fn reread_value<T>(
         &self,
         number: u32,
         position: usize,
         read: impl FnOnce(&mut Decoder<'m>) -> Result<T, CdrError>,
     ) -> Result<T, CdrError> {
-        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
-        let full = if self.chunks().level > 0 { self.chunks().message } else { self.bytes() };
+        let space = self.usable_value_read_state().ok_or(CdrError::UnsupportedForm)?;
+        let full = if self.chunks().level > 0 { self.chunks().message } else { self.bytes_from_origin() };
         let level = space.chunk_level(number);
         let mut there = self.clone();
         *there.chunks_mut() = if level > 0 { Chunks { message: full, level, ended_level: 0 } } else { Chunks::NONE };
@@ -375,12 +382,14 @@ impl<'m> Decoder<'m> {
     /// Writes a custom value, whose head was read, with the custom code of its type.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] if there is no such code; the errors of that code.
+    /// [`CdrError::CustomValueNotConvertible`] if there is no such code; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let convert =
-            self.usable_value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
-        self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
-            CdrError::NoValueFactory => CdrError::CustomValue,
+        let convert = self
+            .usable_value_read_state()
+            .and_then(|space| space.convert_custom)
+            .ok_or(CdrError::CustomValueNotConvertible)?;
+        self.reread_value(start.value_number, start.position, |d| convert(d, e)).map_err(|error| match error {
+            CdrError::NoValueFactory => CdrError::CustomValueNotConvertible,
             error => error,
         })?;
         self.end_value(start)
@@ -411,7 +420,7 @@ impl<'m> Decoder<'m> {
                     _ => Err(CdrError::BadIndirection),
                 }
             }
-            _ => Err(CdrError::BadValue),
+            _ => Err(CdrError::MalformedValuetype),
         }
     }
 
@@ -445,7 +454,7 @@ impl<'m> Decoder<'m> {
         if length > self.limits().max_repository_id_length {
             return Err(CdrError::LimitExceeded);
         }
-        match self.read_raw(length as usize)?.split_last() {
+        match self.read_bytes(length as usize)?.split_last() {
             Some((0, id)) => Ok(id),
             Some(_) => Err(CdrError::StringNotTerminated),
             None => Ok(&[]),
@@ -464,11 +473,11 @@ impl<'m> Decoder<'m> {
     /// Returns the memory address of a position. Addresses are unique in a message; positions are
     /// not, because they count from the start of each encapsulation.
     pub(super) fn address(&self, position: usize) -> usize {
-        self.bytes().as_ptr().addr() + position
+        self.bytes_from_origin().as_ptr().addr() + position
     }
 
     fn enter_chunks(&mut self) {
-        let bytes = self.bytes();
+        let bytes = self.bytes_from_origin();
         let chunks = self.chunks_mut();
         if chunks.level == 0 {
             chunks.message = bytes;
@@ -509,16 +518,16 @@ impl<'m> Decoder<'m> {
     }
 
     pub(in crate::cdr) fn open_chunk(&mut self) -> Result<(), CdrError> {
-        if self.chunks().ended_level != 0 || !self.rest().is_empty() {
-            return Err(CdrError::BadValue);
+        if self.chunks().ended_level != 0 || !self.remaining_bytes().is_empty() {
+            return Err(CdrError::MalformedValuetype);
         }
         let full = self.chunks().message;
         let mut ahead = self.after_chunk();
         let size = ahead.read_u32()?;
         if !(1..TAG).contains(&size) {
-            return Err(CdrError::BadValue);
+            return Err(CdrError::MalformedValuetype);
         }
-        if size as usize > ahead.rest().len() {
+        if size as usize > ahead.remaining_bytes().len() {
             return Err(CdrError::Truncated);
         }
         let start = ahead.position();
@@ -529,7 +538,7 @@ impl<'m> Decoder<'m> {
     /// Skips the unread bytes of this chunk, further chunks, and values between them, to the end of
     /// the value at `level`.
     fn skip_to_end(&mut self, level: u32) -> Result<(), CdrError> {
-        let end_of_chunk = self.position() + self.rest().len();
+        let end_of_chunk = self.position() + self.remaining_bytes().len();
         let full = self.chunks().message;
         self.set_window(full, end_of_chunk, full.len());
         loop {

@@ -61,13 +61,16 @@ fn a_plain_value_and_an_indirection_to_it() {
     let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let start = head(&mut d);
-    assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
+    assert_eq!(
+        (start.value_number, start.repository_ids.as_slice(), start.is_chunked),
+        (0, [b"IDL:A:1.0".as_slice()].as_slice(), false)
+    );
     assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Indirection(0, _))));
     assert!(matches!(d.read_value_head(), Ok(ValueHead::Null)));
     let start = head(&mut d);
-    assert_eq!((start.number, start.ids), (1, RepositoryIds::One(b"IDL:A:1.0")));
-    assert_eq!(d.remaining(), 0);
+    assert_eq!((start.value_number, start.repository_ids), (1, RepositoryIds::One(b"IDL:A:1.0")));
+    assert_eq!(d.remaining_len(), 0);
 }
 
 #[test]
@@ -94,14 +97,14 @@ fn chunks_and_truncation() {
     let decoder = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let mut d = decoder.clone();
     let outer = head(&mut d);
-    assert!(outer.chunked && outer.ids.as_slice().len() == 2);
+    assert!(outer.is_chunked && outer.repository_ids.as_slice().len() == 2);
     assert_eq!(d.read_u32(), Ok(1));
     let inner = head(&mut d);
     assert_eq!((d.read_u8(), d.end_value(&inner), d.read_u64()), (Ok(2), Ok(()), Ok(3)));
     let last = head(&mut d);
-    assert_eq!((last.number, space.enclosing_values()), (2, 2));
+    assert_eq!((last.value_number, space.enclosing_value_count()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
-    assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
+    assert_eq!((d.remaining_len(), space.enclosing_value_count()), (0, 0));
     let space = ValueReadState::new();
     let mut d = decoder.with_value_read_state(&space);
     let outer = head(&mut d);
@@ -116,7 +119,7 @@ fn one_end_tag_may_end_several_values() {
     let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let (outer, inner) = (head(&mut d), head(&mut d));
     assert_eq!((d.read_u32(), d.end_value(&inner)), (Ok(5), Ok(())));
-    assert_eq!(d.read_u32(), Err(CdrError::BadValue), "the outer value has ended too");
+    assert_eq!(d.read_u32(), Err(CdrError::MalformedValuetype), "the outer value has ended too");
     assert_eq!((d.end_value(&outer), d.read_u32()), (Ok(()), Ok(9)));
 }
 
@@ -139,7 +142,7 @@ fn null_and_indirections_are_read_inside_chunks_and_between_chunks() {
                 Ok(ValueHead::Indirection(0, _)) => assert!(again),
                 other => panic!("{text}: {other:?}"),
             }
-            assert_eq!((d.read_u32(), d.end_value(&outer), d.remaining()), (Ok(2), Ok(()), 0), "{text}");
+            assert_eq!((d.read_u32(), d.end_value(&outer), d.remaining_len()), (Ok(2), Ok(()), 0), "{text}");
         }
     }
 }
@@ -153,10 +156,16 @@ fn strings_and_sequences_end_within_their_chunk() {
         head(&mut d);
         read(&mut d)
     };
-    assert_eq!(read("7fffff08 00000002 0001 0000 00000002 0002", |d| d.read_u32().map(drop)), Err(CdrError::BadValue));
-    assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::BadValue));
+    assert_eq!(
+        read("7fffff08 00000002 0001 0000 00000002 0002", |d| d.read_u32().map(drop)),
+        Err(CdrError::MalformedValuetype)
+    );
+    assert_eq!(
+        read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)),
+        Err(CdrError::MalformedValuetype)
+    );
     assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
-    assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::BadValue));
+    assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::MalformedValuetype));
     // A count is compared with the size of all chunks; each element must fit in one chunk.
     assert_eq!(
         read("7fffff08 00000004 00000002 00000002 0001 0000 00000002 0002", |d| {
@@ -186,7 +195,7 @@ fn any_and_reference_continue_in_the_next_chunk() {
     let ior = Ior::decode(&mut d).unwrap();
     let profiles: Vec<_> = ior.profiles.iter().map(|profile| (profile.tag, profile.data.as_slice())).collect();
     assert_eq!(profiles, [(7, b"abcd".as_slice()), (9, b"ef".as_slice())]);
-    assert_eq!((d.end_value(&start), d.remaining()), (Ok(()), 0));
+    assert_eq!((d.end_value(&start), d.remaining_len()), (Ok(()), 0));
 }
 
 #[test]
@@ -196,7 +205,7 @@ fn indirections_lead_to_their_values() {
         let space = ValueReadState::new();
         let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
         let mut last = None;
-        while d.remaining() > 0 {
+        while d.remaining_len() > 0 {
             match d.read_value_head() {
                 Ok(head) => last = Some(head),
                 Err(error) => return Err(error),
@@ -225,13 +234,13 @@ fn indirections_lead_to_their_values() {
     let ids = format!("{:?}", b"IDL:A:1.0");
     assert!(read(&shared).unwrap().contains(&ids), "{}", read(&shared).unwrap());
     for (wrong, error) in [
-        ("7ffffeff", CdrError::BadValue),
-        ("7fffff04", CdrError::BadValue),
-        ("7fffff10", CdrError::BadValue),
-        ("80000000", CdrError::BadValue),
-        ("00000001", CdrError::BadValue),
-        ("7fffff08 7fffff00", CdrError::BadValue),
-        ("7fffff08 00000004 7fffff08", CdrError::BadValue),
+        ("7ffffeff", CdrError::MalformedValuetype),
+        ("7fffff04", CdrError::MalformedValuetype),
+        ("7fffff10", CdrError::MalformedValuetype),
+        ("80000000", CdrError::MalformedValuetype),
+        ("00000001", CdrError::MalformedValuetype),
+        ("7fffff08 7fffff00", CdrError::MalformedValuetype),
+        ("7fffff08 00000004 7fffff08", CdrError::MalformedValuetype),
         ("7fffff02 00000201", CdrError::LimitExceeded),
         ("7fffff02 00000002 4141", CdrError::StringNotTerminated),
         ("7fffff06 00000021", CdrError::LimitExceeded),
@@ -244,7 +253,7 @@ fn indirections_lead_to_their_values() {
 
 #[test]
 fn the_number_of_values_is_bounded() {
-    let limits = Limits { max_values: 3, ..Limits::default() };
+    let limits = Limits { max_valuetype_instances: 3, ..Limits::default() };
     let written = octets(&"7fffff00".repeat(4));
     let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space).with_limits(&limits);
@@ -252,7 +261,7 @@ fn the_number_of_values_is_bounded() {
         head(&mut d);
     }
     assert_eq!(d.read_value_head().unwrap_err(), CdrError::LimitExceeded);
-    assert_eq!(Decoder::new(&written, Endian::Big).read_value_head().unwrap_err(), CdrError::Unsupported);
+    assert_eq!(Decoder::new(&written, Endian::Big).read_value_head().unwrap_err(), CdrError::UnsupportedForm);
     let mut e = Encoder::new();
     let depth = (0..).take_while(|depth| e.begin_value((1, *depth), keep, A, true).is_ok()).count();
     assert_eq!(depth, 256);
@@ -274,8 +283,8 @@ fn indirection_does_not_lead_out_of_an_encapsulation() {
     let outer = head(&mut d);
     let mut inner = d.read_encapsulation().unwrap();
     let start = head(&mut inner);
-    assert_eq!((start.number, start.chunked, inner.end_value(&start)), (1, false, Ok(())));
-    assert_eq!((d.end_value(&outer), d.remaining()), (Ok(()), 0));
+    assert_eq!((start.value_number, start.is_chunked, inner.end_value(&start)), (1, false, Ok(())));
+    assert_eq!((d.end_value(&outer), d.remaining_len()), (Ok(()), 0));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Stream for ScriptedStream {
         }
     }
 
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+    fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -251,12 +251,12 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let context = handler.context();
         // This thread holds the read lock between messages, until it returns the connection to the
         // lane.
-        let Some(mut turn) = connection.read_state.resume() else { return Err(Step::Ended) };
+        let Some(mut turn) = connection.read_state.resume_kept() else { return Err(Step::Ended) };
         let read = match turn.with(|reading| worker.read(reading, connection, context, wait)) {
             ReadResult::InPlace { more } => (None, more),
             ReadResult::Message { message, more } => (Some(message), more),
             ReadResult::Incomplete => {
-                turn.keep();
+                turn.keep_locked();
                 return Ok(None);
             }
             ReadResult::AlreadyEnded => return Err(Step::Ended),
@@ -271,7 +271,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
                 return Err(Step::Ended);
             }
         };
-        turn.keep();
+        turn.keep_locked();
         connection.record_message(lane.idle_tracker.now());
         Ok(Some(read))
     }
@@ -281,7 +281,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     #[cold]
     fn wait_for_input(&self, mailbox: &Mailbox) -> bool {
         let stream = &self.connection.stream;
-        let Some(readiness) = stream.arrivals() else { return true };
+        let Some(readiness) = stream.arrival_descriptor() else { return true };
         // An error means that the connection has ended, which the next read finds.
         if !matches!(stream.arm_readiness(), Ok(None | Some(false))) {
             return true;
@@ -329,7 +329,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         // the guard exists.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
-        turn.keep();
+        turn.keep_locked();
         unwatch(&self.lane, &self.connection);
         true
     }

@@ -58,7 +58,7 @@ impl DeferrableServer {
         DeferrableServer {
             budget: nanoseconds(share.budget),
             period: nanoseconds(share.period),
-            check_interval: nanoseconds(BestEffortShare::LATENESS),
+            check_interval: nanoseconds(BestEffortShare::MAX_BUDGET_OVERRUN),
             begun_at: None,
             used_before: 0,
             is_exhausted: false,
@@ -190,13 +190,13 @@ mod tests {
         let mut random = Random::new(7);
         for _ in 0..200 {
             let mut core = SimulatedCore::new();
-            let (busy, idle) = (random.within(1, 60), random.within(1, 600));
+            let (busy, idle) = (random.in_range(1, 60), random.in_range(1, 600));
             while core.now < 8 * PERIOD {
-                let (works, rests) = (random.within(1, busy), random.within(0, idle));
+                let (works, rests) = (random.in_range(1, busy), random.in_range(0, idle));
                 (0..works).for_each(|_| core.step(true));
                 (0..rests).for_each(|_| core.step(false));
             }
-            let late = Duration::from_nanos(BUDGET) + BestEffortShare::LATENESS;
+            let late = Duration::from_nanos(BUDGET) + BestEffortShare::MAX_BUDGET_OVERRUN;
             let counted = Nanos::try_from(late.as_nanos()).unwrap() + STEP;
             // As a task, the deferrable server has a jitter that lets two budgets follow each
             // other.

@@ -122,7 +122,7 @@ impl JobLog {
             let before = jobs.len();
             next = self.ring.lock().copy(next, left.min(RECORDS_PER_LOCK), &mut jobs);
             if jobs.len() == before || jobs.len() >= most {
-                return JobBatch { jobs, next };
+                return JobBatch { jobs, next_number: next };
             }
         }
     }
@@ -180,7 +180,13 @@ impl TaskMeter {
         let nanos = |sum: &AtomicU64| Duration::from_nanos(sum.load(Ordering::Relaxed));
         let mean = Duration::from_nanos(self.sum.load(Ordering::Relaxed).checked_div(jobs).unwrap_or(0));
         let shortest = if jobs == 0 { Duration::ZERO } else { nanos(&self.shortest) };
-        TaskMeasurement { task: self.task, jobs, shortest, mean, longest: nanos(&self.longest) }
+        TaskMeasurement {
+            task: self.task,
+            jobs,
+            min_response: shortest,
+            mean_response: mean,
+            max_response: nanos(&self.longest),
+        }
     }
 }
 
@@ -247,18 +253,18 @@ mod tests {
         meters.set_tasks([5].into_iter());
         let meter = meters.get(5).unwrap();
         log.end(&meter, log.begin());
-        assert_eq!(log.recorded(0, 100), JobBatch { jobs: Vec::new(), next: 0 });
+        assert_eq!(log.recorded(0, 100), JobBatch { jobs: Vec::new(), next_number: 0 });
         log.record_until(Monotonic::FAR_FUTURE);
         log.record_until(Monotonic::from_nanos(1));
         (0..3).for_each(|_| log.end(&meter, log.begin()));
         let batch = log.recorded(0, 2);
-        assert_eq!((batch.jobs.len(), batch.next), (2, 2));
-        let rest = log.recorded(batch.next, 100);
-        assert_eq!((rest.jobs.len(), rest.jobs[0].number, rest.next), (1, 2, 3));
+        assert_eq!((batch.jobs.len(), batch.next_number), (2, 2));
+        let rest = log.recorded(batch.next_number, 100);
+        assert_eq!((rest.jobs.len(), rest.jobs[0].number, rest.next_number), (1, 2, 3));
         assert!(rest.jobs[0].task == 5 && rest.jobs[0].ended_at >= rest.jobs[0].started_at);
         let [measured] = &meters.measurements()[..] else { panic!("one task") };
         assert_eq!((measured.task, measured.jobs), (5, 4));
-        assert!(measured.shortest <= measured.mean && measured.mean <= measured.longest);
+        assert!(measured.min_response <= measured.mean_response && measured.mean_response <= measured.max_response);
     }
 
     #[test]
@@ -284,7 +290,25 @@ mod tests {
         assert!(meters.get(1).is_none());
         let nanos = Duration::from_nanos;
         let (shortest, mean, longest) = (nanos(10), nanos(20), nanos(30));
-        let none = TaskMeasurement { task: 3, jobs: 0, shortest: nanos(0), mean: nanos(0), longest: nanos(0) };
-        assert_eq!(meters.measurements(), [TaskMeasurement { task: 2, jobs: 2, shortest, mean, longest }, none]);
+        let none = TaskMeasurement {
+            task: 3,
+            jobs: 0,
+            min_response: nanos(0),
+            mean_response: nanos(0),
+            max_response: nanos(0),
+        };
+        assert_eq!(
+            meters.measurements(),
+            [
+                TaskMeasurement {
+                    task: 2,
+                    jobs: 2,
+                    min_response: shortest,
+                    mean_response: mean,
+                    max_response: longest
+                },
+                none
+            ]
+        );
     }
 }

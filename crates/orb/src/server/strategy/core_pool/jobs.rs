@@ -35,7 +35,7 @@ impl ServedTask {
         limits: &Limits,
         waited: Duration,
     ) -> Option<Duration> {
-        let TaskRules { deadline, shortest_deadline, .. } = self.binding.rules;
+        let TaskRules { deadline, min_requested_deadline: shortest_deadline, .. } = self.binding.rules;
         let (Some(deadline), Some(shortest)) = (deadline, shortest_deadline) else { return deadline };
         let asked = message::remaining_time(header, octets, limits).map(|time| time.saturating_sub(waited));
         Some(asked.map_or(deadline, |asked| asked.max(shortest).min(deadline)))
@@ -184,9 +184,10 @@ impl SharedPool {
             result
         };
         let run = || match task.map(|task| (task.number, task.binding)) {
-            Some((number, TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun, .. }, .. })) => {
-                self.run_with_budget(context, number, (task, budget, overrun), run)
-            }
+            Some((
+                number,
+                TaskBinding { task, rules: TaskRules { budget: Some(budget), overrun_action: overrun, .. }, .. },
+            )) => self.run_with_budget(context, number, (task, budget, overrun), run),
             _ => run(),
         };
         let by_deadline = task.and_then(|task| Some((task.number, task.binding.core, deadline?)));

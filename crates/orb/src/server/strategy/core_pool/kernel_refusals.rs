@@ -79,7 +79,7 @@ impl KernelRefusals {
     }
 
     /// Forgets the refusals of a lost core, because its tasks get other cores.
-    pub(super) fn lose_core(&mut self, core: usize) {
+    pub(super) fn mark_core_lost(&mut self, core: usize) {
         self.tasks.retain(|_, refusal| refusal.request != Request::Core(core));
     }
 
@@ -138,7 +138,7 @@ mod tests {
         refusals.refuse(1, Request::Core(1), "one".to_owned());
         assert!(refusals.refuse(2, Request::FixedPriority(2), "earlier".to_owned()));
         assert!(!refusals.refuse(2, Request::FixedPriority(2), "two".to_owned()));
-        refusals.lose_core(1);
+        refusals.mark_core_lost(1);
         let two = [RefusedTask { task: 2, core: None, reason: "two".to_owned() }];
         assert_eq!(refusals.take(), two);
         assert_eq!(refusals.take(), []);

@@ -305,13 +305,13 @@ impl CorePoolThreads {
 
     /// Records that no thread can run on a core at present. The kernel has moved the threads of the
     /// core to other cores.
-    pub(crate) fn lose_core(&self, core: usize) {
+    pub(crate) fn mark_core_lost(&self, core: usize) {
         if let Some(shares) = self.0.shares.get() {
             shares.set_lost(core, true);
         }
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
-        state.refusals.lose_core(core);
+        state.refusals.mark_core_lost(core);
         // A thread may have been refused the core before the caller noticed its loss.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
@@ -320,7 +320,7 @@ impl CorePoolThreads {
     }
 
     /// Records that threads can run on a core again, and puts the core's threads back on it.
-    pub(crate) fn return_core(&self, core: usize) {
+    pub(crate) fn mark_core_returned(&self, core: usize) {
         let mut state = self.0.state.lock();
         state.lost_cores.remove(&core);
         for number in 0..state.seats.len() {
@@ -552,7 +552,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
 }
 
 fn unwatch<S>(lane: &Lane<S>, connection: &Connection) {
-    if let Some(readiness) = connection.stream.readiness() {
+    if let Some(readiness) = connection.stream.readiness_descriptor() {
         let _ = lane.epoll.remove(readiness);
     }
 }

@@ -142,11 +142,12 @@ impl TaskRate {
     }
 }
 
-/// Gives tasks the rates of their bindings. A task that is demoted, or has no rate for a time,
-/// keeps the time from which its next distance counts. The rates of other tasks end.
+/// Sets the rates of the tasks to those of their bindings. A task keeps the time of its last
+/// request, from which the shortest time to the next one counts, even while it is demoted or has no
+/// rate. Tasks in neither list are forgotten.
 pub(super) fn update(rates: &mut BTreeMap<u64, Arc<TaskRate>>, tasks: &[TaskBinding], demoted: &[u64]) {
     let mut before = std::mem::take(rates);
-    let bounds = |rules: &TaskRules| rules.min_distance.map(|distance| (distance, rules.jitter));
+    let bounds = |rules: &TaskRules| rules.min_interarrival.map(|distance| (distance, rules.jitter));
     let bound = tasks.iter().map(|binding| (binding.task, bounds(&binding.rules)));
     for (task, bounds) in bound.chain(demoted.iter().map(|task| (*task, None))) {
         let rate = before.remove(&task).or_else(|| bounds.map(|_| TaskRate::new()));

@@ -143,7 +143,7 @@ impl TaskReader {
         }
         // A retired connection belongs to the lane.
         let Some(_served) = lane.guard_connection(connection) else { return };
-        let Some(arrivals) = connection.stream.arrivals() else { return };
+        let Some(arrivals) = connection.stream.arrival_descriptor() else { return };
         let interest = Interest::READABLE | Interest::HANG_UP | Interest::ONE_SHOT;
         if self.epoll.modify(arrivals, token, interest).is_err() && self.epoll.add(arrivals, token, interest).is_err() {
             // The kernel lacks memory. The client calls again on a new connection.
@@ -153,7 +153,7 @@ impl TaskReader {
     }
 
     fn unwatch(&self, connection: &Connection) {
-        if let Some(arrivals) = connection.stream.arrivals() {
+        if let Some(arrivals) = connection.stream.arrival_descriptor() {
             // A connection that was never watched is not in the epoll.
             let _ = self.epoll.remove(arrivals);
         }
@@ -287,7 +287,7 @@ impl TaskReader {
         };
         match content {
             Ok(Content::Job(task)) => {
-                turn.keep();
+                turn.keep_locked();
                 let message = message.unwrap_or_else(|| worker.detach());
                 let waiting = connection.add_waiting_request(Duration::ZERO);
                 self.admitted(pool, lane, handler, task, (waiting, message), more)
@@ -545,7 +545,7 @@ impl SharedPool {
     ) -> MessagePlacement {
         let is_in_set = self.state.lock().roster.contains(task);
         // A stream without a descriptor stays with the lane's threads.
-        let is_held = is_in_set && connection.stream.readiness().is_some();
+        let is_held = is_in_set && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
             RateAdmission::Runs => None,
@@ -615,7 +615,7 @@ mod tests {
             (&self.0).write_vectored(slices)
         }
 
-        fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>> {
             Some(self.0.as_fd())
         }
 

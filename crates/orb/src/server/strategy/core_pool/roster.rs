@@ -142,14 +142,15 @@ impl Roster {
             return BindDecision::Occupied;
         }
         let decision = self.take_thread(task, Some(connection));
-        self.counts.bound += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
+        self.counts.connections_bound += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
         decision
     }
 
     /// Decides about a single message of a task, on a connection that another thread reads.
     pub(super) fn lend(&mut self, task: u64) -> BindDecision {
         let decision = self.take_thread(task, None);
-        self.counts.handed_over += u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
+        self.counts.requests_handed_over +=
+            u64::from(matches!(decision, BindDecision::Wake(_) | BindDecision::Start(_)));
         decision
     }
 
@@ -165,7 +166,7 @@ impl Roster {
         }
         let Some(entry) = self.threads.get_mut(number) else { return LeadDecision::NoTask };
         self.counts.led += 1;
-        self.counts.borrowed += u64::from(entry.home != binding.core);
+        self.counts.threads_borrowed += u64::from(entry.home != binding.core);
         entry.place = Place::Bound { connection: None, binding, ends: false };
         LeadDecision::Run
     }
@@ -174,7 +175,7 @@ impl Roster {
     /// permitted. The caller starts the thread, or reports [`start_failed`](Self::start_failed).
     pub(super) fn add_follower(&mut self, home: usize) -> Option<ThreadNumber> {
         let number = self.add(home)?;
-        self.counts.spawned += 1;
+        self.counts.threads_started += 1;
         Some(number)
     }
 
@@ -192,14 +193,14 @@ impl Roster {
         if let Some(number) = self.sleeper_for(binding.core)
             && let Some(entry) = self.threads.get_mut(number)
         {
-            self.counts.borrowed += u64::from(entry.home != binding.core);
+            self.counts.threads_borrowed += u64::from(entry.home != binding.core);
             entry.place = place;
             return BindDecision::Wake(number);
         }
         match self.vacant() {
             Some(number) => {
                 self.set(number, Entry { home: binding.core, place });
-                self.counts.spawned += 1;
+                self.counts.threads_started += 1;
                 BindDecision::Start(number)
             }
             None => BindDecision::Exhausted,
@@ -237,12 +238,12 @@ impl Roster {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection, binding, .. } = std::mem::replace(&mut entry.place, Place::Sleeping) {
             let counted = match connection {
-                Some(_) => &mut self.counts.bound,
+                Some(_) => &mut self.counts.connections_bound,
                 None if self.readers > 0 => &mut self.counts.led,
-                None => &mut self.counts.handed_over,
+                None => &mut self.counts.requests_handed_over,
             };
             *counted -= 1;
-            self.counts.borrowed -= u64::from(entry.home != binding.core);
+            self.counts.threads_borrowed -= u64::from(entry.home != binding.core);
         }
     }
 
@@ -269,9 +270,13 @@ impl Roster {
 
     pub(super) fn start_failed(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
-        self.counts.spawned -= 1;
+        self.counts.threads_started -= 1;
         if let Place::Bound { connection, .. } = std::mem::replace(&mut entry.place, Place::Vacant) {
-            let counted = if connection.is_some() { &mut self.counts.bound } else { &mut self.counts.handed_over };
+            let counted = if connection.is_some() {
+                &mut self.counts.connections_bound
+            } else {
+                &mut self.counts.requests_handed_over
+            };
             *counted -= 1;
         }
     }
@@ -279,7 +284,7 @@ impl Roster {
     pub(super) fn finish(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
-            self.counts.unbound_by_task_end += u64::from(ends);
+            self.counts.connections_unbound_by_task_end += u64::from(ends);
         }
         if let Place::Bound { binding, .. } = entry.place
             && self.readers > 0
@@ -305,7 +310,7 @@ impl Roster {
             if now != entry.place {
                 let Place::Bound { binding: next, .. } = now else { continue };
                 let is_moved = (next.core, next.priority) != (binding.core, binding.priority);
-                self.counts.moved += u64::from(is_moved && !ends);
+                self.counts.threads_moved += u64::from(is_moved && !ends);
                 entry.place = now;
                 changed.push(number);
             }
@@ -330,37 +335,38 @@ impl Roster {
     }
 
     pub(super) fn count_not_bound(&mut self, is_refused: bool) {
-        let count = if is_refused { &mut self.counts.without_thread } else { &mut self.counts.not_bound };
+        let count = if is_refused { &mut self.counts.without_thread } else { &mut self.counts.requests_not_bound };
         *count += 1;
     }
 
     pub(super) fn count_refused_by_kernel(&mut self) {
-        self.counts.refused_by_kernel += 1;
+        self.counts.tasks_refused_by_kernel += 1;
     }
 
     pub(super) fn count_foreign(&mut self) {
-        self.counts.foreign += 1;
+        self.counts.requests_without_task += 1;
     }
 
     pub(super) fn count_delayed(&mut self) {
-        self.counts.delayed_by_rate += 1;
+        self.counts.requests_delayed_by_rate += 1;
     }
 
     pub(super) fn count_refused(&mut self, is_oneway: bool) {
-        let count = if is_oneway { &mut self.counts.dropped } else { &mut self.counts.refused };
+        let count =
+            if is_oneway { &mut self.counts.oneways_dropped_by_rate } else { &mut self.counts.calls_refused_by_rate };
         *count += 1;
     }
 
     pub(super) fn count_overrun(&mut self, overrun: JobOverrun) {
-        self.counts.over_budget += 1;
-        self.counts.demoted += u64::from(overrun.is_demoted);
-        self.counts.stopped += u64::from(overrun.is_stopped);
+        self.counts.jobs_over_budget += 1;
+        self.counts.jobs_demoted += u64::from(overrun.is_demoted);
+        self.counts.jobs_stopped += u64::from(overrun.is_stopped);
     }
 
     pub(super) fn counts(&self) -> CorePoolCounts {
         let is_bound = |entry: &&Entry| matches!(entry.place, Place::Bound { connection: Some(_), .. });
         let bound = self.threads.iter().filter(is_bound).count();
-        CorePoolCounts { bound_now: bound as u64, ..self.counts }
+        CorePoolCounts { currently_bound_connections: bound as u64, ..self.counts }
     }
 }
 
@@ -454,7 +460,7 @@ mod tests {
                 assert_eq!(self.roster.duty(number), expected, "thread {number}");
             }
             let bound = self.serving.iter().flatten().filter(|served| served.0 != 0).count() as u64;
-            assert_eq!(self.roster.counts().bound_now, bound);
+            assert_eq!(self.roster.counts().currently_bound_connections, bound);
         }
     }
 
@@ -507,14 +513,20 @@ mod tests {
         assert_eq!(roster.set_tasks(&[]), [0, 1, 2]);
         roster.finish(0);
         let counts = roster.counts();
-        assert_eq!((counts.bound, counts.borrowed, counts.spawned), (3, 1, 1));
-        assert_eq!((counts.moved, counts.unbound_by_task_end, counts.bound_now), (3, 1, 2));
+        assert_eq!((counts.connections_bound, counts.threads_borrowed, counts.threads_started), (3, 1, 1));
+        assert_eq!(
+            (counts.threads_moved, counts.connections_unbound_by_task_end, counts.currently_bound_connections),
+            (3, 1, 2)
+        );
         roster.set_tasks(&[binding(1, 0)]);
         assert_eq!(roster.bind(1, 11), BindDecision::Occupied);
         assert_eq!(roster.lend(1), BindDecision::Wake(0));
         assert_eq!(roster.lend(1), BindDecision::Exhausted);
         let counts = roster.counts();
-        assert_eq!((counts.bound, counts.handed_over, counts.bound_now), (3, 1, 2));
+        assert_eq!(
+            (counts.connections_bound, counts.requests_handed_over, counts.currently_bound_connections),
+            (3, 1, 2)
+        );
         roster.close();
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }
@@ -561,8 +573,8 @@ mod tests {
                     let mut refused = next.clone();
                     refused.wake_failed(number);
                     assert_eq!(
-                        (refused.counts().led, refused.counts().borrowed),
-                        (roster.counts.led, roster.counts.borrowed)
+                        (refused.counts().led, refused.counts().threads_borrowed),
+                        (roster.counts.led, roster.counts.threads_borrowed)
                     );
                     explore(&next, depth - 1, orders);
                 }

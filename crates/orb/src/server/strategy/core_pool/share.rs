@@ -50,11 +50,12 @@ struct CoreShare {
     core: usize,
     /// Number of threads that are not waiting for work.
     working: AtomicUsize,
+    /// The time until which threads that begin to work ask for a further check: the field
     /// [`ServerCheck::ask_before`](super::deferrable_server::ServerCheck::ask_before) of the last
-    /// check. Written by `POOL/s0`.
+    /// check. Written by the thread `POOL/s0`.
     ask_before: AtomicU64,
-    /// Set by a thread that begins to work before `ask_before`, also if its work ends before the
-    /// check.
+    /// True if a thread has begun to work before `ask_before` since the last check, even if its
+    /// work has ended. Set by that thread.
     asked: AtomicBool,
     /// The time of the next check; the maximum if none is needed. Used by `POOL/s0` only.
     next_at: AtomicU64,
@@ -140,7 +141,12 @@ impl BestEffortShares {
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
             // The kernel may have refused the share to all threads of the core.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
-            BestEffortUse { core: share.core, used: Duration::from_nanos(used), exhausted, runs_above_tasks }
+            BestEffortUse {
+                core: share.core,
+                used_time: Duration::from_nanos(used),
+                exhausted_periods: exhausted,
+                runs_above_tasks,
+            }
         };
         self.cores.iter().map(use_of).collect()
     }
@@ -404,9 +410,12 @@ mod tests {
         // No thread has entered, so no processor time is used. The piece that begins the period is
         // charged as the others are, so ten of them use up the budget.
         assert_eq!(work(9), ShareLevel::AboveTasks);
-        assert_eq!(shares.uses()[0].used, Duration::from_micros(900));
+        assert_eq!(shares.uses()[0].used_time, Duration::from_micros(900));
         assert_eq!(work(1), ShareLevel::Background);
-        assert_eq!(shares.uses()[0], BestEffortUse { used: share.budget, exhausted: 1, ..shares.uses()[0] });
+        assert_eq!(
+            shares.uses()[0],
+            BestEffortUse { used_time: share.budget, exhausted_periods: 1, ..shares.uses()[0] }
+        );
     }
 
     #[test]

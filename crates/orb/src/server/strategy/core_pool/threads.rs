@@ -94,7 +94,7 @@ impl SharedPool {
                     seat.core = Some(core);
                     state.refusals.permit(Request::Core(core));
                 }
-                Err(error) if thread::has_ended(&error) => return true,
+                Err(error) if thread::is_ended_thread_error(&error) => return true,
                 Err(error) => refusal = Some((Request::Core(core), format!("core {core}: {error}"))),
             }
         }
@@ -123,7 +123,7 @@ impl SharedPool {
                         state.refusals.permit(Request::FixedPriority(priority));
                     }
                 }
-                Err(error) if thread::has_ended(&error) => return true,
+                Err(error) if thread::is_ended_thread_error(&error) => return true,
                 Err(error) => {
                     let request = Request::FixedPriority(fixed.unwrap_or(u8::MAX));
                     refusal = Some((request, format!("{scheduling:?}: {error}")));
@@ -231,7 +231,7 @@ impl SharedPool {
         {
             state.is_refusal_reported = true;
             drop(state);
-            context.events().report(&Event::TasksAdvisory { pool: pool.to_owned(), error });
+            context.events().report(&Event::TaskTimingNotGuaranteed { pool: pool.to_owned(), error });
         } else {
             drop(state);
         }
@@ -285,7 +285,7 @@ impl SharedPool {
         let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
         let mut state = self.state.lock();
         // A stream without a descriptor cannot return to the lane's epoll.
-        let mut serves_connection = serves_connection && connection.stream.readiness().is_some();
+        let mut serves_connection = serves_connection && connection.stream.readiness_descriptor().is_some();
         let mut decision = BindDecision::Occupied;
         if serves_connection {
             decision = state.roster.bind(task, connection.origin.id);
