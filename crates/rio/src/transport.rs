@@ -263,7 +263,7 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `missed` counts the frames that
+    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the frames that
     /// the receive context processes. `None` if the steering program was never loaded, or if its
     /// counters cannot be read.
     #[must_use]

@@ -416,7 +416,7 @@ fn no_ceiling_error(said: Priority, unasked: Priority) -> SystemException {
     let exception = SystemException::new(Kind::NoPermission, 0, Completion::No);
     exception.with_message(format!(
         "priority {said} from another machine: the endpoint has no ceiling, so peers get at most {unasked} there; \
-         set `ceiling` of the lane or pool to allow more"
+         set `max_request_priority` (key `ceiling`) of the lane or pool to allow more"
     ))
 }
 

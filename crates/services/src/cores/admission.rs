@@ -361,7 +361,8 @@ impl SharedBooks {
         let mut books = SharedBooks { shared, secrets, deciding: None, saving: None };
         if has_store {
             let end = SavesEnd(Arc::clone(&books.shared));
-            books.saving = Some(thread::ThreadBuilder::new().name("cores/save").spawn(move || end.0.save_changes())?);
+            let thread = thread::ThreadBuilder::new().name("cores/save").scheduling(thread::Scheduling::Other);
+            books.saving = Some(thread.spawn(move || end.0.save_changes())?);
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {

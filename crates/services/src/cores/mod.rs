@@ -253,7 +253,7 @@ fn serve_in(
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
         orb.bind_corbaloc_key(ADMISSION_OBJECT_KEY, &own)?;
-        // This call follows `bind_key`, because a restored target may have this key.
+        // This call follows `bind_corbaloc_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();
         tasks.manager().activate()?;
