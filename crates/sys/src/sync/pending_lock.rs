@@ -237,10 +237,10 @@ mod models {
                     next = guard.leave().err();
                 }
             };
-            shared.0.try_enter().unwrap().keep();
+            shared.0.try_enter().unwrap().keep_locked();
             let resuming = Arc::clone(&shared);
             let resuming = loom::thread::spawn(move || {
-                let mut guard = resuming.0.resume().unwrap();
+                let mut guard = resuming.0.resume_kept().unwrap();
                 guard.with(|seen| *seen += 0);
                 guard.keep();
                 assert!(resuming.0.release());
