@@ -242,7 +242,7 @@ mod models {
             let resuming = loom::thread::spawn(move || {
                 let mut guard = resuming.0.resume_kept().unwrap();
                 guard.with(|seen| *seen += 0);
-                guard.keep();
+                guard.keep_locked();
                 assert!(resuming.0.release());
                 read(&resuming);
             });
