@@ -84,7 +84,8 @@ impl SealedFile {
         self.length
     }
 
-    /// Returns a number that no other file of this process has, also after the file's end.
+    /// Returns a number that no other file of this process ever has, even after this file is
+    /// closed.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -199,7 +200,8 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    /// The caller has mapped the whole file in `range`, read-only, from offset `head` on.
+    /// Registers the mapping in [`MAPPED`]. The caller has mapped the whole file in `range`,
+    /// read-only, from offset `head` on.
     fn register(range: AddressRange, head: usize, file: Arc<SealedFile>) -> Self {
         let mapped = MappedFile { range, head, file };
         MAPPED_COUNT.fetch_add(1, Ordering::Relaxed);
@@ -341,8 +343,8 @@ impl LentFile {
         self.0.file.length
     }
 
-    /// Returns a buffer with the bytes of both slices of `head` and then the first `length` bytes of
-    /// the file, of which none is copied.
+    /// Returns a buffer with the bytes of both slices of `head`, then the first `length` bytes of
+    /// the file. The bytes of the file are not copied.
     ///
     /// # Errors
     /// `InvalidInput` if the head has more than [`MAX_HEAD`](Self::MAX_HEAD) bytes or the file has
@@ -382,7 +384,8 @@ impl fmt::Debug for LentFile {
     }
 }
 
-/// Bytes of a message, the last of which are a sealed file's. The drop gives the mapping back.
+/// The bytes of a message that ends with the bytes of a sealed file. The drop returns the mapping
+/// to the [`LentFile`].
 pub(crate) struct LentMessage {
     start: NonNull<u8>,
     length: usize,

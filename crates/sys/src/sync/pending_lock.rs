@@ -37,7 +37,7 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds,
 /// [`keep_locked`](Self::keep_locked) is called, or the guard is dropped.
 ///
-/// A drop discards the pending flag, as does `keep`.
+/// A drop discards the pending flag, as `keep_locked` does.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -82,10 +82,10 @@ impl<T> PendingLock<T> {
     }
 
     /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns
-    /// `None` if no guard has.
+    /// `None` if the lock is not kept.
     #[inline]
     pub fn resume_kept(&self) -> Option<PendingLockGuard<'_, T>> {
-        // Acquire: pairs with the release in `keep`.
+        // Acquire: pairs with the release in `keep_locked`.
         let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
         // The guard is made only on success, because its drop would free the lock.
         taken.is_ok().then(|| PendingLockGuard { lock: self })
@@ -109,7 +109,7 @@ impl<'a, T> PendingLockGuard<'a, T> {
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock if the pending flag is not set. If it is set, clears the flag and returns
+    /// Releases the lock if the pending flag is not set. If the flag is set, clears it and returns
     /// the guard; the caller must then check for arrivals again.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl<T> PendingLockGuard<'_, T> {
     /// lock.
     #[inline]
     pub fn keep_locked(self) {
-        // Release: pairs with the acquire in `resume` and in `release`.
+        // Release: pairs with the acquire in `resume_kept` and in `release`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }

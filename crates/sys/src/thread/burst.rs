@@ -26,7 +26,8 @@ pub const NO_BURST: u64 = u64::MAX;
 /// The roles of a group's threads, as the module describes them.
 #[derive(Debug)]
 pub struct BurstCoordinator {
-    /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
+    /// The subject of the present burst, or [`NO_BURST`]. Only the supervisor and
+    /// [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,

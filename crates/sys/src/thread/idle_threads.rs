@@ -2,8 +2,8 @@
 //! thread marks its slot idle before it waits for work, and busy when it has work. Another thread
 //! that needs an idle thread claims the slot. The idle thread finds the claim when it marks the
 //! slot busy. The thread that takes the last idle thread out of its idle state notifies the
-//! *overload thread* of the group. While the overload thread monitors the group, it is also
-//! notified when a thread becomes idle again.
+//! *overload thread* of the group, which does the work that finds no idle thread. While the
+//! overload thread monitors the group, it is also notified when a thread becomes idle again.
 //!
 //! Comments in the code refer to two rules:
 //!

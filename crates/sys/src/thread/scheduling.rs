@@ -350,8 +350,8 @@ pub fn is_ended_thread_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
-/// inherit the class, except the deadline class.
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that the thread starts
+/// later inherit the class, except the deadline class.
 ///
 /// # Errors
 /// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline

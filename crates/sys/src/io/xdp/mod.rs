@@ -50,7 +50,7 @@ pub struct XdpFrameMemory {
     pub fill_entries: u32,
 }
 
-/// Counts of a socket since it was opened.
+/// Counts of the frames that the kernel dropped for a socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpStatistics {
     /// Frames that the kernel dropped because the receive ring was full.
@@ -122,7 +122,7 @@ impl XdpQueue {
         let length = descriptor.len as usize;
         let start = usize::try_from(descriptor.addr).ok().and_then(|offset| self.memory.range(offset, length));
         // SAFETY: the bytes are inside the memory. The kernel has handed the frame over, and writes
-        // to it only after it was given back. No other descriptor names the frame meanwhile.
+        // to it only after it was given back. Until then no other descriptor names the frame.
         start.map_or(&[], |start| unsafe { std::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
@@ -160,7 +160,7 @@ impl XdpReceiver {
     /// two.
     ///
     /// # Errors
-    /// `InvalidInput` if `entries` is no power of two; any error that the kernel returns, for
+    /// `InvalidInput` if `entries` is not a power of two; any error that the kernel returns, for
     /// example `NetworkDown` if the interface has been removed.
     pub fn open(queue: &Arc<XdpQueue>, entries: u32) -> io::Result<Self> {
         let socket = open_socket()?;
@@ -202,8 +202,8 @@ impl XdpReceiver {
         let descriptor = self.ring.read(self.consumed);
         // SAFETY: the descriptor is from the ring, and the frame is given back below.
         let result = process(unsafe { self.queue.bytes(&descriptor) });
-        // The frame is free before its place in the ring is, so never more frames than places are
-        // away.
+        // The frame returns to the fill ring before its place in the receive ring becomes free. So
+        // the socket never holds more frames than its ring has places.
         self.queue.give_back(descriptor.addr);
         self.consumed = self.consumed.wrapping_add(1);
         self.ring.consume(self.consumed);

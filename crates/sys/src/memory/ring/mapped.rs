@@ -82,13 +82,14 @@ impl WakeMethod {
     }
 }
 
-/// A word in the rings' memory that one side sets and the other one reads. All are 0 at first, and
-/// stay 0 if the peer does not know them. They are hints: the peer can change each of them.
+/// A word in the rings' memory that one side sets and the other side reads. Each word is 0 at
+/// first, and stays 0 if the side that sets it does not know it. The values are hints, because the
+/// peer can change every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingNote {
     /// The memory that may be lent to the server, in units that the sides agree on.
     ServerLimit,
-    /// The memory that may be lent to the client.
+    /// The memory that may be lent to the client, in the same units.
     ClientLimit,
     /// The first word of the name by which the server knows the connection.
     Name0,
@@ -98,7 +99,7 @@ pub enum RingNote {
     Name2,
     /// Not 0 after the server has found the channel for lent memory.
     ChannelFound,
-    /// Not 0 after the server had memory to lend and no channel.
+    /// Not 0 after the server has had memory to lend, but no channel for it.
     ChannelWanted,
     /// The number of lent files that the server has taken from the channel, modulo 2^32.
     ServerTaken,
@@ -321,7 +322,7 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has written bytes that no thread of this process has read. Any
-    /// thread may call this, also while another thread reads; the result is then a hint.
+    /// thread may call this function. While another thread reads, the result is a hint.
     #[inline]
     pub fn has_arrived(&self) -> bool {
         self.0.direction.position.has_arrived(&self.0)
@@ -334,8 +335,8 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has announced that more bytes of the message follow at once. The
-    /// caller must call [`read`](Self::read) or [`is_empty`](Self::is_empty) before, because these
-    /// load the peer's counter.
+    /// caller must first call [`read`](Self::read) or [`is_empty`](Self::is_empty), which load the
+    /// peer's counter.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
@@ -367,8 +368,9 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Withdraws a request for a wake-up. Returns true if the peer will not ring the bell for it,
-    /// false if there was no request for the bell or if the peer has taken it.
+    /// Withdraws a request for the bell. Returns true if the request was withdrawn, so the peer
+    /// does not ring for it. Returns false if there was no request for the bell, or the peer has
+    /// taken it.
     #[inline]
     pub fn cancel_wake_request(&self) -> bool {
         protocol::withdraw_bell(self.0.word(ControlWord::Reader))

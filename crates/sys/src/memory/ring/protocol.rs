@@ -69,8 +69,8 @@ pub(super) struct RingPosition {
     /// This side's counter.
     own: Private,
     seen: Private,
-    /// The reader's counter at its last check for a waiting writer. If the ring may have been full
-    /// since that check, `seen` minus the capacity.
+    /// The reader's counter at its last check for a waiting writer. It is set to `seen` minus the
+    /// capacity if the ring may have been full since that check, so that a later read checks again.
     last_check: Private,
 }
 
@@ -112,7 +112,8 @@ impl RingPosition {
         self.check(head.wrapping_sub(self.own()), head)
     }
 
-    /// Returns true if the writer's counter differs from the reader's. Any thread may call this.
+    /// Returns true if the writer's counter differs from the reader's. Any thread may call this
+    /// function.
     #[inline]
     pub(super) fn has_arrived(&self, control: &impl ControlWords) -> bool {
         // Relaxed: a thread that reads the bytes loads the counter again.
@@ -194,8 +195,8 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Withdraws a request for the bell. Returns true if the wake word had one, which the peer has not
-/// taken.
+/// Withdraws a request for the bell. Returns true if the wake word contained a request that the
+/// peer had not taken.
 #[inline]
 pub(super) fn withdraw_bell(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == BELL
@@ -522,8 +523,9 @@ mod models {
         });
     }
 
-    /// A thread polls and withdraws requests for the bell, of which a second thread of the reader's
-    /// process makes one. Before the first thread waits it requests the bell and checks the ring.
+    /// One thread polls and withdraws requests for the bell, while a second thread of the reader's
+    /// process requests the bell once. Before the first thread waits, it requests the bell and
+    /// checks the ring.
     #[test]
     fn no_wake_up_is_lost_after_polling() {
         explore(|| {
