@@ -31,8 +31,8 @@ const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Dropped before the socket: while the socket exists, no other file can have the inode of this
-    /// file.
+    /// Dropped before the socket, because its drop recognises its file by the inode. While the
+    /// socket exists, no other file can get this inode.
     _file: SocketFile,
     fd: DescriptorFilterListener,
     local: Endpoint,
@@ -55,12 +55,12 @@ struct Handshake {
     started_at: Monotonic,
 }
 
-/// What has become of a client that has connected.
+/// The state of a client that has connected.
 enum HandshakeStep {
     Connection(Box<dyn Stream>),
-    /// Its header has not arrived.
+    /// The client's header has not arrived.
     Unfinished(Handshake),
-    /// It has opened the channel of an earlier connection.
+    /// The client has opened the channel for lent memory of an earlier connection.
     Channel,
 }
 
