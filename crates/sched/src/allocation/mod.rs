@@ -6,8 +6,8 @@
 //!
 //! Invariant: if every core passes the schedulability test of the machine's discipline, every core
 //! still passes it after a plan has been applied. Pinned tasks never move. If a thread above all
-//! tasks reads the requests ([`Machine::reading`]), this holds for the tests with the new task's
-//! requests.
+//! tasks reads the requests ([`Machine::reading`]), the invariant holds for the tests that include
+//! the reading of the new task's requests.
 
 mod load;
 mod reading;
@@ -33,8 +33,8 @@ pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 /// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
-/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves under [inline
-/// bounds](Machine::with_short_decision_limits).
+/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves on a machine with [short
+/// decision limits](Machine::with_short_decision_limits).
 pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.

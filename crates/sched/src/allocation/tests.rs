@@ -315,7 +315,7 @@ fn reading_of_requests_delays_the_tasks_of_its_core_and_the_start_of_all_jobs() 
     // readings also delay the job.
     assert_eq!(responses(&read_by(MS, Some(0))), [15, 13]);
     assert_eq!(responses(&read_by(MS, None)), [15, 15]);
-    // A core that the machine lacks may be any.
+    // If the machine lacks the reading thread's core, the reading counts on every core.
     assert_eq!(responses(&read_by(MS, Some(7))), [15, 15]);
     assert_eq!(responses(&read_by(0, Some(0))), [10, 10]);
 }
