@@ -1,4 +1,4 @@
-//! `corelane idl`: the command line of the compiler.
+//! The command `corelane idl`, which compiles IDL files to Rust.
 
 use crate::build::{self, WriteOutcome};
 use crate::compile::{Compilation, CompileOptions};

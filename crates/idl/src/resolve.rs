@@ -376,8 +376,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes
-    /// the name's meaning in the scope.
+    /// Returns the definition that a name means in a scope. If `introduce` is true, the look-up
+    /// fixes the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.is_absolute {

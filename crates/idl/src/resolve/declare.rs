@@ -537,7 +537,8 @@ impl DeclarationResolver<'_> {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may reopen the module and define the interface, so this is a warning.
+            // Another file may reopen the module and define the interface, so the missing
+            // definition is only a warning.
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
