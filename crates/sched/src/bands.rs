@@ -8,9 +8,9 @@ use crate::priority::Priority;
 /// A range of priorities, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityBand {
-    /// The lowest priority.
+    /// The lowest priority in the band.
     pub low: Priority,
-    /// The highest priority.
+    /// The highest priority in the band.
     pub high: Priority,
 }
 

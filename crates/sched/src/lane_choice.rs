@@ -65,9 +65,9 @@ pub struct PriorityModelPolicy {
 /// Policies of a POA that determine the lane and the priority of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct LanePolicies<'p> {
-    /// The priority model.
+    /// The priority model; `None` if the POA has none.
     pub model: Option<PriorityModelPolicy>,
-    /// The priority bands.
+    /// The priority bands; `None` if the POA has none.
     pub bands: Option<&'p PriorityBands>,
     /// The priorities of the pool's lanes; empty for a pool without lanes.
     pub lanes: &'p [Priority],

@@ -305,7 +305,7 @@ pub enum AllocationStep {
 /// A change of a task's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The task.
+    /// The task that moves.
     pub task: TaskId,
     /// The task's core before the move.
     pub from: CoreId,
@@ -348,7 +348,7 @@ pub enum AdmissionTest {
 /// The reason why a task was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The task.
+    /// The task that was not admitted.
     pub task: TaskId,
     /// The test that the task failed.
     pub test: AdmissionTest,

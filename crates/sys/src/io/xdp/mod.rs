@@ -42,7 +42,7 @@ struct FillRing {
 /// Sizes of the memory of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpFrameMemory {
-    /// Number of frames.
+    /// Number of frames in the queue's memory.
     pub frames: u32,
     /// Size in bytes of a frame, 2048 or 4096 and at most a page.
     pub frame_size: u32,
