@@ -78,7 +78,7 @@ struct NameScope {
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
-    /// inherited.
+    /// inherited, so an entry stays valid.
     inherited: SymbolMap<LookUpResult>,
     introduced: Vec<Symbol>,
 }
@@ -95,8 +95,8 @@ enum ScopeItem {
     Definition(DefinitionId),
     /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
-    /// A name that is declared outside this scope. Its use in this scope fixes its meaning (CORBA
-    /// 3.0.3, section 3.20.2).
+    /// A name that is declared outside this scope and used in it. The use fixes the meaning of the
+    /// name in this scope (CORBA 3.0.3, section 3.20.2).
     Introduced(DefinitionId),
 }
 

@@ -150,8 +150,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and line at which a span begins, as messages show them. This is cheaper
-    /// than [`location`](Self::location) in long lines, because no column is computed.
+    /// Returns the file and line at which a span begins, as messages show them. Cheaper than
+    /// [`location`](Self::location) in long lines, because no column is computed.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };

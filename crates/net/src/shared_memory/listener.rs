@@ -1,5 +1,5 @@
-//! The listener of the transport. It accepts a connection when the client has sent its rings, and
-//! never waits for a client.
+//! The listener of the transport, which accepts a connection when the client has sent its rings.
+//! The listener never waits for a client.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -2,9 +2,9 @@
 //!
 //! A thread that waits in `recv` may poll first. A thread that waits in `recv` or `send` sleeps on
 //! the ring's wake word until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a
-//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for
-//! the socket, which reports the bell and the peer's end. So an idle connection wakes no thread,
-//! and a killed peer is noticed.
+//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the *bell*, a byte on
+//! the socket, and waits for the socket, which reports the bell and the peer's end. So an idle
+//! connection wakes no thread, and a killed peer is noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when a read does not fill its
 //! buffer, or when a write finds no room.
@@ -174,7 +174,7 @@ impl RingStream {
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
             // A writer that waits for an edge gets it long before so many requests for the bell, so
-            // this request for room was forgotten.
+            // the writer has forgotten this request for room.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();

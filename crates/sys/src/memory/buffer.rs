@@ -5,7 +5,8 @@
 //!
 //! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
 //! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
-//! capacity is an ordinary slice. In lent memory `end` is the capacity.
+//! capacity is an ordinary slice. In memory that a peer has lent
+//! ([`LentFile`](crate::sealed::LentFile)), `end` is the capacity.
 
 mod region;
 

@@ -55,7 +55,7 @@ impl SealedFile {
     ///
     /// # Errors
     /// `InvalidData` if the file's bytes or its size could change, if it has another size, or if it
-    /// has bytes without memory. The closing thread then closes the descriptor.
+    /// has bytes without memory. The thread of [`deferred_close`] then closes the descriptor.
     pub fn open(passed: OwnedFd, length: usize) -> io::Result<Arc<Self>> {
         match check(passed.as_fd(), length) {
             Ok(()) => Ok(Self::new(passed, length)),

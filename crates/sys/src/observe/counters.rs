@@ -90,8 +90,8 @@ thread_local! {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// False until totals are requested, because they take atomic instructions, which benchmarks
-    /// count.
+    /// False until totals are requested. Counting totals takes atomic instructions, which
+    /// benchmarks would count.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {

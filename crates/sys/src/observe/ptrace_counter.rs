@@ -203,7 +203,8 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // A thread that is in a long system call loses the rest of its turn.
+                // A thread in a long system call makes no further steps in this call of `run`, so
+                // that the other threads can run.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }

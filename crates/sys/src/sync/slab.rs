@@ -60,7 +60,7 @@ use crate::clock::Monotonic;
 use crate::event_count::EventCount;
 use crate::lock::LockScope;
 
-// Models use a plain lock, because a model runs all its threads on one kernel thread.
+// `loom` models use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
 #[cfg(not(loom))]

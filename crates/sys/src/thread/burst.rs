@@ -112,7 +112,7 @@ impl BurstCoordinator {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick lasts for any time.
+    /// In a `loom` model a tick may end at any time.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);

@@ -25,8 +25,8 @@ use crate::usage::{ThreadClock, thread_time};
 /// The shortest time between two checks of one budget, unless the budget is restarted between them.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Returns the signal of the timers. It disturbs no other use of the number: a timer signals the
-/// monitor's thread alone, which blocks the signal.
+/// Returns the signal of the timers. Other uses of the signal are not disturbed: a timer signals
+/// the monitor's thread alone, which blocks the signal.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }

@@ -172,7 +172,8 @@ impl Lending {
         (self.ends.rings.note(note) as usize).saturating_mul(UNIT).min(self.limit)
     }
 
-    /// Returns the channel if both sides have it. Otherwise makes the client open it.
+    /// Returns the channel if both sides have it. Otherwise opens the channel or, on the server,
+    /// asks the client to open it.
     fn channel(&self) -> Option<&DescriptorFilterSocket> {
         let rings = &self.ends.rings;
         match &self.side {

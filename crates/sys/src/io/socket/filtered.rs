@@ -58,8 +58,8 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Reads like [`recv`]. If a descriptor arrives, the closing thread closes it, and the
-    /// connection is shut down.
+    /// Reads like [`recv`]. If a descriptor arrives, the thread of [`deferred_close`] closes it,
+    /// and the connection is shut down.
     ///
     /// # Errors
     /// As for [`recv`]. `ConnectionAborted` if the peer passed a descriptor.

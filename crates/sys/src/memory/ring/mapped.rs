@@ -168,13 +168,14 @@ impl RingPair {
         self.mapping.word(NOTES + note as usize * size_of::<u32>())
     }
 
-    /// Returns the value that a side has set, or 0.
+    /// Returns the value of a note; 0 if no side has set the note.
     pub fn note(&self, note: RingNote) -> u32 {
         // Acquire: pairs with `set_note`.
         self.note_word(note).load(Ordering::Acquire)
     }
 
-    /// Sets a value for the peer. A side that reads it also reads the values that were set earlier.
+    /// Sets the value of a note for the peer. A side that reads the value also sees the notes that
+    /// were set earlier.
     pub fn set_note(&self, note: RingNote, value: u32) {
         self.note_word(note).store(value, Ordering::Release);
     }
@@ -290,7 +291,7 @@ pub struct RingReader<'a>(RingSide<'a>);
 
 impl RingReader<'_> {
     /// Copies available bytes into `buffer`. Returns their number, and true if the caller must ring
-    /// the peer's bell.
+    /// the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -368,9 +369,9 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Withdraws a request for the bell. Returns true if the request was withdrawn, so the peer
-    /// does not ring for it. Returns false if there was no request for the bell, or the peer has
-    /// taken it.
+    /// Withdraws a request for the [bell](WakeMethod::SocketByte). Returns true if the request was
+    /// withdrawn, so the peer does not ring for it. Returns false if there was no request for the
+    /// bell, or the peer has taken it.
     #[inline]
     pub fn cancel_wake_request(&self) -> bool {
         protocol::withdraw_bell(self.0.word(ControlWord::Reader))
@@ -395,7 +396,7 @@ impl RingReader<'_> {
     }
 
     /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
-    /// bell.
+    /// [bell](WakeMethod::SocketByte).
     pub fn announce_reading_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
@@ -408,7 +409,7 @@ pub struct RingWriter<'a>(RingSide<'a>);
 
 impl RingWriter<'_> {
     /// Copies bytes of `slices`, in order, as far as there is room. Returns the number of bytes
-    /// copied, and true if the caller must ring the peer's bell.
+    /// copied, and true if the caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -420,7 +421,7 @@ impl RingWriter<'_> {
 
     /// Copies bytes of the concatenated `slices`, starting at the index `skipped`, as far as there
     /// is room and at most `wanted` bytes. Returns the number of bytes copied, and true if the
-    /// caller must ring the peer's bell.
+    /// caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -521,7 +522,7 @@ impl RingWriter<'_> {
     }
 
     /// Tells the peer that this side writes no more. Returns true if the caller must ring the
-    /// peer's bell.
+    /// peer's [bell](WakeMethod::SocketByte).
     pub fn announce_writing_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)

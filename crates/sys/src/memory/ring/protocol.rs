@@ -5,10 +5,11 @@
 //! operation and checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. The peer clears the request when it fulfils it. A writer checks for a request
-//! whenever it has published bytes. A reader does so only while at least half of the ring is free,
-//! and only if the ring may have been full since the last check or the read was of at least half of
-//! the ring. A writer waits only if it has seen the ring full.
+//! then waits. It waits on a futex ([`PARKED`]), or for the *bell*, a byte on the connection's
+//! socket ([`BELL`]). The peer clears the request when it fulfils it. A writer checks for a request
+//! whenever it has published bytes. A reader checks for a request only while at least half of the
+//! ring is free, and only if the ring may have been full since the last check or if it has just
+//! read at least half of the ring. A writer waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
