@@ -120,7 +120,7 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // Freeing a large tree takes time, and the process exits soon.
+        // Freeing a large tree takes time, and the process exits soon, so the tree is not freed.
         std::mem::forget((compilation, tree));
     }
     result

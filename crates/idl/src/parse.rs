@@ -154,7 +154,7 @@ impl Parser<'_> {
 
     fn expected<T>(&mut self, what: &str) -> ParseResult<T> {
         let (token, found) = (self.token(), self.found());
-        // The preprocessor has already reported an unknown token.
+        // The preprocessor has already reported an unknown token, so the parser adds no message.
         if token.kind == TokenKind::Unknown {
             return Err(ReportedError);
         }

@@ -247,8 +247,8 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member with the name of its structure in another case is a warning, because the
-            // OMG's Security.idl has such members.
+            // A member with the name of its structure in another case causes only a warning,
+            // because the OMG's Security.idl has such members.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };

@@ -365,7 +365,7 @@ impl Stream for SocketStream {
     }
 
     fn incoming_core(&self) -> Option<usize> {
-        // Unix sockets do not report the core.
+        // Unix sockets do not report the core; the result is then `None`.
         if cfg!(feature = "spin") { socket::incoming_core(self.fd.as_fd()).ok().flatten() } else { None }
     }
 
@@ -445,8 +445,9 @@ fn time_out(error: io::Error) -> io::Error {
 }
 
 struct SocketListener {
-    /// Dropped before the socket, because its drop recognises its file by the inode. While the
-    /// socket exists, no other file can get this inode.
+    /// The drop of this field removes the listener's file, which it recognises by the inode. The
+    /// field is dropped before the socket: while the socket exists, no other file can get this
+    /// inode.
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,
@@ -479,7 +480,8 @@ impl Listener for SocketListener {
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
-        // The buffer sizes of the listener determine the TCP window that a connection offers.
+        // The buffer sizes of the listener determine the TCP window that a connection offers, so
+        // they are set before a connection is accepted.
         socket_options(properties).apply_buffer_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())

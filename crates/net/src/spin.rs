@@ -193,6 +193,7 @@ impl AdaptiveSpin {
     fn yield_core(&self, begun: Monotonic) -> Option<Monotonic> {
         if thread::native_priority() > 0 {
             // A yield would reorder threads of equal priority, and end the period of a reservation.
+            // So the thread keeps its core.
             return Some(begun);
         }
         let now = after_yield(begun);
@@ -415,7 +416,7 @@ mod tests {
             };
             std::thread::spawn(decide).join().unwrap()
         };
-        // The machine may not permit fixed priorities.
+        // The machine may not permit fixed priorities; then the test ends here.
         let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
         assert_eq!(adaptive, NextWait::Sleep);
         assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));

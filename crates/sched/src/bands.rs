@@ -82,7 +82,7 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // The loop stops at the first overlap, so the number of priorities limits the work.
+        // The loop stops at the first overlap, so it visits each priority at most twice.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {

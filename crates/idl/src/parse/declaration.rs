@@ -214,7 +214,7 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        // The preprocessor has already reported an unknown token.
+        // The preprocessor has already reported an unknown token, so the parser adds no message.
         if self.token().kind == TokenKind::Unknown {
             return Err(ReportedError);
         }

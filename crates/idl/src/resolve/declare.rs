@@ -531,7 +531,8 @@ impl DeclarationResolver<'_> {
                 DefinitionKind::Union(union) => union.is_defined,
                 _ => true,
             };
-            // The ORB implements the objects and values that its IDL files only declare forward.
+            // The ORB implements the objects and values that its IDL files only declare forward, so
+            // they need no definition.
             let has_methods = matches!(definition.kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_));
             if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;

@@ -31,8 +31,9 @@ const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Dropped before the socket, because its drop recognises its file by the inode. While the
-    /// socket exists, no other file can get this inode.
+    /// The drop of this field removes the listener's file, which it recognises by the inode. The
+    /// field is dropped before the socket: while the socket exists, no other file can get this
+    /// inode.
     _file: SocketFile,
     fd: DescriptorFilterListener,
     local: Endpoint,
@@ -116,7 +117,8 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Closing the descriptor does not block while the memory is mapped.
+            // Closing the descriptor does not block while the memory is mapped, so this thread
+            // closes it.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

@@ -107,7 +107,7 @@ impl PeerMonitor {
     pub(super) fn attach_orb(&self) {
         let mut used = self.0.lock();
         if used.forks != process::fork_generation() {
-            // The ORBs counted so far belong to the parent process.
+            // The ORBs counted so far belong to the parent process, so a forked child begins at 0.
             (used.orbs, used.forks) = (0, process::fork_generation());
         }
         used.orbs += 1;
@@ -148,7 +148,8 @@ impl MonitoredPeer {
             token
         };
         let watched = MonitoredPeer { watch, token };
-        // If the peer has already hung up, the kernel reports the hang-up at once.
+        // If the peer has already hung up, the kernel reports the hang-up at once, so no hang-up is
+        // missed.
         let added = watched.watch.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE);
         if watched.watch.shared.stop.load(Ordering::Acquire) {
             // The connection was added while the monitor was stopping, so the monitor may have

@@ -432,8 +432,8 @@ impl Stream for RingStream {
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
         if !self.drain_bell() {
-            // Another thread waits for the edge that reports room, which the bell's bytes may
-            // bring.
+            // Another thread waits for the edge that reports room. The bell's bytes may bring this
+            // edge, so they stay unread, and the caller must wait in `recv`.
             return Ok(Some(true));
         }
         let reader = self.peer_state.rings.reader();
@@ -497,7 +497,7 @@ impl Stream for RingStream {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
-        // In a forked child the connection belongs to the parent.
+        // In a forked child the connection belongs to the parent, so the child leaves it open.
         if process::fork_generation() == self.forks {
             self.shutdown(ShutdownMode::Both);
             if let Some(watched) = self.monitored.take() {

@@ -89,7 +89,8 @@ impl Overheads {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
-            // A late job comes closer to the next job if that job is not late.
+            // A late job comes closer to the next job if that job is not late, so the jitter
+            // shortens the distance.
             min_interarrival: timing.min_interarrival.saturating_sub(self.release_jitter),
             ..*timing
         }

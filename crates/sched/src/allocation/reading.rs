@@ -35,7 +35,8 @@ impl Machine {
     pub fn with_reading_of<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Cow<'_, Machine> {
         let Some(reading) = self.reading.filter(|reading| reading.cost > 0) else { return Cow::Borrowed(self) };
         let work: Vec<Timing> = tasks.into_iter().map(|task| reading.work_of(&task.timing)).collect();
-        // No request waits longer than a further request that is read after all others.
+        // The wait of a request is at most the response time of a further request that is read
+        // after all others.
         let delay = response_time(&Timing::new(reading.cost, MAX_PERIOD), &work);
         let mut machine = Machine { reading: None, ..self.clone() };
         let jitter = &mut machine.overheads.release_jitter;

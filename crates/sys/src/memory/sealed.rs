@@ -164,7 +164,8 @@ impl AddressRange {
     /// Replaces the bytes from `offset` on by the file's bytes, which can then only be read.
     fn map_read_only(&mut self, offset: usize, fd: BorrowedFd<'_>) -> io::Result<()> {
         assert!(offset <= self.length && offset.is_multiple_of(page_size()));
-        // A private mapping, because kernels before 6.7 refuse shared mappings of sealed files.
+        // The mapping is private, because kernels before 6.7 refuse shared mappings of sealed
+        // files.
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
         // SAFETY: the replaced range lies in this value, and `&mut self` excludes references to it.
         syscall::once(|| unsafe {
@@ -245,7 +246,8 @@ impl SealableBuffer {
             // SAFETY: the name is a constant, NUL-terminated string.
             syscall::once(|| unsafe { libc::memfd_create(c"corelane-lent".as_ptr(), flags) })
         };
-        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it.
+        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it,
+        // so it is tried first.
         let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
         // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -122,8 +122,8 @@ impl BurstCoordinator {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // The supervisor checks `subject` under this lock before it waits, so it must change under
-        // the lock.
+        // The supervisor checks `subject` under this lock before it waits, so `subject` must change
+        // under the lock.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);

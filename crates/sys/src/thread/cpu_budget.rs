@@ -133,7 +133,7 @@ impl CpuBudgets {
     /// If the kernel refuses the scheduling.
     pub fn set_scheduling(&self, thread: Tid, to: Scheduling) -> io::Result<()> {
         let own = self.0.budgets.lock().iter().filter_map(Weak::upgrade).find(|budget| budget.owner == thread);
-        // Under this lock the monitor does not lower the thread.
+        // While this thread holds the lock, the monitor does not lower the thread of the budget.
         let inner = own.as_ref().map(|budget| budget.inner.lock());
         if inner.as_ref().is_some_and(|inner| inner.lowered.is_some()) {
             return Ok(());

@@ -131,7 +131,7 @@ impl SentFiles {
                 return None;
             }
             // The channel's socket is full or closed, or too many descriptors of this user are in
-            // sockets.
+            // sockets. The payload is then copied.
             Err(_) => return None,
         }
         self.announced = number;

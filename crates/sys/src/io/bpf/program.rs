@@ -247,7 +247,7 @@ mod tests {
         unsafe { libc::signal(libc::SIGUSR1, handler) };
         let has_begun = Arc::new(AtomicBool::new(false));
         let begun = Arc::clone(&has_begun);
-        // The run takes some tenths of a second.
+        // The run takes some tenths of a second, so the signal arrives before its end.
         let run = std::thread::spawn(move || {
             begun.store(true, Ordering::Relaxed);
             program.test_run(&[0; 64], 20_000_000)

@@ -133,7 +133,8 @@ impl XdpQueue {
 
 impl FillRing {
     fn add(&mut self, address: u64) {
-        // The ring has room for all frames, and each frame is in one place.
+        // The ring has room for all frames, and each frame is in one place. So the ring is not full
+        // here.
         if self.ring.produce(self.produced, address) {
             self.produced = self.produced.wrapping_add(1);
         }

@@ -259,7 +259,7 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // An unchanged value is not skipped, because the store makes the processor fetch the cache
+        // The store is made even if the value is unchanged: it makes the processor fetch the cache
         // line for writing while the bytes are copied.
         self.core(counter).store(number, Ordering::Relaxed);
     }
@@ -279,7 +279,7 @@ impl RingSide<'_> {
     /// request for the bell.
     fn unpark(&self, word: ControlWord) {
         // Either a thread that is about to park sees the caller's earlier stores, or this exchange
-        // sees its request (rule `requested`).
+        // sees the request of that thread (rule `requested`).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }

@@ -484,9 +484,9 @@ mod models {
         explore_within(2, model);
     }
 
-    /// Polls as a thread does that serves several connections: withdraws a request for the bell,
-    /// looks, requests the bell, and looks again. Returns true if it has seen the byte. Counts
-    /// requests that are in force or that the peer has taken.
+    /// Polls like a thread that serves several connections: withdraws a request for the bell,
+    /// checks the ring, requests the bell, and checks again. Returns true if the ring contained the
+    /// byte. `requests` counts the requests that are in force or that the peer has taken.
     fn poll_once(model: &Model, reader: &RingPosition, requests: &Private) -> bool {
         let word = model.word(ControlWord::Reader);
         if withdraw_bell(word) {
