@@ -19,7 +19,7 @@ pub enum Wait {
     Block,
     /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
-    /// Waits until this precise deadline. Returns `TimedOut` after it.
+    /// Waits until this precise deadline. Returns `TimedOut` after the deadline.
     Until(Monotonic),
 }
 
@@ -118,13 +118,13 @@ impl LentReference {
     /// Length of a reference in a message, in bytes.
     pub const LEN: usize = 16;
 
-    /// Returns the form in messages: number and length, little-endian.
+    /// Returns the octets of the reference in a message: number and length, little-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         (u128::from(self.number) | u128::from(self.length) << 64).to_le_bytes()
     }
 
-    /// Reads the form in messages.
+    /// Reads a reference from its octets in a message.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let whole = u128::from_le_bytes(bytes);

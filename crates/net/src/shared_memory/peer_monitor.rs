@@ -42,7 +42,7 @@ impl PeerState {
         self.must_check.load(Ordering::SeqCst)
     }
 
-    /// Counts the calling thread as asleep. The thread calls this before it checks
+    /// Counts the calling thread as asleep. The thread calls this function before it checks
     /// [`must_check_peer`](Self::must_check_peer).
     #[inline]
     pub(super) fn begin_sleep(&self) {
@@ -90,7 +90,7 @@ impl Default for PeerMonitor {
 
 impl PeerMonitor {
     /// Returns the running thread, or starts one. `None` if no thread can be started. A forked
-    /// child does not have its parent's thread.
+    /// child does not have its parent's thread, so it starts another one.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {

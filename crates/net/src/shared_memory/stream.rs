@@ -58,7 +58,8 @@ pub(super) struct RingStream {
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
     spin: AdaptiveSpin,
-    /// State of polling within a large message: for its next part, or for room for the next part.
+    /// State of polling in the middle of a large message: the reader polls for the next part, the
+    /// writer for room.
     pub(super) large_spin: AdaptiveSpin,
     /// `None` if this side does not lend.
     pub(super) lending: Option<Arc<Lending>>,
@@ -162,7 +163,7 @@ impl RingStream {
         reader.set_wake_method(WakeMethod::SocketByte);
     }
 
-    /// Uncounts a request for which the peer will not ring.
+    /// Subtracts a request for which the peer will not ring the bell.
     pub(super) fn uncount_bell_request(&self) {
         // A concurrent request may overwrite this decrement, which leaves the count too high. The
         // decrement itself overwrites no request.
@@ -181,7 +182,7 @@ impl RingStream {
     }
 
     /// Reads up to 2048 of the bell's bytes. Returns false without reading while a writer waits for
-    /// an edge, which these bytes may bring.
+    /// the edge that reports room, because the bell's bytes may bring this edge.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -234,8 +235,8 @@ impl RingStream {
         }
     }
 
-    /// Reads bytes that have arrived. Returns their number, 0 at the end of the stream, or the
-    /// error `otherwise`.
+    /// Reads bytes that have arrived, and returns their number. If none have arrived, returns 0 at
+    /// the end of the stream, and the error `otherwise` before the end.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();

@@ -29,10 +29,10 @@ pub struct Counters {
     pub bursts: u64,
     /// Heap allocations and reallocations; counted only where the counting allocator is installed.
     pub allocations: u64,
-    /// Bytes of heap allocations, and of reallocations with their whole new size; counted only
+    /// Bytes allocated on the heap, including the whole new size of reallocations; counted only
     /// where the counting allocator is installed.
     pub allocated_bytes: u64,
-    /// Bytes freed, and of reallocations the whole old size; counted only where the counting
+    /// Bytes freed, including the whole old size of reallocations; counted only where the counting
     /// allocator is installed.
     pub freed_bytes: u64,
 }

@@ -10,7 +10,7 @@ use crate::{socket, syscall};
 /// A version of Linux: major and minor number.
 pub type KernelRelease = (u32, u32);
 
-/// The oldest version that has all features without a fall-back.
+/// The oldest version that has every feature for which this crate has no fall-back.
 pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
 
 /// A kernel feature that versions before a certain one do not have.

@@ -21,7 +21,7 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses.
+/// A try-lock around a value that one thread at a time uses.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,

@@ -161,7 +161,8 @@ impl<T> GenerationalSlab<T> {
     /// Creates a table with a callback for deferred retirements.
     ///
     /// The callback gets index, generation and value of each entry whose retirement was
-    /// [deferred](RetireResult::Deferred), on the thread of its last user. It may use the table.
+    /// [deferred](RetireResult::Deferred), on the thread of its last user. The callback may use the
+    /// table.
     pub fn with_callback(
         name: &'static str,
         scope: LockScope,

@@ -368,8 +368,8 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     Ok(())
 }
 
-/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread
-/// starts are in the ordinary class (`SCHED_RESET_ON_FORK`).
+/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that the thread starts
+/// later are in the ordinary class (`SCHED_RESET_ON_FORK`).
 ///
 /// Without `CAP_SYS_NICE` the kernel then refuses [`set_scheduling`] for the thread, but not this
 /// function.

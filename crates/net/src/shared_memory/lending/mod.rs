@@ -68,7 +68,7 @@ enum Side {
     Server { channels: Arc<Channels>, name: Name },
 }
 
-/// The connections of a listener whose channels may still arrive.
+/// A listener's connections whose channels have not arrived yet.
 #[derive(Debug)]
 pub(super) struct Channels {
     waiting: PiMutex<HashMap<Name, Weak<Lending>>>,

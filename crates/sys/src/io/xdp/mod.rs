@@ -100,8 +100,8 @@ impl XdpQueue {
         Ok(Self { fill, socket, memory, address, frame_size: frame_size as usize })
     }
 
-    /// Returns the length in bytes of the longest frame that fits into a frame of `frame_size`
-    /// bytes.
+    /// Returns the length in bytes of the longest Ethernet frame that fits into a frame of
+    /// `frame_size` bytes in memory.
     #[must_use]
     pub const fn max_frame_length(frame_size: u32) -> u32 {
         frame_size.saturating_sub(HEADROOM as u32)
