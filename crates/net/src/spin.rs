@@ -86,8 +86,8 @@ pub(crate) struct AdaptiveSpin {
     /// Number of waits until the next attempt to poll.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
-    /// Time in nanoseconds of the monotonic clock at which the reading thread last yielded its core,
-    /// or began to find messages by polling. Zero if its last wait slept.
+    /// Time in nanoseconds of the monotonic clock at which the reading thread last yielded its
+    /// core, or began to find messages by polling. Zero if its last wait slept.
     awake_since: AtomicU64,
 }
 

@@ -262,7 +262,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot lend.
+    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot
+    /// lend.
     fn lending(&self) -> Option<&dyn MemoryLending> {
         None
     }

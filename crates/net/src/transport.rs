@@ -44,8 +44,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none. It becomes
-///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
+/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none.
+///   It becomes readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
 /// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener

@@ -1,7 +1,7 @@
 //! Memory that no process can change any more, which processes pass to one another without a copy.
 //!
-//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal) makes
-//! the file's bytes and size final: the kernel then refuses every way to change them, to all
+//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal)
+//! makes the file's bytes and size final: the kernel then refuses every way to change them, to all
 //! processes and for ever. So a process may hold plain references to the bytes of a file that a
 //! peer passed, once it has checked the seals ([`SealedFile::open`]).
 //!
@@ -262,8 +262,8 @@ impl SealableBuffer {
     /// Makes the bytes final.
     ///
     /// # Errors
-    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has not
-    /// ended; another error if the process may have no further mapping.
+    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has
+    /// not ended; another error if the process may have no further mapping.
     pub fn seal(mut self) -> io::Result<SealedOctets> {
         // The kernel seals a file against writing only while nothing maps it writable.
         self.range.map_read_only(0, self.fd.as_fd())?;

@@ -74,8 +74,8 @@ impl<T> PendingLock<T> {
 }
 
 impl<T> PendingLock<T> {
-    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because it
-    /// may change at once.
+    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because
+    /// it may change at once.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE

@@ -40,7 +40,8 @@ enum Command {
 /// arrives, so a single attempt could fail without a fault.
 const LOAD_RETRIES: u32 = 5;
 
-/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a program.
+/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a
+/// program.
 ///
 /// # Safety
 /// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding

@@ -80,8 +80,8 @@ impl SharedMapping {
     /// Maps `length` bytes of a file that [`check`] accepts, or that [`create`] made.
     ///
     /// # Errors
-    /// If the process may have no further mapping: it is out of addresses or mappings, or has reached its
-    /// limit of locked memory.
+    /// If the process may have no further mapping: it is out of addresses or mappings, or has
+    /// reached its limit of locked memory.
     pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
         // SAFETY: without a requested address the mapping replaces no existing one.
         let address = syscall::once(|| unsafe {
