@@ -68,7 +68,7 @@ impl PriorityBands {
     /// Creates bands from raw numbers.
     ///
     /// # Errors
-    /// [`BandError`] if they are invalid.
+    /// [`BandError`] if the bands are invalid.
     ///
     /// # Examples
     /// ```
