@@ -1,7 +1,7 @@
 //! The parser: recursive descent from tokens to the syntax tree.
 //!
-//! It returns a tree of the valid declarations, and a message for each error. After an error it
-//! continues after the next `;`, or at the `}` of the enclosing body.
+//! The parser returns a tree of the valid declarations, and a message for each error. After an
+//! error it continues after the next `;`, or at the `}` of the enclosing body.
 
 pub(crate) mod declaration;
 mod expression;
@@ -154,7 +154,7 @@ impl Parser<'_> {
 
     fn expected<T>(&mut self, what: &str) -> ParseResult<T> {
         let (token, found) = (self.token(), self.found());
-        // The preprocessor has already reported an unknown token.
+        // The preprocessor has already reported an unknown token, so the parser adds no message.
         if token.kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
@@ -172,8 +172,8 @@ impl Parser<'_> {
     }
 
     /// Takes the `;` after a declaration. A missing `;` is reported, unless the declaration ends
-    /// with an unclosed literal. It is no failure at the end of a line, in front of `}` or at the
-    /// end of the text.
+    /// with an unclosed literal. The function succeeds without a `;` at the end of a line, in front
+    /// of `}` and at the end of the text.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -204,8 +204,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `{` of a body. If it is missing and a `}` follows on the same line, reports it and
-    /// succeeds, so that this `}` does not close an outer body.
+    /// Takes the `{` of a body. If the `{` is missing and a `}` follows on the same line, reports
+    /// the missing `{` and succeeds, so that the `}` does not close an outer body.
     fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
             Err(ReportedError) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),

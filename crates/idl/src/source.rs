@@ -97,7 +97,7 @@ impl SourceMap {
         &self.files
     }
 
-    /// Returns a file.
+    /// Returns the file with this identifier.
     #[must_use]
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
@@ -128,7 +128,7 @@ impl SourceMap {
     pub(crate) fn reading_order(&self, span: Span) -> Vec<u32> {
         let mut places = vec![span.start];
         let mut at = span;
-        // A file is always included by a file that was read earlier.
+        // A file is always included by a file that was read earlier, so the loop ends.
         while let Some(outer) = self.files.get(self.file_of(at).0 as usize).and_then(|file| file.included_at) {
             places.push(outer.start);
             at = outer;
@@ -150,8 +150,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and line at which a span begins, as messages show them. This is cheaper
-    /// than [`location`](Self::location) in long lines, because no column is computed.
+    /// Returns the file and line at which a span begins, as messages show them. Cheaper than
+    /// [`location`](Self::location) in long lines, because no column is computed.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };

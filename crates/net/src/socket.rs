@@ -48,12 +48,12 @@ impl Tcp {
         Tcp { resolver: Resolver::system(), forces_receive_buffers: false }
     }
 
-    /// Returns the transport, with the same cache of addresses, whose new client connections have
-    /// receive buffers beyond the system's limit (`net.core.rmem_max`) if a size is requested and
-    /// the process has `CAP_NET_ADMIN`.
+    /// Makes new client connections set a requested size of their receive buffer even beyond the
+    /// system's limit (`net.core.rmem_max`), if the process has `CAP_NET_ADMIN`. The cache of
+    /// addresses is kept.
     ///
     /// The buffer has this size before the connection begins, because the kernel derives the scale
-    /// of the window from it.
+    /// of the TCP window from the size.
     #[must_use]
     pub fn forcing_receive_buffers(mut self) -> Self {
         self.forces_receive_buffers = true;
@@ -365,7 +365,7 @@ impl Stream for SocketStream {
     }
 
     fn incoming_core(&self) -> Option<usize> {
-        // Unix sockets do not report the core.
+        // Unix sockets do not report the core; the result is then `None`.
         if cfg!(feature = "spin") { socket::incoming_core(self.fd.as_fd()).ok().flatten() } else { None }
     }
 
@@ -392,8 +392,8 @@ impl Stream for SocketStream {
     fn is_peer_local(&self) -> bool {
         let Peer::Ip(peer) = &self.peer else { return true };
         // A connection to an own address of the machine has this address at both ends, and its
-        // packets do not leave the machine. A peer on another machine cannot have it: the kernel
-        // drops packets from outside whose source is an address of this machine.
+        // packets do not leave the machine. A peer on another machine cannot have this address: the
+        // kernel drops packets from outside whose source is an address of this machine.
         let has_own_address = || {
             let local = socket::local_address(self.fd.as_fd());
             let same = |local: &SocketAddr| local.ip().to_canonical() == peer.ip().to_canonical();
@@ -445,8 +445,9 @@ fn time_out(error: io::Error) -> io::Error {
 }
 
 struct SocketListener {
-    /// Dropped before the socket, because its drop recognises its file by the inode. While the
-    /// socket exists, no other file can get this inode.
+    /// The drop of this field removes the listener's file, which it recognises by the inode. The
+    /// field is dropped before the socket: while the socket exists, no other file can get this
+    /// inode.
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,
@@ -479,7 +480,8 @@ impl Listener for SocketListener {
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
-        // The buffer sizes of the listener determine the TCP window that a connection offers.
+        // The buffer sizes of the listener determine the TCP window that a connection offers, so
+        // they are set before a connection is accepted.
         socket_options(properties).apply_buffer_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())

@@ -109,8 +109,8 @@ fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // The name replaces the file name, so that the path seldom exceeds the maximum length of an
-    // address.
+    // The temporary name replaces the file name, so that the path seldom exceeds the maximum length
+    // of an address.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());

@@ -19,7 +19,7 @@ pub enum Wait {
     Block,
     /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
-    /// Waits until this precise deadline. Returns `TimedOut` after it.
+    /// Waits until this precise deadline. Returns `TimedOut` after the deadline.
     Until(Monotonic),
 }
 
@@ -81,9 +81,9 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
 /// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
-/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a
-/// thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop
-/// before it does anything that may take long.
+/// [`end_polling`](Self::end_polling). In this time other threads may read with [`Wait::Now`].
+/// While a thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must
+/// stop before it does anything that may take long.
 pub trait PolledInput {
     /// Returns true if the calling thread may poll, false if another thread polls.
     fn begin_polling(&self) -> bool;
@@ -118,13 +118,13 @@ impl LentReference {
     /// Length of a reference in a message, in bytes.
     pub const LEN: usize = 16;
 
-    /// Returns the form in messages: number and length, little-endian.
+    /// Returns the octets of the reference in a message: number and length, little-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         (u128::from(self.number) | u128::from(self.length) << 64).to_le_bytes()
     }
 
-    /// Reads the form in messages.
+    /// Reads a reference from its octets in a message.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let whole = u128::from_le_bytes(bytes);
@@ -140,7 +140,7 @@ impl LentReference {
 pub trait MemoryLending {
     /// Lends `octets` to the peer, for a message that ends in them. Never waits. Returns `None` if
     /// the message must carry the octets themselves: they are not the first bytes of a sealed file,
-    /// the peer does not take lent memory, or it has as much as it permits.
+    /// the peer does not take lent memory, or the peer has as much lent memory as it permits.
     fn lend(&self, octets: &[u8]) -> Option<LentReference>;
 
     /// Returns the bytes of both slices of `head`, followed by the lent bytes that a received
@@ -183,10 +183,11 @@ pub trait Stream: Send + Sync + fmt::Debug {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor that reports edges: when bytes can be read, after a
-    /// [`recv`](Self::recv) with [`Wait::Now`] that did not fill its buffer, and when bytes can be
-    /// written, after a send with [`Wait::Now`] that returned `WouldBlock`. `None` if the transport
-    /// has no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
+    /// Returns a descriptor that reports edges. After a [`recv`](Self::recv) with [`Wait::Now`]
+    /// that did not fill its buffer, it reports that bytes can be read. After a send with
+    /// [`Wait::Now`] that returned `WouldBlock`, it reports that bytes can be written. `None` if
+    /// the transport has no descriptor; see
+    /// [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns the descriptor with which a thread waits for bytes to read, by poll(2) together with
@@ -244,7 +245,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
     }
 
     /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
-    /// epoll instance. Returns `None` if the thread is not to poll.
+    /// epoll instance. Returns `None` if the thread must not poll.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
@@ -261,7 +262,8 @@ pub trait Stream: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot lend.
+    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot
+    /// lend.
     fn lending(&self) -> Option<&dyn MemoryLending> {
         None
     }

@@ -34,7 +34,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///
 /// Lanes of a real-time pool that have no addresses of their own listen at the addresses of the
 /// ORB, each followed by `-POOL-LANE`. Either the transport accepts these addresses, or the program
-/// gives each lane its own.
+/// gives each lane addresses of its own.
 ///
 /// A transport that wraps or replaces another transport uses the endpoints of that transport. The
 /// ORB uses the first of its [`Transports`] that supports an endpoint, so the wrapping transport
@@ -44,8 +44,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none. It becomes
-///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
+/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none.
+///   It becomes readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
 /// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener
@@ -57,9 +57,9 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// * Bytes arrive unchanged and in order. The two directions are independent.
 /// * One thread may read while another writes. `shutdown` may be called by any thread at any time.
 /// * A call with [`Wait::Now`](crate::Wait::Now) never blocks. A call with
-///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and one with
-///   [`Wait::Block`](crate::Wait::Block) after the stream's coarse time-out. Data or room that is
-///   available takes precedence over a deadline that has passed.
+///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and a call with
+///   [`Wait::Block`](crate::Wait::Block) returns it after the stream's coarse time-out. Data or
+///   room that is available takes precedence over a deadline that has passed.
 /// * `recv` returns 0 only at the end of the stream. `send_vectored` takes at least one byte if
 ///   there is room; it returns an error, not 0, if there is none.
 /// * A stream with a descriptor reports an edge when there is something to read, after a `recv`
@@ -95,7 +95,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// crate has such a file with a list of its own, which includes `tests/conformance/checks.rs`.
 ///
 /// # Examples
-/// A transport that wraps another one:
+/// A transport that wraps another transport:
 /// ```
 /// use std::io;
 /// use std::sync::atomic::{AtomicUsize, Ordering};

@@ -287,7 +287,8 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
 }
 
-/// No thread reads the bell's bytes, which exceed the socket's buffer.
+/// The test requests the bell more often than the socket's buffer has room for the bell's bytes,
+/// which no thread of the test reads.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");

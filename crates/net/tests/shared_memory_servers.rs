@@ -109,7 +109,8 @@ fn scribble(path: &Path) {
     for socket in listener.incoming() {
         let socket = socket.unwrap();
         let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::WaitMode::Block).unwrap();
-        // After random notes in the rings a client may connect again, to take lent memory.
+        // After random notes in the rings a client may connect again to open the channel for lent
+        // memory. Such a connection brings no rings and is skipped.
         let Some(memory) = memory.map(File::from) else { continue };
         // If the server could shrink memory that the client uses, a signal would end the client.
         for length in [0, 4096, 1 << 30] {
@@ -223,7 +224,8 @@ fn server_is_hostile() {
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // The peer may announce that it reads or writes no more, and then continue.
+        // The peer may announce that it reads or writes no more, and then continue. So these
+        // results do not end the loop.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),

@@ -90,12 +90,14 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     each("syscalls", |client, server| {
         let soon = || Wait::Until(Monotonic::now() + Duration::from_secs(60));
         assert_eq!(syscalls_of_a_long_wait(server, client, Wait::Block), 1);
-        // With a precise deadline the thread first asks the kernel for readiness.
+        // With a precise deadline the thread first asks the kernel for readiness, which is a second
+        // system call.
         assert_eq!(syscalls_of_a_long_wait(server, client, soon()), 2);
         server.set_spin_policy(SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN });
         let end = Monotonic::now() + Duration::from_secs(60);
         for wait in [Wait::Block, soon()] {
-            // Other programs may keep the thread from its core while it polls.
+            // Other programs may keep the thread from its core while it polls, so the test tries
+            // again.
             while thread::online_cores() > 1 && syscalls_of_a_long_wait(server, client, wait) <= 3 {
                 assert!(!end.is_past(), "expected the thread to poll");
             }

@@ -145,7 +145,8 @@ pub struct CoreId {
 pub enum Criticality {
     /// Tasks that get another core after all other tasks.
     Low,
-    /// Ordinary tasks.
+    /// Tasks that get another core after the tasks of high criticality, and before the tasks of low
+    /// criticality.
     #[default]
     Normal,
     /// Tasks that get another core before all other tasks.

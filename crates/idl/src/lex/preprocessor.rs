@@ -1,7 +1,7 @@
 //! The preprocessor: conditions, inclusion and macros, on tokens.
 //!
 //! Pragmas, comments, and the beginnings and ends of included files have the index of the following
-//! token.
+//! token, which places them in the list of tokens.
 
 use super::condition;
 use super::macros::{Macro, spelling};

@@ -17,7 +17,8 @@
 //! that waits for the descriptor. When one side ends, for any reason, its socket is closed, which
 //! the peer notices.
 //!
-//! Large payloads can be lent instead of copied; `lending` has the further socket for them.
+//! Large payloads can be lent instead of copied; the module `lending` describes the further socket
+//! for them.
 
 mod large;
 mod lending;
@@ -59,7 +60,7 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 ///
 /// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
 /// by default, rounded up to powers of two from 4 KiB to 64 MiB. A listener accepts rings of at
-/// most 1 MiB, or of the buffer sizes in the listener's properties if those are larger.
+/// most 1 MiB, or of the buffer sizes in the listener's properties if these sizes are larger.
 ///
 /// # Examples
 /// ```
@@ -127,8 +128,8 @@ impl SharedMemory {
     /// direction: 128 MiB by default, rounded down to a multiple of 64 KiB, 0 for none. The smaller
     /// value of the two sides applies. A connection keeps at most 16 files of each side.
     ///
-    /// Memory is lent only to processes of the same user and of root. Larger and other payloads are
-    /// copied through the rings.
+    /// Memory is lent only to processes of the same user and of root. All other payloads are copied
+    /// through the rings.
     #[must_use]
     pub fn max_lent_memory(self, bytes: usize) -> Self {
         SharedMemory { max_lent_memory: bytes, ..self }
@@ -155,7 +156,8 @@ impl SharedMemory {
         side: NewSide<'_>,
     ) -> Box<dyn Stream> {
         let ends = PeerState::new(rings);
-        // Without the feature, the ORB does not know lent messages.
+        // Without the feature, the ORB does not understand lent messages, so the sides lend
+        // nothing.
         let max_lent_memory = if cfg!(feature = "lent-memory") { self.max_lent_memory } else { 0 };
         let lending = match side {
             NewSide::Client(path) => Lending::of_client(&ends, &peer, path, max_lent_memory),

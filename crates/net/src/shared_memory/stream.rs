@@ -2,9 +2,9 @@
 //!
 //! A thread that waits in `recv` may poll first. A thread that waits in `recv` or `send` sleeps on
 //! the ring's wake word until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a
-//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for
-//! the socket, which reports the bell and the peer's end. So an idle connection wakes no thread,
-//! and a killed peer is noticed.
+//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the *bell*, a byte on
+//! the socket, and waits for the socket, which reports the bell and the peer's end. So an idle
+//! connection wakes no thread, and a killed peer is noticed.
 //!
 //! A thread that does not wait ([`Wait::Now`]) requests the bell when a read does not fill its
 //! buffer, or when a write finds no room.
@@ -58,7 +58,8 @@ pub(super) struct RingStream {
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
     spin: AdaptiveSpin,
-    /// State of polling within a large message: for its next part, or for room for the next part.
+    /// State of polling in the middle of a large message: the reader polls for the next part, the
+    /// writer for room.
     pub(super) large_spin: AdaptiveSpin,
     /// `None` if this side does not lend.
     pub(super) lending: Option<Arc<Lending>>,
@@ -162,7 +163,7 @@ impl RingStream {
         reader.set_wake_method(WakeMethod::SocketByte);
     }
 
-    /// Uncounts a request for which the peer will not ring.
+    /// Subtracts a request for which the peer will not ring the bell.
     pub(super) fn uncount_bell_request(&self) {
         // A concurrent request may overwrite this decrement, which leaves the count too high. The
         // decrement itself overwrites no request.
@@ -174,14 +175,14 @@ impl RingStream {
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
             // A writer that waits for an edge gets it long before so many requests for the bell, so
-            // this request for room was forgotten.
+            // the writer has forgotten this request for room.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
     }
 
     /// Reads up to 2048 of the bell's bytes. Returns false without reading while a writer waits for
-    /// an edge, which these bytes may bring.
+    /// the edge that reports room, because the bell's bytes may bring this edge.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -234,8 +235,8 @@ impl RingStream {
         }
     }
 
-    /// Reads bytes that have arrived. Returns their number, 0 at the end of the stream, or the
-    /// error `otherwise`.
+    /// Reads bytes that have arrived, and returns their number. If none have arrived, returns 0 at
+    /// the end of the stream, and the error `otherwise` before the end.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
@@ -432,8 +433,8 @@ impl Stream for RingStream {
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
         if !self.drain_bell() {
-            // Another thread waits for the edge that reports room, which the bell's bytes may
-            // bring.
+            // Another thread waits for the edge that reports room. The bell's bytes may bring this
+            // edge, so they stay unread, and the caller must wait in `recv`.
             return Ok(Some(true));
         }
         let reader = self.peer_state.rings.reader();
@@ -497,7 +498,7 @@ impl Stream for RingStream {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
-        // In a forked child the connection belongs to the parent.
+        // In a forked child the connection belongs to the parent, so the child leaves it open.
         if process::fork_generation() == self.forks {
             self.shutdown(ShutdownMode::Both);
             if let Some(watched) = self.monitored.take() {

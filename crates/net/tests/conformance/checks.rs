@@ -206,7 +206,8 @@ fn connections_have_the_requested_properties() {
                 let bools = (bools.0.unwrap(), bools.1.unwrap(), bools.2.unwrap());
                 assert_eq!(bools, (all, all, !all));
             }
-            // If the peer is on this machine, no network card is behind the stream.
+            // If the peer is on this machine, no network card is behind the stream, so the time for
+            // polling a card stays unchanged.
             let ip = |address: socket::Address| address.as_inet().map(std::net::SocketAddr::ip);
             let is_near = ip(socket::peer_address(fd).unwrap()) == ip(socket::local_address(fd).unwrap());
             let before = socket::busy_poll(fd).unwrap();

@@ -54,7 +54,7 @@ fn is_plain(task: &Timing) -> bool {
 }
 
 /// Returns the execution time that must complete within the first `time` of a busy period,
-/// including the longest blocking in it. `None` if it exceeds the range.
+/// including the longest blocking in it. `None` if the time exceeds the range of [`Nanos`].
 #[must_use]
 pub fn processor_demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     let mut sum = 0_u64;

@@ -82,8 +82,8 @@ pub fn min_span_of_jobs(timing: &Timing, jobs: u64) -> Nanos {
     periodic.max(gaps.saturating_mul(timing.min_interarrival))
 }
 
-/// Returns the maximum execution time of the jobs that become ready within `length`; `None` if it
-/// exceeds the range.
+/// Returns the maximum execution time of the jobs that become ready within `length`; `None` if the
+/// time exceeds the range of [`Nanos`].
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
     tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }

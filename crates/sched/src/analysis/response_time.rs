@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_bus_with_a_job_of_almost_endless_blocking_ends_the_analysis() {
-        // The busy period contains 2^61 jobs of the first task.
+        // The busy period contains 2^61 jobs of the first task, more than the analysis has steps.
         let bus = [Timing::new(1, 2), Timing::new(1 << 61, u64::MAX)];
         assert_eq!(non_preemptive_response_times(&bus, 1)[0], None);
     }

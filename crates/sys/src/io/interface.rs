@@ -45,7 +45,7 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// A setting of an interface for the work on packets.
+/// A setting of an interface that moves work on packets, as `ethtool -K` changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// The interface computes the checksums of sent packets (`ethtool -K IF tx`).
@@ -55,7 +55,7 @@ pub enum Offload {
     MergedSegments,
 }
 
-/// Turns this setting of the interface `name` on or off.
+/// Turns the setting `offload` of the interface `name` on or off.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN`; `Unsupported` if the interface has no such setting;

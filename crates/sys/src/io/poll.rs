@@ -100,7 +100,7 @@ pub fn check_hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
 /// The result of [`check_hang_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HangUp {
-    /// No bytes follow those that have arrived.
+    /// The peer sends no more bytes. Bytes that have arrived can still be read.
     pub read_closed: bool,
     /// Both directions have ended, or the descriptor has a pending error.
     pub both_closed: bool,

@@ -198,8 +198,8 @@ impl<T> Mailbox<T> {
         self.queue.pop()
     }
 
-    /// Makes the descriptor unreadable. A receiver calls this after the descriptor has become
-    /// readable.
+    /// Makes the descriptor unreadable. A receiver calls this function after the descriptor has
+    /// become readable.
     pub fn clear_readiness(&self) {
         self.wake.drain();
     }

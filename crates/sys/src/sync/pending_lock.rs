@@ -21,7 +21,7 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses.
+/// A try-lock around a value that one thread at a time uses.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
@@ -37,7 +37,7 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds,
 /// [`keep_locked`](Self::keep_locked) is called, or the guard is dropped.
 ///
-/// A drop discards the pending flag, as does `keep`.
+/// A drop discards the pending flag, as `keep_locked` does.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -74,18 +74,18 @@ impl<T> PendingLock<T> {
 }
 
 impl<T> PendingLock<T> {
-    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because it
-    /// may change at once.
+    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because
+    /// it may change at once.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
     /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns
-    /// `None` if no guard has.
+    /// `None` if the lock is not kept.
     #[inline]
     pub fn resume_kept(&self) -> Option<PendingLockGuard<'_, T>> {
-        // Acquire: pairs with the release in `keep`.
+        // Acquire: pairs with the release in `keep_locked`.
         let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
         // The guard is made only on success, because its drop would free the lock.
         taken.is_ok().then(|| PendingLockGuard { lock: self })
@@ -109,7 +109,7 @@ impl<'a, T> PendingLockGuard<'a, T> {
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock if the pending flag is not set. If it is set, clears the flag and returns
+    /// Releases the lock if the pending flag is not set. If the flag is set, clears it and returns
     /// the guard; the caller must then check for arrivals again.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl<T> PendingLockGuard<'_, T> {
     /// lock.
     #[inline]
     pub fn keep_locked(self) {
-        // Release: pairs with the acquire in `resume` and in `release`.
+        // Release: pairs with the acquire in `resume_kept` and in `release`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }

@@ -2,8 +2,8 @@
 //! thread has not checked the list, no second thread is woken.
 //!
 //! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread
-//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it
-//! leaves work on the list, it raises the flag again.
+//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. A
+//! thread that leaves work on the list raises the flag again.
 //!
 //! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false,
 //! the thread that clears the flag next sees the work.

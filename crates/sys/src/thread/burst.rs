@@ -26,7 +26,8 @@ pub const NO_BURST: u64 = u64::MAX;
 /// The roles of a group's threads, as the module describes them.
 #[derive(Debug)]
 pub struct BurstCoordinator {
-    /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
+    /// The subject of the present burst, or [`NO_BURST`]. Only the supervisor and
+    /// [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
@@ -111,7 +112,7 @@ impl BurstCoordinator {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick lasts for any time.
+    /// In a `loom` model a tick may end at any time.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);
@@ -121,8 +122,8 @@ impl BurstCoordinator {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // The supervisor checks `subject` under this lock before it waits, so it must change under
-        // the lock.
+        // The supervisor checks `subject` under this lock before it waits, so `subject` must change
+        // under the lock.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);

@@ -2,8 +2,8 @@
 //! thread marks its slot idle before it waits for work, and busy when it has work. Another thread
 //! that needs an idle thread claims the slot. The idle thread finds the claim when it marks the
 //! slot busy. The thread that takes the last idle thread out of its idle state notifies the
-//! *overload thread* of the group. While the overload thread monitors the group, it is also
-//! notified when a thread becomes idle again.
+//! *overload thread* of the group, which does the work that finds no idle thread. While the
+//! overload thread monitors the group, it is also notified when a thread becomes idle again.
 //!
 //! Comments in the code refer to two rules:
 //!
@@ -59,7 +59,7 @@ impl IdleSlot {
 
     /// Makes a claimed thread busy again, after it has done the work of the claim.
     pub fn release(&self) {
-        // No other thread changes a claimed slot.
+        // No other thread changes a claimed slot, so a store suffices.
         self.0.store(BUSY, Ordering::Release);
     }
 }
@@ -81,7 +81,8 @@ impl IdleThreads {
     /// waits. Returns true if the caller must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
     pub fn mark_idle(&self, slot: &IdleSlot) -> bool {
-        // If another thread finds the slot idle, the count includes the slot's thread.
+        // The count increases before the slot is idle, so it includes every thread that can be
+        // claimed.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (rule `slot`).
         slot.0.store(IDLE, Ordering::Release);

@@ -1,18 +1,18 @@
 //! Memory that the sides of a connection lend to each other, so that large payloads cross without a
 //! copy.
 //!
-//! A payload is a sealed file (`corelane_sys::sealed`). The sender passes its descriptor once, and
-//! then names the file by a number in each message that ends in its bytes. The descriptors go
-//! through the *channel*, a further Unix socket, because the connection's own socket refuses
-//! descriptors. The client opens the channel at the server's listener when one of the sides first
-//! has something to lend, and sends
+//! A payload is a sealed file (`corelane_sys::sealed`). The sender passes the file's descriptor
+//! once, and then names the file by a number in each message that ends in the file's bytes. The
+//! descriptors go through the *channel*, a further Unix socket, because the connection's own socket
+//! refuses descriptors. The client opens the channel at the server's listener when one of the sides
+//! first has something to lend, and sends this header:
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0 to 7 | `CLNLENDS` |
 //! | 8 to 19 | the connection's name, which the server has written into the rings' memory |
 //!
-//! Nobody waits for the channel: payloads are copied until the server has found it.
+//! No thread waits for the channel: payloads are copied until the server has found it.
 
 mod files;
 
@@ -52,10 +52,10 @@ pub(super) struct Lending {
     ends: Arc<PeerState>,
     peer: Peer,
     side: Side,
-    /// The memory in bytes that this side maps of the peer at most, and lends at most.
+    /// Maximum memory in bytes that this side maps from the peer, and that it lends to the peer.
     limit: usize,
-    /// True if the peer belongs to the same user or is root. Memory is lent to no others, because a
-    /// process can keep what it was lent.
+    /// True if the peer belongs to the same user or is root. Other users get no lent memory,
+    /// because a process can keep lent memory for ever.
     is_trusted: bool,
     channel: OnceLock<DescriptorFilterSocket>,
     sent: PiMutex<SentFiles>,
@@ -68,7 +68,7 @@ enum Side {
     Server { channels: Arc<Channels>, name: Name },
 }
 
-/// The connections of a listener whose channels may still arrive.
+/// A listener's connections whose channels have not arrived yet.
 #[derive(Debug)]
 pub(super) struct Channels {
     waiting: PiMutex<HashMap<Name, Weak<Lending>>>,
@@ -87,7 +87,8 @@ impl Channels {
         Ok([random as u32 | 1, (random >> 32) as u32, self.named.fetch_add(1, Ordering::Relaxed)])
     }
 
-    /// Gives a client's channel to the connection that it names. Drops it if there is none.
+    /// Hands a client's channel to the connection that it names. Drops the channel if there is no
+    /// such connection, or if another user has opened the channel.
     pub(super) fn attach(&self, name: Name, channel: DescriptorFilterSocket, peer: &Peer) {
         let lending = self.waiting.lock().remove(&name).and_then(|lending| lending.upgrade());
         let Some(lending) = lending.filter(|lending| user_id(&lending.peer) == user_id(peer)) else { return };
@@ -97,7 +98,7 @@ impl Channels {
     }
 }
 
-/// Returns the name in a client's header; `None` if it is the header of another connection.
+/// Returns the name in a client's header; `None` if the header does not open a channel.
 pub(super) fn parse_channel_header(header: &[u8; HEADER_BYTES]) -> Option<Name> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut words = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));
@@ -171,7 +172,8 @@ impl Lending {
         (self.ends.rings.note(note) as usize).saturating_mul(UNIT).min(self.limit)
     }
 
-    /// Returns the channel if both sides have it. Otherwise makes the client open it.
+    /// Returns the channel if both sides have it. Otherwise opens the channel or, on the server,
+    /// asks the client to open it.
     fn channel(&self) -> Option<&DescriptorFilterSocket> {
         let rings = &self.ends.rings;
         match &self.side {
@@ -206,11 +208,12 @@ impl Lending {
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
         let Ok(fd) = socket::connect_unix_without_waiting(&Address::Unix(path.clone()), &options) else { return };
         let fd = DescriptorFilterSocket::for_unix_listener(fd);
-        // Another server may listen there now.
+        // Another server may listen at the path now, so the peer's credentials are compared.
         if credentials(fd.as_fd()) == self.peer
             && socket::send(fd.as_fd(), &channel_header(name), socket::WaitMode::Now).is_ok_and(|n| n == HEADER_BYTES)
         {
-            // Another thread may have opened a channel meanwhile; the server takes the first one.
+            // Another thread may have opened a channel since the check above. The server takes the
+            // channel that it accepts first.
             let _ = self.channel.set(fd);
         }
     }

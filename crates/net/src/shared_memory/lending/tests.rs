@@ -129,13 +129,13 @@ fn oldest_files_give_way_and_files_that_have_ended_go_first() {
     assert_eq!((send(&all[0]), send(&all[SLOTS])), (1, SLOTS as u64 + 1));
     assert!(sides.refused(2, 1).contains("taken back"));
     assert_eq!((send(&all[0]), send(&all[2])), (1, 3));
-    // The file of number 4 has ended, so that it gives way before all others.
+    // The file with number 4 has ended, so it gives way before all others.
     let mut all = all;
     all.remove(3);
     assert_eq!(send(&sealed(60_000, 1)), SLOTS as u64 + 2);
     assert!(sides.refused(4, 1).contains("taken back"));
     assert_eq!((send(&all[3]), send(&all[0])), (5, 1));
-    // Two files of half the limit leave room for no other one.
+    // Two files of half the limit leave room for no other file.
     let halves = [sealed(MIB / 2, 1), sealed(MIB / 2, 2)];
     let _ = halves.each_ref().map(send);
     assert!(sides.refused(1, 1).contains("taken back") && sides.refused(5, 1).contains("taken back"));
@@ -152,14 +152,15 @@ fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
         lent += 1;
         assert_eq!(number, lent);
     }
-    // Each file has ended in this process and so gives way, but is in the socket.
+    // Each file has ended in this process and gives way, but counts until the peer takes it from
+    // the socket.
     assert_eq!(lent, 5);
     assert_eq!(sides.take(lent, 1).unwrap().len(), 5);
     assert_eq!(lend(MIB / 4), Some(lent + 1));
     assert_eq!(sides.take(lent + 1, 1).unwrap().len(), 5);
     let small = (0..2 * SLOTS).filter_map(|_| lend(1)).count();
     assert_eq!(small, SLOTS);
-    // The peer can write any number.
+    // The peer can write any number, also one that no announcement has.
     sides.client.ends.rings.set_note(RingNote::ServerTaken, u32::MAX);
     assert_eq!(lend(1), None);
 }
@@ -218,7 +219,7 @@ fn peer_that_passes_files_without_end_is_refused() {
         });
         let refused = loop {
             let error = sides.take(u64::MAX, 1).unwrap_err().to_string();
-            // The reader is faster than the flood at times.
+            // At times the reader is faster than the flood, and finds the channel empty.
             if !error.contains("not passed") {
                 break error;
             }

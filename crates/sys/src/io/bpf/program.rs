@@ -149,7 +149,7 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // The log is wanted, not the outcome: the caller reports the error of the first attempt.
+    // Only the log of this attempt is used: the caller reports the error of the first attempt.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
@@ -247,7 +247,7 @@ mod tests {
         unsafe { libc::signal(libc::SIGUSR1, handler) };
         let has_begun = Arc::new(AtomicBool::new(false));
         let begun = Arc::clone(&has_begun);
-        // The run takes some tenths of a second.
+        // The run takes some tenths of a second, so the signal arrives before its end.
         let run = std::thread::spawn(move || {
             begun.store(true, Ordering::Relaxed);
             program.test_run(&[0; 64], 20_000_000)

@@ -87,7 +87,8 @@ fn send_with_control(
 ///
 /// # Errors
 /// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors, or if this
-/// process has no room for a descriptor; the closing thread then closes the received descriptors.
+/// process has no room for a descriptor; the thread of [`deferred_close`] then closes the received
+/// descriptors.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -109,7 +110,8 @@ pub fn recv_with_descriptor(
 }
 
 /// Reads like [`recv`](super::recv) on a Unix socket whose peer could pass descriptors but must
-/// not. If a descriptor arrives, the closing thread closes it, and the connection is shut down.
+/// not. If a descriptor arrives, the thread of [`deferred_close`] closes it, and the connection is
+/// shut down.
 ///
 /// # Errors
 /// As for [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.

@@ -58,8 +58,8 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Reads like [`recv`]. If a descriptor arrives, the closing thread closes it, and the
-    /// connection is shut down.
+    /// Reads like [`recv`]. If a descriptor arrives, the thread of [`deferred_close`] closes it,
+    /// and the connection is shut down.
     ///
     /// # Errors
     /// As for [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
@@ -75,7 +75,8 @@ impl DescriptorFilterSocket {
     fn recv_filtered(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         let outcome = recv_without_descriptors(self.as_fd(), buffer, wait);
         if self.is_refusing && outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // No bytes from the time before the refusal are left.
+            // All bytes from before the refusal have been read, so no descriptor can arrive any
+            // more.
             self.may_receive.store(false, Ordering::Relaxed);
         }
         outcome

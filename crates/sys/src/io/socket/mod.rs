@@ -92,8 +92,9 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`. With `None` the kernel ends an attempt over TCP after
-/// minutes; an attempt at a Unix socket waits without limit for room in the listener's queue.
+/// Connects to `address`, and gives up at `deadline`. Without a deadline (`None`) the kernel ends
+/// an attempt over TCP after minutes; an attempt at a Unix socket waits without limit for room in
+/// the listener's queue.
 ///
 /// # Errors
 /// `TimedOut` after the deadline; `InvalidInput` for an unnamed, empty or too long Unix address;

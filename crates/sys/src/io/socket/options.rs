@@ -62,8 +62,8 @@ impl Default for SocketOptions {
 
 impl SocketOptions {
     /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection, except
-    /// `dscp`. That option and options that are `None` or off stay as the connection has inherited
-    /// them from its listener.
+    /// `dscp`. The connection keeps the listener's `dscp`, and the listener's values of options
+    /// that are `None` or off.
     ///
     /// # Errors
     /// `InvalidInput` for keep-alive times that the kernel does not accept.
@@ -490,8 +490,8 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// If `pretend` is true, makes [`refuse_descriptors`] fail in this process from now on, as on a
-/// kernel without the option. If it is false, ends this.
+/// Makes [`refuse_descriptors`] return false in this process, as on a kernel without the option,
+/// until a call with `pretend` false.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
     OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);

@@ -82,13 +82,14 @@ impl WakeMethod {
     }
 }
 
-/// A word in the rings' memory that one side sets and the other one reads. All are 0 at first, and
-/// stay 0 if the peer does not know them. They are hints: the peer can change each of them.
+/// A word in the rings' memory that one side sets and the other side reads. Each word is 0 at
+/// first, and stays 0 if the side that sets it does not know it. The values are hints, because the
+/// peer can change every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingNote {
     /// The memory that may be lent to the server, in units that the sides agree on.
     ServerLimit,
-    /// The memory that may be lent to the client.
+    /// The memory that may be lent to the client, in the same units.
     ClientLimit,
     /// The first word of the name by which the server knows the connection.
     Name0,
@@ -98,7 +99,7 @@ pub enum RingNote {
     Name2,
     /// Not 0 after the server has found the channel for lent memory.
     ChannelFound,
-    /// Not 0 after the server had memory to lend and no channel.
+    /// Not 0 after the server has had memory to lend, but no channel for it.
     ChannelWanted,
     /// The number of lent files that the server has taken from the channel, modulo 2^32.
     ServerTaken,
@@ -167,13 +168,14 @@ impl RingPair {
         self.mapping.word(NOTES + note as usize * size_of::<u32>())
     }
 
-    /// Returns the value that a side has set, or 0.
+    /// Returns the value of a note; 0 if no side has set the note.
     pub fn note(&self, note: RingNote) -> u32 {
         // Acquire: pairs with `set_note`.
         self.note_word(note).load(Ordering::Acquire)
     }
 
-    /// Sets a value for the peer. A side that reads it also reads the values that were set earlier.
+    /// Sets the value of a note for the peer. A side that reads the value also sees the notes that
+    /// were set earlier.
     pub fn set_note(&self, note: RingNote, value: u32) {
         self.note_word(note).store(value, Ordering::Release);
     }
@@ -257,7 +259,7 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // An unchanged value is not skipped, because the store makes the processor fetch the cache
+        // The store is made even if the value is unchanged: it makes the processor fetch the cache
         // line for writing while the bytes are copied.
         self.core(counter).store(number, Ordering::Relaxed);
     }
@@ -277,7 +279,7 @@ impl RingSide<'_> {
     /// request for the bell.
     fn unpark(&self, word: ControlWord) {
         // Either a thread that is about to park sees the caller's earlier stores, or this exchange
-        // sees its request (rule `requested`).
+        // sees the request of that thread (rule `requested`).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -289,7 +291,7 @@ pub struct RingReader<'a>(RingSide<'a>);
 
 impl RingReader<'_> {
     /// Copies available bytes into `buffer`. Returns their number, and true if the caller must ring
-    /// the peer's bell.
+    /// the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -321,7 +323,7 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has written bytes that no thread of this process has read. Any
-    /// thread may call this, also while another thread reads; the result is then a hint.
+    /// thread may call this function. While another thread reads, the result is a hint.
     #[inline]
     pub fn has_arrived(&self) -> bool {
         self.0.direction.position.has_arrived(&self.0)
@@ -334,8 +336,8 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has announced that more bytes of the message follow at once. The
-    /// caller must call [`read`](Self::read) or [`is_empty`](Self::is_empty) before, because these
-    /// load the peer's counter.
+    /// caller must first call [`read`](Self::read) or [`is_empty`](Self::is_empty), which load the
+    /// peer's counter.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
@@ -367,8 +369,9 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Withdraws a request for a wake-up. Returns true if the peer will not ring the bell for it,
-    /// false if there was no request for the bell or if the peer has taken it.
+    /// Withdraws a request for the [bell](WakeMethod::SocketByte). Returns true if the request was
+    /// withdrawn, so the peer does not ring for it. Returns false if there was no request for the
+    /// bell, or the peer has taken it.
     #[inline]
     pub fn cancel_wake_request(&self) -> bool {
         protocol::withdraw_bell(self.0.word(ControlWord::Reader))
@@ -393,7 +396,7 @@ impl RingReader<'_> {
     }
 
     /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
-    /// bell.
+    /// [bell](WakeMethod::SocketByte).
     pub fn announce_reading_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
@@ -406,7 +409,7 @@ pub struct RingWriter<'a>(RingSide<'a>);
 
 impl RingWriter<'_> {
     /// Copies bytes of `slices`, in order, as far as there is room. Returns the number of bytes
-    /// copied, and true if the caller must ring the peer's bell.
+    /// copied, and true if the caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -418,7 +421,7 @@ impl RingWriter<'_> {
 
     /// Copies bytes of the concatenated `slices`, starting at the index `skipped`, as far as there
     /// is room and at most `wanted` bytes. Returns the number of bytes copied, and true if the
-    /// caller must ring the peer's bell.
+    /// caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -519,7 +522,7 @@ impl RingWriter<'_> {
     }
 
     /// Tells the peer that this side writes no more. Returns true if the caller must ring the
-    /// peer's bell.
+    /// peer's [bell](WakeMethod::SocketByte).
     pub fn announce_writing_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)
