@@ -118,7 +118,7 @@ fn systemd_accepts_the_unit() {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output();
         let output = output.expect("systemd-analyze starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Other units of the machine may have messages of their own.
+        // Messages about other units of the machine are ignored.
         said.lines().filter(|line| line.contains("corelane-naming")).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(verify("systemd-verify", &unit()), "");

@@ -138,7 +138,7 @@ fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
 }
 
 /// Calls an operation without arguments as a task of a core pool, `count` times. Returns the
-/// processor times that the server has recorded.
+/// recorded processor times of these calls.
 fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usize) -> Result<MeasuredJobs, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;
@@ -162,7 +162,7 @@ fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usiz
         Some(target) => calls(&tasks, (target, operation), promise.task, count),
         None => Err("the server has not returned a reference to the task".to_owned()),
     };
-    // If this fails, the task ends with its lease.
+    // If the withdrawal fails, the task ends with its lease.
     let _ = tasks.withdraw(promise.task, &promise.token);
     let times = made?;
     if times.is_empty() {

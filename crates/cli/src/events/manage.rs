@@ -1,4 +1,5 @@
-//! The commands `create` and `destroy`: channels of a running server.
+//! The commands `corelane events create` and `corelane events destroy`, which create and destroy
+//! channels of a running server.
 
 use std::io::Write;
 

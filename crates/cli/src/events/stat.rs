@@ -1,4 +1,5 @@
-//! The commands `list`, `stat` and `top`: the counts of a server's channels.
+//! The commands `corelane events list`, `stat` and `top`, which print the counts of a server's
+//! channels.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -20,7 +21,7 @@ use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// The commands read no further channels, or consumers of a channel, after this number.
+/// After this number of channels, or of a channel's consumers, the commands request no more.
 const MAX_READ: usize = 100_000;
 
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {

@@ -1,4 +1,4 @@
-//! The command `corelane naming`: a name server, and commands for any CORBA name server.
+//! The command `corelane naming`, which runs a name server and works with any CORBA name server.
 
 mod client;
 pub(crate) mod control;
