@@ -171,7 +171,7 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
 }
 
 fn check_measurements(scene: &Scene, task: u64) {
-    // The server counts a job after the client has got the reply.
+    // The server counts a job after the client has received the reply.
     let mut tries = 0..10_000;
     let measured = loop {
         let (_, _, _, measured) = scene.tasks.monitor().unwrap();

@@ -442,7 +442,7 @@ fn synced_commits_survive_power_failures_whole() {
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        // The first checkpoint beside commits begins and stops meanwhile.
+        // Between these commits, the first checkpoint beside commits begins, and its sync is held.
         match number {
             40 => disk.hold_syncs(disk::DATABASE),
             60 => disk.release_syncs(),

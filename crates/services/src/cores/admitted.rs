@@ -22,12 +22,8 @@ const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
 const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Requests the admission of a task. While the decision is pending, asks for it again after pauses
-/// of 10 ms, up to 1,000 times.
-///
-/// # Errors
-/// TIMEOUT if the decision is pending after the last question; the request is then withdrawn.
-/// Otherwise the errors of `admit`, `outcome` and `withdraw`, except Pending.
+/// Requests the admission of a task. While the decision is pending, asks again after pauses of 10
+/// ms, up to 1,000 times.
 pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitError> {
     let mut outcome = tasks.admit(spec);
     let mut questions = 0;
@@ -94,7 +90,7 @@ impl Lease {
                 return;
             }
             begun = Monotonic::now();
-            // A call that gets no reply should leave time for a further one within the lease.
+            // The time-out of a renewal leaves time for a further one within the lease.
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),

@@ -42,7 +42,7 @@ pub const MAX_OPERATION_NAME_BYTES: usize = 256;
 pub const MAX_CHAIN_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] must choose one that no other client can guess.
+/// [`Books::reserve_chain`] must choose a token that no other client can guess.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TaskToken(pub [u8; 16]);
 
@@ -344,7 +344,7 @@ pub struct PendingDecision {
 
 impl PendingDecision {
     /// Searches for a plan. The search may take long, so the caller should hold no lock on the
-    /// books meanwhile. The result is for [`Books::apply_decision`].
+    /// books during it. The result is for [`Books::apply_decision`].
     #[must_use]
     pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -352,7 +352,7 @@ impl PendingDecision {
     }
 }
 
-/// The result of [`PendingDecision::decide`].
+/// The plan or the rejection that [`PendingDecision::decide`] found, for [`Books::apply_decision`].
 #[derive(Clone, Debug)]
 pub struct CompletedDecision {
     pub(super) task: TaskId,
@@ -470,8 +470,8 @@ pub trait Books: Send {
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
 
     /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
-    /// thread. The task is demoted until it ends, also if a core has room for it: its client
-    /// withdraws it, or its lease ends without a renewal. Its share of the core is free after the
+    /// thread. The task is demoted until it ends, even if a core has room for it. The task ends
+    /// when its client withdraws it, or with its lease. Its share of the core is free after the
     /// deadline of a job that may run now. Returns false, and changes nothing, if the task is not
     /// promised or has no core.
     fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
@@ -504,7 +504,8 @@ pub trait Books: Send {
     }
 
     /// Returns true if the store has the task's promise with its timing and attachment, or if the
-    /// task has no promise and the store has none of it. Always true for books without a store.
+    /// task has no promise and the store has no promise of the task. Always true for books without
+    /// a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
     }

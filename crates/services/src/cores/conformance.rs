@@ -90,7 +90,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
     assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_expired), (0, 2));
     assert_eq!(books.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
-    // A reservation never ran, so its room is free at once.
+    // The reservation never ran, so its room is free at once.
     let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve_chain(&three[..2], &client(), OWN, reservation) else {
         panic!("two tasks must fit")
     };
@@ -325,7 +325,7 @@ fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
         books.snapshot(at).cores[0].used_by_tasks.0
     };
     assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
-    // A timing that has not begun leaves no share.
+    // No job has used the timing of 10 ms, which had not begun, so it leaves no share.
     assert_eq!(used(210 * MS, 30), 500_000_000);
     assert_eq!(books.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
     // Even a change to the same timing begins after the last job.
@@ -413,7 +413,7 @@ impl Books for SavingBooks {
 fn simulation_and_conformance_of_books_with_a_store() {
     check(&|machine, limits| {
         let mut books = SavingBooks(StoredBooks::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
-        // The first save reserves the numbers that reservations need.
+        // The first save reserves the task numbers that reservations need.
         books.set_server_data(&[]);
         Box::new(books)
     });

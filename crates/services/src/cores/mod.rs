@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The target of a task serves the requests to its task reference. With a core pool
-//! ([`AdmissionConfig::core_pool`]) they run on the task's core. Without a core pool the promises
-//! are advisory.
+//! ([`AdmissionConfig::core_pool`]) the requests run on the task's core. Without a core pool the
+//! promises are advisory.
 
 mod admission;
 mod admitted;

@@ -87,7 +87,7 @@ fn is_in_name(character: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterExpressionError {
-    /// The text is no expression.
+    /// The text is not an expression.
     Malformed {
         /// The place in the text: the number of the character, counted from 1.
         column: usize,
@@ -139,8 +139,8 @@ impl EventFilter {
     /// ```
     ///
     /// # Errors
-    /// [`FilterExpressionError`] if the text is no expression, or describes a filter that is not
-    /// permitted.
+    /// [`FilterExpressionError`] if the text is not an expression, or describes a filter that is
+    /// not permitted.
     pub fn parse(text: &str, names: &EventNames, limits: &FilterLimits) -> Result<Self, FilterExpressionError> {
         if text.len() > MAX_BYTES {
             let reason = format!("the expression is longer than {MAX_BYTES} bytes");
@@ -278,7 +278,7 @@ impl fmt::Display for TokenKind<'_> {
 
 #[derive(Clone, Copy, Debug)]
 struct Token<'t> {
-    /// In characters, from 1.
+    /// The place in the text: the number of the character, counted from 1.
     column: usize,
     kind: TokenKind<'t>,
 }
@@ -317,7 +317,7 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterExpressionError> {
             TokenKind::Sign(_) => 1,
         };
         tokens.push(Token { column, kind });
-        // Tokens consist of ASCII characters.
+        // Tokens consist of ASCII characters, so a token has as many characters as bytes.
         rest = &rest[length..];
         column += length;
     }

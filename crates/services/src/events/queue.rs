@@ -163,7 +163,7 @@ impl<S> DeliveryQueue<S> {
     }
 
     /// Puts a set in the place of the entry with this number, and drops the oldest other sets until
-    /// the set fits. If the new set becomes the oldest meanwhile, it moves to the end.
+    /// the set fits. If these drops make the new set the oldest, it moves to the end.
     fn replace(
         &mut self,
         mut number: u64,

@@ -12,8 +12,8 @@ use super::cos_naming::NameComponent;
 use super::state::{BoundTarget, ContextId};
 use super::trie::{LEAF_SIZE, Leaf};
 
-/// A leaf of several bindings is split if its bindings have more octets and their hashes differ. A
-/// change copies a whole leaf.
+/// Maximum number of octets of the bindings in a leaf, because a change copies a whole leaf. A
+/// larger leaf is split if it has several bindings whose hashes differ.
 const MAX_LEAF_OCTETS: usize = 8 << 10;
 
 const OBJECT: u8 = 0;

@@ -203,8 +203,8 @@ impl Directory {
     }
 
     /// Returns the changes from number `start` on, within `limits`, and the number after the last
-    /// of them. If there are none yet, waits for a change until `deadline`. Returns `None` if `run`
-    /// is not this run of the server, or if [`ChangeLog::after`] does.
+    /// of them. If there is no such change yet, waits for one until `deadline`. Returns `None` if
+    /// `run` is not this run of the server, or if [`ChangeLog::after`] does.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -368,7 +368,7 @@ impl Directory {
     }
 
     /// Reads the names from the store again. The same `seed` gives the names the order that they
-    /// had before, so that existing iterators go on.
+    /// had before, so that existing iterators stay valid.
     fn reload(&self, seed: u64) -> Result<Head, StoreError> {
         match &self.store {
             Some(stored) => load(&*stored.store, seed).map(|(head, _)| head),
@@ -436,7 +436,7 @@ impl Drop for Turn<'_> {
         queue.head = Some(self.head.clone());
         queue.results.extend(self.results.drain(..));
         queue.note_batch(self.submitters, self.began.elapsed());
-        // Released first, because a thread that wakes takes the lock.
+        // The lock is released first, because a thread that wakes takes it.
         drop(queue);
         self.directory.done(self.number).notify_all();
         self.directory.done(self.number.wrapping_add(1)).notify_one();

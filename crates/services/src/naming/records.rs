@@ -119,7 +119,7 @@ fn split_key(key: &[u8]) -> Result<(u8, ContextId, &[u8]), BadRecord> {
     Ok((*tag, ContextId(number(context)?), name))
 }
 
-/// Returns id and kind.
+/// Splits the octets of a name into id and kind.
 fn split_name(name: &[u8]) -> Result<[&str; 2], BadRecord> {
     let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;

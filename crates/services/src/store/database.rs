@@ -26,7 +26,8 @@ use super::{RangeVisitor, RecordChange, Revision, StoreError};
 /// format.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
-/// The version while the database may lack changes in its log. Version 2 had a log of version 1.
+/// The version while the database may lack changes that its log has. Version 2 had a log of version
+/// 1.
 pub(super) const LOGGED_FORMAT: u64 = 3;
 
 /// Size of the cache in bytes. It is small, because services seldom read records after their start.
@@ -66,7 +67,7 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Opens the database in a file for writing. This may repair the file.
+    /// Opens the database in a file for writing. The opening may repair the file.
     pub(super) fn open(
         file: &Arc<StoreFile>,
         kind: RecordFormat,

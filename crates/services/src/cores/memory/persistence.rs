@@ -1,4 +1,4 @@
-//! Saving and restoring of books in memory, and taking back what cannot be saved.
+//! Saving and restoring of books in memory, and the undoing of changes that cannot be saved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl MemoryBooks {
         self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }
 
-    /// Takes back what is not saved: new promises, changes of timings, and longer leases.
+    /// Undoes the changes that are not saved: new promises, changes of timings, and longer leases.
     pub(in crate::cores) fn take_back(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
         let promised: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| entry.is_promised()).map(|(task, _)| *task).collect();
@@ -257,7 +257,7 @@ impl MemoryBooks {
         if has_share {
             self.set.insert(taken, old.core);
         } else {
-            // A task that has no room stays demoted.
+            // A task for which no core has room stays demoted.
             self.place_beside(&taken, taken);
         }
     }

@@ -17,7 +17,7 @@ const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
 /// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so
-/// the number of kept events reaches its maximum again.
+/// the number of kept events returns to its maximum.
 pub(super) const MAX_DELETIONS: usize = 1_024;
 /// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that
 /// the request created.
@@ -118,8 +118,8 @@ impl Book {
             || (max_age > 0 && oldest.stored_at.saturating_add(max_age) < now)
     }
 
-    /// Deletes the oldest events beyond the retention, of those up to the number `committed`, and
-    /// at most [`MAX_DELETIONS`]. `read` returns some of the events from a number on, at least one
+    /// Deletes the oldest events beyond the retention: at most [`MAX_DELETIONS`], and none with a
+    /// number above `committed`. `read` returns some of the events from a number on, at least one
     /// if there is one.
     pub(super) fn trim(
         &mut self,

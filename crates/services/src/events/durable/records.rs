@@ -144,7 +144,8 @@ pub(super) struct EventRecord<'r> {
     pub(super) event: &'r [u8],
 }
 
-/// Reads the record of an event. Returns `None` for any record that is no event of this channel.
+/// Reads the record of an event. Returns `None` for any record that is not an event of this
+/// channel.
 pub(super) fn decode_event<'r>(
     channel: ChannelNumber,
     found: &[u8],

@@ -19,8 +19,8 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The sets that the caller sends as far as this is possible without waiting, in this order.
-    /// The caller has the turn of each peer.
+    /// The sets that the caller sends as far as possible without waiting, in this order. The caller
+    /// has the turn of each peer.
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
@@ -100,7 +100,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
         let least_urgent = config.lanes.saturating_sub(1);
-        // Otherwise a held event for best effort would move the whole set, with its declared
+        // Without this rule, a held best-effort event would move the whole set, with its declared
         // events, to the least urgent lane.
         let outranks = |event: &E, held: &E| {
             config.surplus.is_some() && event.lane() < least_urgent && held.lane() >= least_urgent
