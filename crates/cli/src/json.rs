@@ -446,7 +446,8 @@ fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
         return vec![(name.to_owned(), basic)];
     }
-    // The printed form `struct Point`, for example, begins with the kind.
+    // The printed form begins with the kind, for example `struct Point`, so the last word is the
+    // name.
     let found = types.named(name.rsplit(' ').next().unwrap_or_default());
     let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
     found.into_iter().filter_map(made).collect()

@@ -117,7 +117,7 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
     assert!(lines[0].contains("one") && lines[1].contains("two"), "{lines:?}");
     server.end();
 
-    // Without `--channel`, the server has the channels of the file.
+    // Without `--channel`, the server serves the channels of the store.
     let server = Server::start(&["--store", &store, "--destroy-by-clients"], &listen);
     let flight = server.at("flight");
     let lines = says(&["replay", "--consumer", "log", "--json", &flight]);

@@ -193,7 +193,7 @@ fn calls(
                 .map_err(|exception| format!("`{}`: {exception}", excerpt(operation)))?;
         }
         made += batch;
-        // A thread records its job after it has sent the reply.
+        // A thread records its job after it has sent the reply, so a record may arrive later.
         let until = Monotonic::now() + RECORD_WAIT;
         let wanted = times.len() + batch;
         while times.len() < wanted {

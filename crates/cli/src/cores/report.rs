@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
 /// Lets the server record its jobs for `span`, and fetches the records during this time.
 pub(super) fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     let explained = |exception| remote::explain(&exception);
-    // The number after the last record of earlier recordings.
+    // The number of the next record, with which this recording begins.
     let (mut next, _) = tasks.recorded_jobs(u64::MAX, 0).map_err(explained)?;
     let span = tasks.record_jobs(span).map_err(explained)?.min(span);
     let until = Monotonic::now() + Duration::from_nanos(span);

@@ -369,7 +369,8 @@ mod tests {
         let text = table(&[channel(30, 21)], &before, 2.0);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["flight", "0", "0", "10.0", "0.5", "0", "3"]);
-        // The first table has no earlier counts, and a server that started again has smaller ones.
+        // The first table has no earlier counts, and a server that started again has smaller
+        // counts. In both cases the rate is 0.
         assert!(table(&[channel(30, 21)], &HashMap::new(), 0.0).contains(" 0.0 "));
         assert!(table(&[channel(1, 1)], &before, 2.0).contains(" 0.0 "));
     }

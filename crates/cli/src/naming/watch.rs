@@ -224,7 +224,8 @@ fn follow(
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // A removed context may have another name, under which its names continue.
+                // A removed context may have another name. Its names are then read again below that
+                // name.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
