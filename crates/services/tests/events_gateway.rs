@@ -237,7 +237,7 @@ fn gateway_to_itself_is_refused() {
     let site = Site::new(patient_channel(), &[]);
     let refused = quick().serve(&site.orb, site.channel.reference(), site.channel.reference());
     assert_eq!(refused.unwrap_err().kind(), Kind::BadParam);
-    // If the reference has another address, the gateway finds the channel by its number.
+    // If the reference has another address, the gateway recognises the channel by its identity.
     let other = listening_orb();
     let port = site.channel.reference().to_string();
     let remote: corelane_services::events::rtec_event_channel_admin::EventChannelRef =

@@ -369,8 +369,8 @@ impl SharedBooks {
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {
-            // A watch that a panic ends would forget the lost cores, and they would count as
-            // returned.
+            // The watch outlives a panic. A new watch would not know the lost cores, which would
+            // then count as returned.
             let (mut watch, mut held) = (None, HeldRefusals::default());
             // After a panic and a pause, the thread continues with the present books.
             while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
@@ -412,7 +412,7 @@ impl SharedBooks {
             state.update_dispatch(now);
             result
         });
-        // The next expiry may be earlier than before.
+        // The next expiry may be earlier than before, so `cores/decide` is woken.
         self.decide();
         self.shared.unsaved.notify_one();
         result

@@ -140,7 +140,8 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         let (keeper, length) = (Arc::clone(&lease), Duration::from_nanos(promise.lease));
         let (timing, name) = (spec.timing, spec.name);
         let mut admitted = AdmittedTask { promise, reference, timing, name, starts_at, lease, renewing: None };
-        // A renewal in a real-time class could delay the jobs.
+        // A renewal in a real-time class could delay the jobs, so the thread has the ordinary
+        // class.
         let thread = ThreadBuilder::new().name("cores/lease").stack_size(256 * 1024).scheduling(Scheduling::Other);
         let thread = thread.spawn(move || keeper.keep(length)).map_err(no_resources)?;
         admitted.renewing = Some(thread);
@@ -230,7 +231,7 @@ impl<R> Drop for AdmittedTask<R> {
 /// A running periodic task that a server has admitted. Dropping it stops the task, and then
 /// withdraws it.
 pub struct AdmittedPeriodicTask<R> {
-    // The fields are dropped in this order.
+    // The fields are dropped in this order: the task stops before it is withdrawn.
     task: PeriodicTask,
     admitted: AdmittedTask<R>,
 }

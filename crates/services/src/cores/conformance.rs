@@ -199,11 +199,11 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeB
     assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
     let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
     assert_eq!(changed, Err(BooksRefusal::KernelRefused));
-    // The last job may run until its deadline.
+    // The last job may run until its deadline, so its share is in use until then.
     let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&pinned, &client(), OWN, 110 * MS));
-    // Room and returned cores do not restore the task.
+    // A refused task stays demoted, even if a core has room or returns.
     books.set_lost_cores(&[core(0)], 120 * MS);
     books.set_lost_cores(&[], 130 * MS);
     assert_eq!(record(&mut *books, 130 * MS, task.task), Some((None, TaskState::Demoted(lease))));
@@ -285,7 +285,8 @@ fn rates_and_quotas_are_kept(make: &MakeBooks) {
 }
 
 fn a_pending_decision_is_given_up(make: &MakeBooks) {
-    // With more than 8 cores, the search during a request tries only moves and swaps.
+    // With more than 8 cores, the search during a request tries only moves and swaps. Further tasks
+    // therefore get a pending decision.
     let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
     let mut books = make(machine, BooksLimits::default());
     for _ in 0..16 {

@@ -294,7 +294,8 @@ impl StoredSimulation {
             SaveOutcome::StoreRead => self.note("read"),
             SaveOutcome::Failed(error) => {
                 assert!(matches!(*error, StoreError::Full { .. }));
-                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals remain.
+                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals stay in
+                // effect.
                 let ended = |task: &TaskId, wanted: &Promises| !wanted.contains_key(task);
                 let wanted = std::mem::take(&mut self.wanted);
                 let changed = |task: &TaskId| Some(wanted.get(task)?.timing);

@@ -29,7 +29,7 @@ pub(super) fn admit(
         match allocation::admit(set, &machine, task) {
             Ok(plan) if keeps_deadlines(before, &machine, &plan) => return Ok(plan),
             Ok(_) => is_exhaustive = false,
-            // A search with fewer kinds of moves finds no plan either.
+            // A search with fewer kinds of moves finds no plan either, so the search ends.
             Err(rejection) if is_exhaustive => return Err(rejection),
             Err(rejection) => return Err(Rejection { is_exhaustive, ..rejection }),
         }

@@ -629,7 +629,8 @@ impl SharedChannel {
         let mut state = self.state.lock();
         peers.iter().for_each(|peer| peer.wake.notify_all());
         let Some(peer) = peers.into_iter().next().filter(|_| is_called_back) else { return };
-        // The thread `events/admin` may have ended with the channel.
+        // The thread `events/admin` may have ended with the channel. This thread then calls the
+        // peer.
         if !peer.is_collocated() && !state.has_ended {
             state.callbacks.peers.push_back(peer);
             self.callback_due.notify_all();

@@ -453,7 +453,7 @@ impl<'t> Parser<'t> {
     fn typed(&mut self, event_type: EventType) -> Parsed {
         let has_source = self.take_if(TokenKind::Word("source"));
         let source = if has_source { self.source_value()? } else { EventSource::ANY };
-        // A designator as a type would change the meaning of what follows.
+        // A designator as a type would change the meaning of the dependencies after it.
         if Designator::from_type(event_type).is_some() || event_type == Designator::UNASSIGNED {
             return Err(malformed(self.column(), format!("the number {} is not a type of events", event_type.0)));
         }
@@ -519,7 +519,7 @@ impl<'t> Parser<'t> {
 }
 
 fn group(head: Designator, children: &[Vec<EventHeader>]) -> Vec<EventHeader> {
-    // The length of an expression bounds the number of its parts.
+    // The length of an expression bounds the number of its parts, so the number fits.
     let count = i32::try_from(children.len()).unwrap_or(i32::MAX);
     let mut headers = vec![EventHeader::new(head.event_type(), EventSource(count))];
     headers.extend(children.iter().flatten());

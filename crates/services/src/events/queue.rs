@@ -223,8 +223,8 @@ impl<S> DeliveryQueue<S> {
             self.displaced.push(at);
         }
         self.displaceable = displaceable.into_vec();
-        // A large set that was displaced last may have made room for smaller ones that were
-        // displaced before it.
+        // A large set that was displaced last may leave room for smaller sets that were displaced
+        // before it. Such sets stay.
         sets = freed_sets - sets;
         bytes = freed_bytes - bytes;
         let entries = &self.entries;
@@ -340,7 +340,8 @@ mod tests {
         let policy = OverflowPolicy::DropLeastUrgent;
         // The third set has no room beside the first, so the second stays.
         assert_eq!(filled(policy, &[(1, 80, 16, 0), (2, 10, 16, 2), (3, 30, 16, 1)]), (vec![1, 2], (1, 0), true));
-        // The second set must go, and leaves room for the less urgent first one.
+        // The second set must go. It leaves room for the first set, which stays although it is less
+        // urgent.
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 40, 16, 0)]), (vec![1, 3], (1, 0), true));
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 95, 16, 0)]), (vec![3], (2, 0), true));
     }

@@ -707,7 +707,7 @@ mod tests {
         assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
-                // After too many conflicts an operation fails and has changed nothing.
+                // After too many conflicts an operation fails without a change, so it is repeated.
                 let submit = |operation: &dyn Fn() -> NamingOperation| loop {
                     match directory.submit(operation()) {
                         Err(DirectoryError::Store(error)) if matches!(*error, StoreError::Conflict) => {

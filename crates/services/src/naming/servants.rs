@@ -232,7 +232,7 @@ impl Skeleton for NamingContexts {
         let current = current().ok_or_else(no_such_object)?;
         let service = &*self.service;
         let context = service.context(current.object_id.as_octets());
-        // These operations read no bindings, so they check that the context is not destroyed.
+        // These operations read no bindings, so the existence of the context is checked here.
         let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
         if operation.starts_with(b"_") || reads_none.contains(&operation) {
             let is_there = context.is_some_and(|context| service.directory.state().has_context(context));

@@ -426,7 +426,8 @@ mod tests {
         }
         log.restart(3);
         log.append(Revision(1), &change).unwrap();
-        // The second entry of the first generation follows in the file, and has the next revision.
+        // The second entry of the first generation still follows in the file, with the next
+        // revision. It is not replayed.
         assert_eq!(log.replay(3, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
     }
 

@@ -171,7 +171,8 @@ impl MemoryBooks {
         let has_started = entry.starts_at < self.now;
         let until = if has_started { self.now.saturating_add(old.deadline) } else { self.now };
         if core == plan.core {
-            // A task that has not started may wait for the shares of other tasks.
+            // A task that has not started keeps its start, because it may wait for the shares of
+            // other tasks.
             starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
         }
         if old != timing {

@@ -116,7 +116,7 @@ impl Committer {
                 next.apply(request, &self.limits, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
-        // Set before the commit, so that no other channel gets the number even after an error.
+        // A failed commit may have stored the new numbers, so later channels never get them.
         self.next_channel = next.next;
         for channel in touched {
             let committed = ledger.book(channel).map_or(0, |book| book.last);
@@ -318,7 +318,8 @@ mod tests {
             append(0),
             append(1),
             append(1),
-            // The channel has as many bytes as it may have, and does not become larger.
+            // The channel has as many bytes as it may have. It does not become larger, so the store
+            // has room for its event.
             append(0),
         ];
         let results = committer.run(requests.iter(), 1);

@@ -282,7 +282,8 @@ impl Ledger {
                 let book = self.books.get(channel).ok_or(LedgerRefusal::NoChannel)?;
                 let grows = book.bytes.saturating_add(size) <= book.retention.max_bytes;
                 if grows && self.bytes().saturating_add(size) > limits.max_bytes {
-                    // The commit deletes events that are too old, which makes room.
+                    // The commit may delete events of the channel that are too old, which makes
+                    // room for later events.
                     touched.insert(*channel);
                     return Err(LedgerRefusal::NoRoom);
                 }

@@ -285,7 +285,7 @@ impl SharedStore {
     }
 
     pub(super) fn run(&self, mut committer: Committer) {
-        // Even after a panic of the store, no thread waits for this thread.
+        // The drop of `_end` ends the waits of other threads, even after a panic of the store.
         let _end = RunEnd(self);
         let mut queue = self.queue.lock();
         loop {

@@ -223,7 +223,7 @@ fn route<E: RoutedEvent, P: QueuePeer>(
         return;
     }
     if connection.transfer == Transfer::Direct {
-        // A set follows each gap event, so a gap event needs no delay after a failed one.
+        // A set follows each gap event, so a gap event needs no delay after a failed gap event.
         connection.dropped_at_failed_gap = None;
         let gap = connection.take_gap(true, now);
         let Connection { queues, counts, .. } = connection;

@@ -279,7 +279,8 @@ impl ChannelLoad {
             return Err(TooManySteps);
         }
         let (load, mut jobs) = self.jobs();
-        // The analysis compares each job with each other job.
+        // The analysis compares each job with each other job, so it costs the square of their
+        // number.
         if !steps.take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
         }
@@ -288,7 +289,7 @@ impl ChannelLoad {
             Ok(timing) if job.may_miss_deadline() => {
                 Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
-            // A job that passes may be delayed by a job without an execution time, which then
+            // This job passes, even if a job without an execution time delays it: that other job
             // fails.
             Ok(_) => None,
             Err(_) if job.has_load() => None,

@@ -345,7 +345,7 @@ impl ChannelSchedule {
             if load.core != entry.load.core {
                 return Err((at, format!("the entry {rt_info} has another core than the entries before it")));
             }
-            // An execution time that an entry leaves to the publications has no known maximum.
+            // If an entry leaves the execution time to the publications, the maximum is not known.
             load.wcet = load.wcet.zip(entry.load.wcet).map(|(one, other)| one.max(other));
             load.deadline = [load.deadline, entry.load.deadline].into_iter().flatten().min();
             // A consumer with several dependencies of an entry is one user.

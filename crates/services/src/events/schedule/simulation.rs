@@ -118,7 +118,7 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
         (refusal.failed_test, refusal.admissible),
         (ScheduleTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
     );
-    // A timeout alone is in the least urgent lane.
+    // A timeout alone is in the least urgent lane, so its consumer is admitted.
     subscriber(&load, consumer(8, "interval 1ms")).unwrap();
     let mut load = empty();
     load.publications = vec![publication(16, 1, 10 * MS, 1, 0); 250];
