@@ -13,7 +13,7 @@ pub(super) const DEFAULT_SERVER: &str = "127.0.0.1:11169";
 
 pub(super) const CONTROL_KEY: &str = "CorelaneEventsControl";
 
-/// Arguments of all subcommands.
+/// The arguments of all subcommands. Arguments of other subcommands keep their defaults.
 #[derive(Debug, Default)]
 pub(super) struct EventsArguments {
     pub(super) listen: Vec<String>,

@@ -12,7 +12,7 @@ pub(super) struct Preemption {
     /// Start of the preemption, in nanoseconds of the monotonic clock, with a resolution of a
     /// microsecond.
     pub(super) from: u64,
-    /// End of the preemption, as `from`.
+    /// End of the preemption, in the unit of `from`.
     pub(super) until: u64,
     pub(super) by: String,
 }

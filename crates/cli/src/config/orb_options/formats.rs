@@ -8,13 +8,13 @@ use super::{ForeignOrb, Malformed};
 const MAX_SHOWN: usize = 60;
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
-/// First words of directives.
+/// The first words of directives in `svc.conf`.
 const DIRECTIVES: &[&str] = &["dynamic", "static", "suspend", "resume", "remove", "stream"];
 
 #[derive(Debug)]
 pub(super) struct OrbOption {
     pub(super) line: usize,
-    /// The service in `svc.conf`.
+    /// The service in `svc.conf` to which the option belongs.
     pub(super) service: Option<String>,
     pub(super) shown: String,
     pub(super) content: OptionContent,
