@@ -367,7 +367,8 @@ fn log_of_a_replaced_store_is_kept() {
     }
     fs::copy(&whole, &database).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
-    // A process that was killed before it removed the log left no change in it.
+    // Such a log remains if a process is killed before it removes the log. The database has all its
+    // changes.
     fs::write(&log, kept).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
     assert!(!log.exists());

@@ -243,7 +243,7 @@ impl<R> fmt::Debug for AdmittedPeriodicTask<R> {
 }
 
 impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
-    /// Returns the running task.
+    /// Returns the running periodic task.
     #[must_use]
     pub fn task(&self) -> &PeriodicTask {
         &self.task

@@ -70,7 +70,8 @@ pub struct TaskRequest {
     pub operation: String,
     /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
-    /// The importance of the task.
+    /// The importance of the task: after the loss of a core, the most critical tasks get new cores
+    /// first.
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned_core: Option<CoreId>,
@@ -81,7 +82,7 @@ pub struct TaskRequest {
     pub overrun_action: JobOverrunAction,
 }
 
-/// The bounds of the books.
+/// The bounds of the books, for all clients together and for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
     /// Maximum number of tasks of all clients. Pending and ending tasks, retained rejections, and
@@ -100,7 +101,7 @@ pub struct BooksLimits {
     pub reservation_timeout: Nanos,
     /// The lease of a request whose lease is 0.
     pub default_lease: Nanos,
-    /// The longest lease.
+    /// The longest lease, to which longer requests are reduced.
     pub max_lease: Nanos,
     /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending
     /// decision.
@@ -231,7 +232,7 @@ impl fmt::Display for BooksRefusal {
 
 impl std::error::Error for BooksRefusal {}
 
-/// The state of a task.
+/// The state of a task in a [`BooksSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// The task is reserved with its chain until this time.

@@ -15,7 +15,7 @@ pub(super) struct SavedBooks {
     pub(super) revision: Revision,
     pub(super) promises: BTreeMap<TaskId, SavedPromise>,
     pub(super) server_data: Vec<u8>,
-    /// No task has a larger number.
+    /// The number that the store has reserved: no task has a larger number.
     pub(super) number: u64,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImmediatePush {
     Done,
-    /// A part was sent.
+    /// A part of the set was sent.
     Begun,
     /// Nothing was sent.
     NotSent,

@@ -338,7 +338,8 @@ mod tests {
     #[test]
     fn no_set_is_dropped_in_vain_for_a_more_urgent_one() {
         let policy = OverflowPolicy::DropLeastUrgent;
-        // The third set has no room beside the first, so the second stays.
+        // The third set has no room beside the more urgent first set, so the third is dropped and
+        // the second stays.
         assert_eq!(filled(policy, &[(1, 80, 16, 0), (2, 10, 16, 2), (3, 30, 16, 1)]), (vec![1, 2], (1, 0), true));
         // The second set must go. It leaves room for the first set, which stays although it is less
         // urgent.

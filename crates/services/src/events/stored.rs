@@ -22,7 +22,7 @@ use super::subscriptions::{Expiry, Occurrence};
 
 /// Number of bytes that an event counts in a queue, beyond its payload and its value.
 pub(super) const HEADER_BYTES: usize = 64;
-/// Size in bytes from which on the ORB does not copy payloads. Such payloads are not encoded in
+/// Smallest size in bytes of payloads that the ORB does not copy. Such payloads are not encoded in
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
 
@@ -65,7 +65,7 @@ pub(super) struct StoredEvent {
     /// The encoded data, in the form of the first shared write. The inner `None` means that the
     /// data cannot be encoded in advance.
     encoded: OnceLock<Option<EncodedData>>,
-    /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
+    /// The event as a value for consumers of CORBA's Event Service, made if the event has no value.
     value: OnceLock<Result<Any, SystemException>>,
     passage: OnceLock<Passage>,
 }
@@ -118,7 +118,7 @@ impl RoutedEvent for Arc<StoredEvent> {
     }
 }
 
-/// An event that a supplier pushes.
+/// A pushed event: an event as it arrived, or an event that is already stored.
 pub(super) trait PushedEvent: Sized {
     /// Puts the event, which the channel has received at the time `now`, into `empty`.
     fn store(self, now: Nanos, empty: &mut StoredEvent);

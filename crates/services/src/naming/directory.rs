@@ -287,9 +287,9 @@ impl Directory {
         }
     }
 
-    /// Waits before a synced commit until the expected number of threads have submitted changes or
-    /// a time has passed. Without the wait, the first change would be committed alone, and the
-    /// other threads would wait for two commits.
+    /// Waits before a synced commit until the expected number of threads have submitted changes, or
+    /// the time of [`GATHER_PART`] has passed. Without the wait, the first change would be
+    /// committed alone, and the other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {

@@ -8,7 +8,7 @@ use super::bindings::NameBinding;
 use super::state::{BoundTarget, Change, ComponentText as _, ContextId, ReplayError, State};
 use super::trie::{PART_COUNT, Trie, part_of};
 
-/// Number of bindings of a context from which on it has parts.
+/// Smallest number of bindings of a context that is loaded in parts.
 const MIN_PARTED: usize = 4_096;
 
 /// Size of a chunk in bytes. The C library returns the memory of blocks above 128 KiB to the kernel,

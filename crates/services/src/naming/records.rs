@@ -46,7 +46,7 @@ pub(super) enum NamingRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoredBinding<'r> {
     pub(super) context: ContextId,
-    /// Id and kind, in UTF-8.
+    /// The id and the kind, in UTF-8.
     pub(super) name: (&'r [u8], &'r [u8]),
     pub(super) target: BoundTarget<'r>,
 }

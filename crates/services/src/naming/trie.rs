@@ -19,7 +19,7 @@ const PART_DEPTH: u32 = 2;
 /// The number of parts of a trie.
 pub(super) const PART_COUNT: usize = WIDTH.pow(PART_DEPTH);
 
-/// Returns the index of the part with this hash.
+/// Returns the index of the part for this hash.
 pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PART_DEPTH * BITS)) as usize
 }

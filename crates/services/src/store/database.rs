@@ -114,7 +114,7 @@ impl OpenDatabase {
         Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
     }
 
-    /// Marks the database after a failed read.
+    /// Marks the database as failed, after a failed read.
     pub(super) fn set_failed(&self) {
         self.has_failed.store(true, atomic::Ordering::Relaxed);
     }

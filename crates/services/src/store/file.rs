@@ -8,7 +8,7 @@
 //!
 //! A separate thread makes the checkpoint of a full part, while commits continue in the other part.
 //! Without errors, a commit waits for the checkpoint only if both parts are full, or if the batch
-//! is larger than a part: such a batch goes to the database.
+//! is larger than a part. Such a batch goes to the database.
 //!
 //! # Locks
 //! | lock | what it guards | held during |
@@ -71,11 +71,11 @@ pub struct RecordFormat {
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
 /// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one
-/// sync of the disk. The log has 2 MiB. A checkpoint moves the log's changes to the file when a
-/// half of the log is full, beside further commits, and when the store is opened or dropped. The
-/// drop also removes the log. After `kill -9` or a power failure the next process that opens the
-/// store needs both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup)
-/// writes one file with all records.
+/// sync of the disk. The log has 2 MiB. A checkpoint moves the log's changes to the file. This
+/// happens when a half of the log is full, beside further commits, and when the store is opened or
+/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that
+/// opens the store needs both files; without the log, [`open`](Self::open) fails.
+/// [`backup`](Store::backup) writes one file with all records.
 ///
 /// Readers wait neither for a commit nor for a checkpoint, unless the disk has failed.
 ///
@@ -106,7 +106,7 @@ struct View {
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
-    /// The last commit.
+    /// The revision of the last commit.
     revision: Revision,
 }
 
@@ -301,8 +301,8 @@ impl SharedStore {
             failed.revoke();
         }
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
-        // Snapshots of the database as it was opened before must not be read any more, because the
-        // second checkpoint from now on may write over their pages.
+        // Snapshots of earlier openings must not be read any more, because the second checkpoint
+        // from now on may write over their pages.
         writer.previews.drain(..).filter_map(|preview| preview.upgrade()).for_each(|preview| preview.revoke());
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);

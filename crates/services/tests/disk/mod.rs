@@ -60,7 +60,7 @@ struct Contents {
     full_file: Option<usize>,
     read: usize,
     locked: [bool; FILES],
-    /// The file whose syncs stop.
+    /// The file whose syncs wait.
     held: Option<usize>,
     stopped_syncs: usize,
     is_expired: bool,

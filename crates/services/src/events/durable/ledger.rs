@@ -61,7 +61,7 @@ impl Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptEvent {
     pub(super) bytes: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(super) stored_at: u64,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Book {
     pub(super) retention: Retention,
     /// The number of the oldest event, or `last + 1` if there is none.
     pub(super) first: u64,
-    /// The number of the latest event, or 0.
+    /// The number of the latest event; 0 before the first event.
     pub(super) last: u64,
     /// The size of all events in bytes.
     pub(super) bytes: u64,

@@ -139,7 +139,7 @@ fn decode_book(value: &[u8], name: impl Fn(&[u8]) -> Result<String, StoreError>)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventRecord<'r> {
     pub(super) number: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(super) stored_at: u64,
     pub(super) event: &'r [u8],
 }

@@ -331,9 +331,9 @@ impl SharedStore {
         }
     }
 
-    /// Waits, before a commit, until the expected number of threads have submitted requests or a
-    /// time has passed. Without the wait, the first event would be committed alone, and the other
-    /// suppliers would wait for two commits.
+    /// Waits, before a commit, until the expected number of threads have submitted requests, or the
+    /// time of [`GATHER_PART`] has passed. Without the wait, the first event would be committed
+    /// alone, and the other suppliers would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         if queue.submitters >= queue.expected {
             return queue;

@@ -193,7 +193,7 @@ pub(in crate::events) struct StreamNumbers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StoredOctets {
     pub(in crate::events) number: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(in crate::events) stored_at: u64,
     pub(in crate::events) event: Vec<u8>,
 }
@@ -269,7 +269,7 @@ impl DurableStream {
     }
 
     /// Returns events with numbers above `number`, in order: at most `max`, [`MAX_READ_EVENTS`] and
-    /// [`MAX_READ_BYTES`], but at least one event if there is one and `max` is not 0.
+    /// [`MAX_READ_BYTES`]. Returns at least one event if there is one and `max` is not 0.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
         let book = self.shared().ledger.lock().book(self.channel).cloned().ok_or(DurableError::NO_CHANNEL)?;

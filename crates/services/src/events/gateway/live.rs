@@ -49,7 +49,7 @@ impl CrossingEvent for PassingEvent {
     }
 }
 
-/// A channel whose gateway ends with it.
+/// The source channel of a gateway that ends with this channel.
 pub(in crate::events) trait OwnSource: Send + Sync {
     fn is_destroyed(&self) -> bool;
 }
@@ -286,7 +286,7 @@ pub struct GatewayStatus {
     pub problem: Option<String>,
     /// True if the gateway has ended because it would lead from a channel to itself.
     pub is_refused: bool,
-    /// The numbers of events.
+    /// The numbers of events, by what became of them.
     pub counts: GatewayCounts,
     /// Size in bytes of the events that wait in the gateway, or whose call is running.
     pub waiting_bytes: usize,
@@ -360,7 +360,7 @@ impl GatewayRun {
     }
 }
 
-/// The ends that the thread `events/gate` knows.
+/// The two channels of a gateway, as the thread `events/gate` knows them.
 struct Ends {
     destination: Option<(Destination, Arc<Vec<LaneEnd>>)>,
     source: Option<Source>,

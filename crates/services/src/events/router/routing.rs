@@ -159,7 +159,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.subscriptions.next_expiry()
     }
 
-    /// Counts a set that a direct consumer did not get as dropped. `is_nested` is true if the
+    /// Counts a set as dropped that a direct consumer did not get. `is_nested` is true if the
     /// consumer was not called at all. If `is_gone`, removes the consumer's proxy and returns it.
     pub(in crate::events) fn direct_failed(
         &mut self,

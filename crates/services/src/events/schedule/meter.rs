@@ -27,7 +27,7 @@ impl RateMeter {
     }
 
     /// Takes an event of `bytes` bytes that arrives at `now`. Returns false if the event is too
-    /// large or too early; such an event leaves the meter as it is.
+    /// large or too early; such an event does not change the meter.
     pub(in crate::events) fn take(&mut self, bytes: usize, now: Nanos) -> bool {
         let is_small = self.max_bytes.is_none_or(|max| bytes <= max);
         if !is_small || now.saturating_add(self.jitter) < self.due_at {
@@ -41,7 +41,7 @@ impl RateMeter {
 /// The meters of publications that have ended. A later publication with the same entry takes one
 /// of them over, so a supplier gains no events if it connects again.
 ///
-/// Invariant: the meters of an entry, here and in use, are at most as many as the largest number of
+/// Invariant: the number of an entry's meters, here and in use, is at most the largest number of
 /// publications that used the entry at one time.
 #[derive(Debug, Default)]
 pub(in crate::events) struct DepartedMeters {
