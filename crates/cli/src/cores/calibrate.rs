@@ -22,8 +22,8 @@ use super::{CoresArguments, remote, report, write_file, write_table};
 use crate::naming;
 use crate::text::{excerpt, json_text, printable};
 
-/// Default number of calls, and of measurements of each cost. With it, the quantile of 99.9 % is
-/// the second largest value.
+/// Default number of calls, and of measurements of each cost. With this number, the quantile of
+/// 99.9 % is the second largest value.
 const DEFAULT_COUNT: usize = 1_001;
 
 /// Maximum number of calls, and of measurements of each cost.

@@ -147,8 +147,8 @@ impl TasksServant {
                 own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
-        // This check is separate, because a task reference may have an address that no other
-        // reference has.
+        // Task references are recognised by their POA, because their addresses may differ from all
+        // addresses of other references.
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
         }

@@ -136,9 +136,9 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The records as of a checkpoint. Later checkpoints of the same opening leave their pages as they
-/// are. Reading them takes no lock that a checkpoint holds over a sync; beginning a transaction of
-/// redb does.
+/// The records as of a checkpoint. Later checkpoints of the same opening do not change the pages of
+/// these records. Reading them takes no lock that a checkpoint holds over a sync; beginning a
+/// transaction of redb does.
 pub(super) struct Snapshot {
     records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     database: Arc<OpenDatabase>,

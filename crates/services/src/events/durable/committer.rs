@@ -142,7 +142,7 @@ impl Committer {
         } else {
             let changes: Vec<RecordChange<'_>> = writes.iter().map(StoredWrite::change).collect();
             // If a power failure loses an acknowledgement, the consumer gets events again, which
-            // consumers must expect.
+            // consumers must expect. So a commit of acknowledgements alone need not be synced.
             let durability = if is_relaxed { Durability::Relaxed } else { Durability::Synced };
             self.store.commit(revision, &changes, durability)?
         };
