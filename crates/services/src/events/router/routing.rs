@@ -24,8 +24,8 @@ pub(in crate::events) struct Routed<E, P> {
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
-    /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
-    /// proxies.
+    /// The consumers that [`Disconnect`](crate::events::OverflowPolicy::Disconnect) has
+    /// disconnected, with their removed proxies.
     pub(in crate::events) disconnected: Vec<(ProxyId, Disconnected<P>)>,
     overflowed: Vec<ConsumerId>,
 }
