@@ -23,7 +23,7 @@ pub(crate) struct Types<'c> {
     /// Definitions whose TypeCodes are under construction. Inside its own TypeCode, a definition
     /// becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// A TypeCode with a recursion to a definition in `open` is not in the map.
+    /// The complete TypeCodes. A TypeCode that refers to a definition in `open` is not stored.
     made: HashMap<DefinitionId, TypeCode>,
     values: u32,
 }

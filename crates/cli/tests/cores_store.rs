@@ -21,7 +21,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        // The path of a Unix socket has a small maximum length.
+        // The path of a Unix socket has a small maximum length, so the folder is in the system's
+        // folder for temporary files.
         let path = std::env::temp_dir().join(format!("corelane-cs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
@@ -134,7 +135,7 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
     let mut server = Server::start(&listen, &store);
     let (_orb, tasks) = server.connect();
     let target = Some(tasks.as_object().clone());
-    // More tasks than endpoints: the last ones have the addresses of the pool.
+    // There are more tasks than endpoints, so the last tasks have the addresses of the pool.
     let held: Vec<Promise> = (0..20)
         .map(|number| tasks.admit(&spec(&format!("t{number}"), 5 * MS, target.clone(), HOUR)).unwrap())
         .collect();
@@ -179,7 +180,7 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
 fn references_over_tcp_keep_the_task_ports() {
     let folder = Folder::new("ports");
     let store = folder.text("books.db");
-    // The ports are below those that the kernel gives to clients.
+    // The ports are below those that the kernel gives to clients, so no client takes one of them.
     let first = 12_000 + std::process::id() % 15_000;
     let options = ["--store", &store, "--task-ports", &first.to_string()];
     let mut server = Server::start_with("tcp:127.0.0.1:0", &options);

@@ -167,7 +167,7 @@ fn a_process_of_another_user() {
             let listener = UnixListener::bind_addr(&address).expect("a new name");
             std::thread::spawn(move || {
                 for connection in listener.incoming() {
-                    // The reader may have ended.
+                    // Ignores an error: the reader may have ended.
                     let _ = connection.expect("a connection").write_all(text.as_bytes());
                 }
             });
@@ -272,7 +272,7 @@ fn clean_restores_no_settings_of_a_live_process() {
     let status = text(&rio(&["status", "lo"]));
     assert!(status.contains(&format!("  journal: {}/", folder.display())), "{status}");
     assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
-    // Without capabilities, the discipline of real-time I/O stays.
+    // Without capabilities, the command cannot remove the discipline of real-time I/O.
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_corelane"), "rio", "clean", "lo"]);
     let output = command.output().expect("util-linux is installed");
@@ -311,7 +311,7 @@ fn clean_says_if_a_process_has_no_program() {
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let report = format!("corelane-rio 1\ninterface=lo\nlevel={level}\n");
-                // The reader may have ended.
+                // Ignores an error: the reader may have ended.
                 let _ = connection.expect("a connection").write_all(report.as_bytes());
             }
         });

@@ -262,7 +262,7 @@ impl PoolScene {
     }
 
     /// Waits until the first task has had this number of jobs. The server counts a job after the
-    /// client has got the reply.
+    /// client has received the reply.
     fn wait_until_jobs_are(&self, jobs: u64) {
         for _ in 0..60_000 {
             if self.pool.measurements()[0].jobs == jobs {
@@ -425,7 +425,8 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
     let (_client, tasks, target) = scene.client();
     let spec = TaskSpec { target: Some(target), operation: "report".to_owned(), ..task("t", MS, 20 * MS) };
     let of_task = tasks.admit(&spec).unwrap().target.expect("a task reference");
-    // The first request of the connection is no job, and later ones arrive at the bound thread.
+    // The first request on the connection is not a job, because the task declares another
+    // operation. Later ones arrive at the bound thread.
     for expected in [1, 2] {
         assert!(!of_task.with_timeout(Duration::from_secs(60)).non_existent().unwrap());
         assert_eq!(report(&of_task).unwrap().1, 98);

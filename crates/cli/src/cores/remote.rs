@@ -30,8 +30,8 @@ const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
 /// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// The pool may have at least this number of threads, so that many connections can be bound to
-/// threads on a machine with few cores.
+/// Lower bound on the maximum number of the pool's threads, so that many connections can be bound
+/// to threads on a machine with few cores.
 const MAX_BOUND: u32 = 64;
 
 /// Maximum number of requests that wait for the disk at the same time, with a store.

@@ -1,4 +1,4 @@
-//! The command `tail`: the events of a channel as lines.
+//! The command `corelane events tail`, which prints the events of a channel as lines.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -34,7 +34,7 @@ enum Line {
 #[derive(Default)]
 struct Waiting {
     lines: VecDeque<Line>,
-    /// The channel has disconnected the consumer, or the command ends.
+    /// True if the channel has disconnected the consumer, or if the command ends.
     is_ended: bool,
 }
 

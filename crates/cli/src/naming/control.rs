@@ -39,7 +39,7 @@ impl RefusalLog {
         }
         *next = Some(Monotonic::now() + PAUSE);
         drop(next);
-        // The threads that serve clients must not block.
+        // The threads that serve clients must not block, so the line may be lost.
         corelane_sys::process::try_print_error(what);
     }
 }

@@ -59,14 +59,15 @@ struct SaveQueue {
 }
 
 struct WaitingSave {
-    /// Number of the first save step that begins after the change.
-    step: u64,
+    /// Number of the first save that begins after the change of this request. Saves are numbered
+    /// from 1 (`SaveQueue::begun`).
+    save_number: u64,
     result: Option<Result<(), Arc<StoreError>>>,
 }
 
 impl SaveQueue {
-    fn complete(&mut self, step: u64, result: &Result<(), Arc<StoreError>>) {
-        for waiting in self.waiting.values_mut().filter(|waiting| waiting.step <= step) {
+    fn complete(&mut self, save_number: u64, result: &Result<(), Arc<StoreError>>) {
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.save_number <= save_number) {
             waiting.result.get_or_insert_with(|| result.clone());
         }
     }
@@ -174,12 +175,14 @@ impl SharedAdmission {
                         cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
                     };
                     let (lost, returned) = (numbers(&change.newly_lost_cores), numbers(&change.returned_cores));
-                    // The pool must not put threads on lost cores, so it learns of them first.
+                    // The pool must not put threads on lost cores, so the pool is updated before
+                    // the tasks.
                     lost.iter().for_each(|core| pool.mark_core_lost(*core));
                     returned.iter().for_each(|core| pool.mark_core_returned(*core));
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer that the reports below call may call the admission object.
+                    // The lock is released, because the observer of these reports may call the
+                    // admission object.
                     drop(state);
                     for core in lost {
                         pool.report_lost_core(core, change.moved_tasks.len(), change.demoted_tasks.len());
@@ -200,7 +203,8 @@ impl SharedAdmission {
                     }
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer of the events may call the admission object.
+                    // The lock is released, because the observer of the events may call the
+                    // admission object.
                     drop(state);
                     pool.report_refused_tasks();
                     state = self.state.lock();
@@ -237,8 +241,8 @@ impl SharedAdmission {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
         loop {
-            // Evaluated once: if `retry_at` passed before the wait below, a second evaluation would drop the
-            // deadline of the wait.
+            // Evaluated once: `retry_at` may pass before the wait below, and a second evaluation
+            // would then drop the deadline of the wait.
             let is_due = retry_at.is_none_or(Monotonic::is_past);
             let is_last = state.is_ending;
             let may_save = is_due || is_last || state.saves.has_waiting();
@@ -276,8 +280,8 @@ impl SharedAdmission {
                 self.pending.notify_one();
             }
             if may_save && state.saves.has_waiting() {
-                // The store has everything: these requests changed nothing, or later requests have
-                // undone their changes.
+                // The store has all changes: the waiting requests changed nothing, or later
+                // requests have undone their changes.
                 state.saves.complete(u64::MAX, &Ok(()));
                 self.saved.notify_all();
             }
@@ -297,7 +301,7 @@ impl Drop for SavesEnd {
         let mut state = self.0.state.lock();
         state.saves.is_ended = true;
         if !state.is_ending {
-            // The thread has panicked: the books take back what is not saved.
+            // The thread has panicked: the books undo the changes that are not saved.
             let now = self.0.now();
             let _ = state.books.apply_save(CompletedSave(Err(thread_has_ended())), now);
             state.update_dispatch(now);
@@ -316,7 +320,7 @@ pub(super) enum NotSaved {
     /// The request does not wait for the store, because this number of requests, the maximum,
     /// already wait.
     Busy(usize),
-    /// The thread that saves has ended. The books have not changed.
+    /// The thread that saves had ended before the request, which has not changed the books.
     Ended,
     Failed(Arc<StoreError>),
 }
@@ -366,10 +370,10 @@ impl SharedBooks {
         }
         let decider = Arc::clone(&books.shared);
         let body = move || {
-            // A watch that a panic ends would forget the lost cores, and they would count as
-            // returned.
+            // The watch outlives a panic. A new watch would not know the lost cores, which would
+            // then count as returned.
             let (mut watch, mut held) = (None, HeldRefusals::default());
-            // After a panic and a pause, the thread goes on with the books as they are.
+            // After a panic and a pause, the thread continues with the present books.
             while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
@@ -409,7 +413,7 @@ impl SharedBooks {
             state.update_dispatch(now);
             result
         });
-        // The next expiry may be earlier than before.
+        // The next expiry may be earlier than before, so `cores/decide` is woken.
         self.decide();
         self.shared.unsaved.notify_one();
         result
@@ -448,9 +452,9 @@ impl SharedBooks {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length. If the lease is longer than the saved
-    /// one, waits until the store has it; if it cannot be saved, the saved length applies. Returns
-    /// the time until the end of the lease.
+    /// Renews a lease by `renew`, which returns its length, and returns the time until the end of
+    /// the lease. If the lease becomes longer than the saved one, the request waits for a save. If
+    /// the save fails or too many requests wait, the saved length applies.
     pub(super) fn renew<E: From<BooksRefusal>>(
         &self,
         task: TaskId,
@@ -484,13 +488,13 @@ impl SharedBooks {
         Ok(self.shared.now().saturating_sub(began_at))
     }
 
-    /// Waits until the store has all present changes, or a save fails.
+    /// Waits until the store has all changes up to now, or until a save fails.
     fn wait_for_step(&self, mut state: MutexGuard<'_, AdmissionState>) -> Result<(), Arc<StoreError>> {
         let saves = &mut state.saves;
-        let (number, step) = (saves.last_waiting + 1, saves.begun + 1);
+        let (number, save_number) = (saves.last_waiting + 1, saves.begun + 1);
         saves.last_waiting = number;
         let result = saves.is_ended.then(|| Err(Arc::new(thread_has_ended())));
-        saves.waiting.insert(number, WaitingSave { step, result });
+        saves.waiting.insert(number, WaitingSave { save_number, result });
         self.shared.unsaved.notify_one();
         loop {
             if let Some(result) = state.saves.waiting.get(&number).and_then(|waiting| waiting.result.clone()) {
@@ -787,7 +791,8 @@ mod tests {
         assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_expired), (vec!["held"], 2, 1));
     }
 
-    /// After a panic the thread must not take its present cores for those that it watches.
+    /// The thread must keep its set of watched cores over a panic. A new set would lack the lost
+    /// core.
     #[test]
     fn core_that_is_lost_at_a_panic_stays_lost_until_it_returns() {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -812,7 +817,8 @@ mod tests {
         };
         wait_for("the cores must be watched", &|lost| lost.last() == Some(&vec![]));
         *cores.usable.lock() = Some(CpuSet::one(0));
-        // The panic follows the second check, and four checks take longer than the pause after it.
+        // The thread panics after the check that changes its cores. So the checks that find the
+        // core lost follow the restart of the thread.
         let is_lost = |lost: &[Vec<u32>]| lost.iter().filter(|lost| **lost == [1]).count();
         wait_for("the core must be lost", &|lost| is_lost(lost) >= 4);
         let lost = cores.lost.lock().clone();

@@ -42,7 +42,7 @@ pub const MAX_OPERATION_NAME_BYTES: usize = 256;
 pub const MAX_CHAIN_STAGES: usize = 32;
 
 /// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] must choose one that no other client can guess.
+/// [`Books::reserve_chain`] must choose a token that no other client can guess.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TaskToken(pub [u8; 16]);
 
@@ -70,7 +70,8 @@ pub struct TaskRequest {
     pub operation: String,
     /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
-    /// The importance of the task.
+    /// The importance of the task: after the loss of a core, the most critical tasks get new cores
+    /// first.
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned_core: Option<CoreId>,
@@ -81,7 +82,7 @@ pub struct TaskRequest {
     pub overrun_action: JobOverrunAction,
 }
 
-/// The bounds of the books.
+/// The bounds of the books, for all clients together and for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
     /// Maximum number of tasks of all clients. Pending and ending tasks, retained rejections, and
@@ -100,7 +101,7 @@ pub struct BooksLimits {
     pub reservation_timeout: Nanos,
     /// The lease of a request whose lease is 0.
     pub default_lease: Nanos,
-    /// The longest lease.
+    /// The longest lease, to which longer requests are reduced.
     pub max_lease: Nanos,
     /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending
     /// decision.
@@ -231,7 +232,7 @@ impl fmt::Display for BooksRefusal {
 
 impl std::error::Error for BooksRefusal {}
 
-/// The state of a task.
+/// The state of a task in a [`BooksSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// The task is reserved with its chain until this time.
@@ -344,7 +345,7 @@ pub struct PendingDecision {
 
 impl PendingDecision {
     /// Searches for a plan. The search may take long, so the caller should hold no lock on the
-    /// books meanwhile. The result is for [`Books::apply_decision`].
+    /// books during it. The result is for [`Books::apply_decision`].
     #[must_use]
     pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -352,7 +353,7 @@ impl PendingDecision {
     }
 }
 
-/// The result of [`PendingDecision::decide`].
+/// The plan or the rejection that [`PendingDecision::decide`] found, for [`Books::apply_decision`].
 #[derive(Clone, Debug)]
 pub struct CompletedDecision {
     pub(super) task: TaskId,
@@ -470,8 +471,8 @@ pub trait Books: Send {
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
 
     /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
-    /// thread. The task is demoted until it ends, also if a core has room for it: its client
-    /// withdraws it, or its lease ends without a renewal. Its share of the core is free after the
+    /// thread. The task is demoted until it ends, even if a core has room for it. The task ends
+    /// when its client withdraws it, or with its lease. Its share of the core is free after the
     /// deadline of a job that may run now. Returns false, and changes nothing, if the task is not
     /// promised or has no core.
     fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
@@ -504,7 +505,8 @@ pub trait Books: Send {
     }
 
     /// Returns true if the store has the task's promise with its timing and attachment, or if the
-    /// task has no promise and the store has none of it. Always true for books without a store.
+    /// task has no promise and the store has no promise of the task. Always true for books without
+    /// a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
     }

@@ -90,7 +90,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
     assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_expired), (0, 2));
     assert_eq!(books.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
-    // A reservation never ran, so its room is free at once.
+    // The reservation never ran, so its room is free at once.
     let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve_chain(&three[..2], &client(), OWN, reservation) else {
         panic!("two tasks must fit")
     };
@@ -199,11 +199,11 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeB
     assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
     let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
     assert_eq!(changed, Err(BooksRefusal::KernelRefused));
-    // The last job may run until its deadline.
+    // The last job may run until its deadline, so its share is in use until then.
     let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&pinned, &client(), OWN, 110 * MS));
-    // Room and returned cores do not restore the task.
+    // A refused task stays demoted, even if a core has room or returns.
     books.set_lost_cores(&[core(0)], 120 * MS);
     books.set_lost_cores(&[], 130 * MS);
     assert_eq!(record(&mut *books, 130 * MS, task.task), Some((None, TaskState::Demoted(lease))));
@@ -285,7 +285,8 @@ fn rates_and_quotas_are_kept(make: &MakeBooks) {
 }
 
 fn a_pending_decision_is_given_up(make: &MakeBooks) {
-    // With more than 8 cores, the search during a request tries only moves and swaps.
+    // With more than 8 cores, the search during a request tries only moves and swaps. Further tasks
+    // therefore get a pending decision.
     let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
     let mut books = make(machine, BooksLimits::default());
     for _ in 0..16 {
@@ -325,7 +326,7 @@ fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
         books.snapshot(at).cores[0].used_by_tasks.0
     };
     assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
-    // A timing that has not begun leaves no share.
+    // No job has used the timing of 10 ms, which had not begun, so it leaves no share.
     assert_eq!(used(210 * MS, 30), 500_000_000);
     assert_eq!(books.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
     // Even a change to the same timing begins after the last job.
@@ -413,7 +414,7 @@ impl Books for SavingBooks {
 fn simulation_and_conformance_of_books_with_a_store() {
     check(&|machine, limits| {
         let mut books = SavingBooks(StoredBooks::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
-        // The first save reserves the numbers that reservations need.
+        // The first save reserves the task numbers that reservations need.
         books.set_server_data(&[]);
         Box::new(books)
     });

@@ -9,8 +9,8 @@ use corelane_sched::task::Nanos;
 /// The time that the dispatch of one request costs beyond the time of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchCosts {
-    /// The time for which the thread that reads a request keeps its core from all tasks, with its
-    /// context switches. Default: 30 us.
+    /// The time for which the thread that reads a request keeps a core from all tasks, including
+    /// the thread's context switches. Default: 30 us.
     pub reading: Duration,
     /// The time from the end of the reading until the task's thread runs on the task's core: a
     /// hand-over by the manager, or in leader/followers the move of the thread to the core. Default:

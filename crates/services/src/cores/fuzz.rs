@@ -142,7 +142,7 @@ pub fn task_requests(input: &[u8]) {
 }
 
 /// Returns true if the core has room for the tasks that have begun. A task that begins later may
-/// take the room of a job that ends before.
+/// take the room of a job that ends earlier.
 fn fits(core: &CoreUse, snapshot: &BooksSnapshot, now: Nanos) -> bool {
     let later = snapshot.tasks.iter().filter(|record| record.core == Some(core.core) && record.starts_at > now);
     let later = later.fold(Utilization::default(), |sum, record| sum.saturating_add(record.task.timing.utilization()));

@@ -16,7 +16,7 @@ struct HeldRefusal {
 
 /// Refusals of the kernel whose promises the books still have. The kernel refuses a lost core, and
 /// the tasks of the core get other cores, so the loss ends no promise. Therefore the refusal of a
-/// core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost meanwhile.
+/// core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost in this time.
 #[derive(Debug, Default)]
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 

@@ -22,7 +22,7 @@ use persistence::RevocableChange;
 const SECOND: Nanos = 1_000_000_000;
 /// Maximum number of searches for one decision. A search is repeated if it found a plan and the
 /// books changed during it. After the last search, a bounded search under the lock decides. A
-/// rejection stands.
+/// search without a plan is not repeated: its rejection is final.
 const MAX_SEARCHES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -65,8 +65,8 @@ impl Entry {
         }
     }
 
-    /// Returns true if the kernel has refused a request for the promised task
-    /// ([`Books::demote`]). A task that has lost its core remembers its home.
+    /// Returns true if the kernel has refused the core, priority or thread of the promised task
+    /// ([`Books::demote`]). Such a task has no home, unlike a task that has lost its core.
     fn is_refused(&self) -> bool {
         matches!(self.state, EntryState::Promised { .. }) && self.core.is_none() && self.home.is_none()
     }
@@ -81,7 +81,7 @@ impl Entry {
     }
 }
 
-/// Books in memory.
+/// Books without a store: the promises end with the process.
 #[derive(Debug)]
 pub struct MemoryBooks {
     limits: BooksLimits,
@@ -103,7 +103,7 @@ pub struct MemoryBooks {
     left_shares: BTreeSet<(Nanos, TaskId)>,
     revocable: BTreeMap<TaskId, RevocableChange>,
     pending: VecDeque<TaskId>,
-    /// The times of the decisions that were made within the last second before the latest one.
+    /// The times of the decisions within the second before the latest decision.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,

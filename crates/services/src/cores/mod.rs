@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The target of a task serves the requests to its task reference. With a core pool
-//! ([`AdmissionConfig::core_pool`]) they run on the task's core. Without a core pool the promises
-//! are advisory.
+//! ([`AdmissionConfig::core_pool`]) the requests run on the task's core. Without a core pool the
+//! promises are advisory.
 
 mod admission;
 mod admitted;
@@ -235,7 +235,7 @@ fn serve_in(
     dispatch: TaskDispatch,
     has_moved: bool,
 ) -> Result<AdmissionService, SystemException> {
-    // The number 0 belongs to no task.
+    // The example has the number 0, which belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);
@@ -253,7 +253,7 @@ fn serve_in(
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
         orb.bind_corbaloc_key(ADMISSION_OBJECT_KEY, &own)?;
-        // This call follows `bind_corbaloc_key`, because a restored target may have this key.
+        // `set_dispatch` follows `bind_corbaloc_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();
         tasks.manager().activate()?;

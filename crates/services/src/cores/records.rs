@@ -27,7 +27,7 @@ const PROMISE: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedPromise {
-    /// The request as it is now. Its `lease` is the longest lease that the task has got.
+    /// The request as it is now. Its `lease` is the longest lease that the task has had.
     pub(super) request: TaskRequest,
     pub(super) client: ClientName,
     pub(super) token: TaskToken,

@@ -92,9 +92,9 @@ fn is_beside(address: &str, of: &str) -> bool {
     if of.starts_with("tcp:") { host(address) == host(of) } else { address.starts_with(of) }
 }
 
-/// Creates a core pool at the addresses of the earlier process. If there was none, if the pool
-/// cannot listen there, or if the configured addresses have changed, it listens at the configured
-/// addresses.
+/// Creates a core pool at the addresses of the earlier process. If there was no earlier pool, if
+/// the pool cannot listen there, or if the configured addresses have changed, the pool listens at
+/// the configured addresses.
 pub(super) fn create_pool(
     orb: &Orb,
     config: &CorePoolConfig,

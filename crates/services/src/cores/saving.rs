@@ -15,7 +15,7 @@ pub(super) struct SavedBooks {
     pub(super) revision: Revision,
     pub(super) promises: BTreeMap<TaskId, SavedPromise>,
     pub(super) server_data: Vec<u8>,
-    /// No task has a larger number.
+    /// The number that the store has reserved: no task has a larger number.
     pub(super) number: u64,
 }
 
@@ -104,7 +104,8 @@ impl fmt::Debug for PendingSave {
 
 impl PendingSave {
     /// Reads or writes the store, and waits for the disk. The caller should hold no lock on the
-    /// books meanwhile. The result is for [`Books::apply_save`](super::books::Books::apply_save).
+    /// books during the wait. The result is for
+    /// [`Books::apply_save`](super::books::Books::apply_save).
     #[must_use]
     pub fn save(self) -> CompletedSave {
         CompletedSave(match self.step {
@@ -116,7 +117,7 @@ impl PendingSave {
     }
 }
 
-/// The result of [`PendingSave::save`].
+/// The outcome of a save step, for [`Books::apply_save`](super::books::Books::apply_save).
 #[derive(Debug)]
 pub struct CompletedSave(pub(super) Result<SaveResult, StoreError>);
 
@@ -148,6 +149,6 @@ pub enum SaveOutcome {
     Saved,
     /// The store has been read. The next step saves the changes.
     StoreRead,
-    /// The step has failed. The books have taken back what the store does not have.
+    /// The step has failed. The books have undone the changes that the store does not have.
     Failed(Arc<StoreError>),
 }

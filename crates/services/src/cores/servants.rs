@@ -64,7 +64,8 @@ impl From<NotSaved> for SystemException {
             NotSaved::Ended => SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No)
                 .with_message("the thread that saves has ended: restart the server"),
             NotSaved::Failed(error) => {
-                // A commit that failed may have reached the store.
+                // A commit that failed may have reached the store, so the completion status is
+                // MAYBE.
                 let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::Maybe);
                 refused.with_message(format!("the store cannot save the promise: {error}"))
             }
@@ -146,7 +147,8 @@ impl TasksServant {
                 own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
-        // The reference of a task may have an address that no other reference has.
+        // Task references are recognised by their POA, because their addresses may differ from all
+        // addresses of other references.
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
         }
@@ -169,7 +171,7 @@ impl TasksServant {
         let target = match state.targets.get(&promise.task) {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
-                // All references of a task have the same address.
+                // All references of a task have the same address, so the task keeps its endpoint.
                 let take = || self.pool.as_ref().and_then(CorePool::take_task_endpoint);
                 let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
                     Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
@@ -245,7 +247,8 @@ fn promised_tasks<E>(promises: &Result<Vec<idl::Promise>, E>) -> Vec<TaskId> {
     promises.as_deref().unwrap_or_default().iter().map(|promise| TaskId(promise.task)).collect()
 }
 
-/// Returns the promises if the store has them. Subtracts the wait for the store from their times.
+/// Returns the promises if the store has them. Subtracts the wait for the store from the promises'
+/// times.
 fn acknowledged<E: From<SystemException>>(
     made: SavedResult<Result<Vec<idl::Promise>, E>>,
 ) -> Result<Vec<idl::Promise>, E> {
@@ -385,7 +388,7 @@ impl idl::Tasks for TasksServant {
             |state: &mut AdmissionState, _: TaskToken, now: Nanos| state.books.withdraw(task, TaskToken(*secret), now);
         let tasks = |withdrawn: &Result<(), BooksRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
         let withdrawn = self.admission.change_saved(withdraw, tasks).map_err(SystemException::from)?;
-        // The task has ended, even if the save fails.
+        // The withdrawn task has ended, even if the save fails, so the call succeeds.
         Ok(withdrawn.result?)
     }
 

@@ -22,7 +22,7 @@ const NUMBERS: u64 = 1_000;
 /// Books with a store: a restarted server has the promises that were acknowledged.
 ///
 /// When the store is opened, each promise begins a new lease, as long as the longest lease that the
-/// task has got. Ended tasks, the shares of their last jobs, reservations and pending decisions are
+/// task has had. Ended tasks, the shares of their last jobs, reservations and pending decisions are
 /// not stored.
 pub struct StoredBooks {
     memory: MemoryBooks,

@@ -1,6 +1,6 @@
 //! A simulation of books with a store: saves fail or overlap with requests, and processes end at
-//! any time. After each restart the books must have exactly the promises of the store, and these
-//! must include every acknowledged promise that has not ended.
+//! any time. After each restart the books must have exactly the promises of the store. The store
+//! must have every acknowledged promise that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -92,8 +92,8 @@ struct StoredSimulation {
     acknowledged: Promises,
     step: Option<PendingSave>,
     in_step: Promises,
-    /// The promises of the steps since the last one that succeeded. A step that failed may have
-    /// reached the store.
+    /// The promises of the steps since the last successful step. A failed step may have reached the
+    /// store.
     attempted: Vec<Promises>,
     stored: Promises,
     refused: Vec<(TaskId, Timing)>,
@@ -294,7 +294,8 @@ impl StoredSimulation {
             SaveOutcome::StoreRead => self.note("read"),
             SaveOutcome::Failed(error) => {
                 assert!(matches!(*error, StoreError::Full { .. }));
-                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals remain.
+                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals stay in
+                // effect.
                 let ended = |task: &TaskId, wanted: &Promises| !wanted.contains_key(task);
                 let wanted = std::mem::take(&mut self.wanted);
                 let changed = |task: &TaskId| Some(wanted.get(task)?.timing);

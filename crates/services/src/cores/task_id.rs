@@ -46,7 +46,8 @@ impl TagKey {
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: TagKey,
-    /// New in each run of the server. Earlier tokens stay valid, because the books keep the tokens.
+    /// The keys of the tokens, new in each run of the server. Earlier tokens stay valid, because
+    /// the books keep the tokens.
     tokens: [RandomState; 2],
 }
 

@@ -1,7 +1,7 @@
 //! The loss and the return of cores, and cores that the kernel refuses to a task.
 //!
 //! A task that loses its core remembers it as its home. The task moves to a core with room, the
-//! most critical task first, or is demoted: it has no core until one has room. When its home
+//! most critical task first, or is demoted: it has no core until a core has room. When its home
 //! returns, the task returns there if there is room.
 
 use std::cmp::Reverse;
@@ -90,8 +90,9 @@ impl MemoryBooks {
         }
     }
 
-    /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
-    /// which a stage finds none. `displaced` are the tasks that lose their core in this change.
+    /// Gives tasks without a core a core that has room for them. Cancels a reserved chain if no
+    /// core has room for one of its stages. `displaced` are the tasks that lose their core in this
+    /// change.
     pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut LostCoresOutcome) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };

@@ -1,4 +1,4 @@
-//! Saving and restoring of books in memory, and taking back what cannot be saved.
+//! Saving and restoring of books in memory, and the undoing of changes that cannot be saved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,7 +171,8 @@ impl MemoryBooks {
         let has_started = entry.starts_at < self.now;
         let until = if has_started { self.now.saturating_add(old.deadline) } else { self.now };
         if core == plan.core {
-            // A task that has not started may wait for the shares of other tasks.
+            // A task that has not started keeps its start, because it may wait for the shares of
+            // other tasks.
             starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
         }
         if old != timing {
@@ -221,7 +222,7 @@ impl MemoryBooks {
         self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }
 
-    /// Takes back what is not saved: new promises, changes of timings, and longer leases.
+    /// Undoes the changes that are not saved: new promises, changes of timings, and longer leases.
     pub(in crate::cores) fn take_back(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
         let promised: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| entry.is_promised()).map(|(task, _)| *task).collect();
@@ -257,7 +258,7 @@ impl MemoryBooks {
         if has_share {
             self.set.insert(taken, old.core);
         } else {
-            // A task that has no room stays demoted.
+            // A task for which no core has room stays demoted.
             self.place_beside(&taken, taken);
         }
     }
