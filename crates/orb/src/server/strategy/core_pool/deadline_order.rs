@@ -22,7 +22,7 @@ struct OrderedJob {
 
 #[derive(Clone, Debug)]
 pub(super) struct DeadlineOrder {
-    /// By core, and then in the order of their deadlines.
+    /// Sorted by core, and then by deadline.
     jobs: Vec<OrderedJob>,
     most_level: u8,
 }

@@ -32,7 +32,7 @@ pub(super) enum Duty {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BindDecision {
-    /// This sleeping thread serves. It may be a thread of another core.
+    /// The caller wakes this sleeping thread, which may belong to another core.
     Wake(ThreadNumber),
     /// A new thread with this number serves. The caller starts it, or reports
     /// [`start_failed`](Roster::start_failed).
@@ -40,11 +40,11 @@ pub(super) enum BindDecision {
     /// The connection has a thread already, so the message needs a thread of its own
     /// ([`lend`](Roster::lend)).
     Occupied,
-    /// A thread without a task runs the request: no thread is free, or the free threads are
-    /// reserved for tasks without a thread.
+    /// All threads for tasks are in use, or the free ones are reserved for tasks that have no
+    /// thread yet. A best-effort thread runs the request.
     Exhausted,
-    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
-    /// the request.
+    /// The task is not in the set of tasks, or the roster is closed. A best-effort thread runs the
+    /// request.
     NoTask,
 }
 
@@ -56,11 +56,11 @@ pub(super) enum LeadDecision {
     /// No other thread sleeps. The caller starts one ([`add_follower`](Roster::add_follower)) and
     /// asks again.
     Alone,
-    /// A thread without a task runs the request, because the free threads are reserved for tasks
-    /// without a thread.
+    /// The free threads are reserved for tasks that have no thread yet, so a best-effort thread
+    /// runs the request.
     Exhausted,
-    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
-    /// the request.
+    /// The task is not in the set of tasks, or the roster is closed. A best-effort thread runs the
+    /// request.
     NoTask,
 }
 
@@ -171,8 +171,9 @@ impl Roster {
         LeadDecision::Run
     }
 
-    /// Adds a sleeping thread that reads the next request. `None` if there are as many threads as
-    /// permitted. The caller starts the thread, or reports [`start_failed`](Self::start_failed).
+    /// Adds a sleeping thread that reads the next request. Returns `None` if the pool has its
+    /// maximum of threads. The caller starts the thread, or reports
+    /// [`start_failed`](Self::start_failed).
     pub(super) fn add_follower(&mut self, home: usize) -> Option<ThreadNumber> {
         let number = self.add(home)?;
         self.counts.threads_started += 1;

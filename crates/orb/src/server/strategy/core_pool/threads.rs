@@ -68,8 +68,8 @@ impl SharedPool {
     /// changes of a thread.
     ///
     /// If the kernel refuses what it has permitted before, the thread keeps its core and its
-    /// scheduling, and its task leaves the set. Returns false in this case. A thread that has ended
-    /// ends no promise.
+    /// scheduling, and its task leaves the set. Returns false in this case. An error because the
+    /// thread has ended is not a refusal.
     pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let (core, scheduling, task) = match state.roster.duty(number) {
             Duty::Serve(binding) => {
@@ -138,7 +138,8 @@ impl SharedPool {
             return true;
         };
         let Some(task) = withdrawn else {
-            // A refusal to a sleeping thread ends no promise, if as much was permitted before.
+            // The request is for a sleeping thread, or the kernel has never permitted such a
+            // request. Only in the second case the promises become advisory.
             if !state.refusals.was_permitted(request) {
                 state.refusal.get_or_insert(reason);
             }
@@ -206,8 +207,8 @@ impl SharedPool {
         thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
     }
 
-    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the
-    /// job has not restored it. If the kernel refuses this, the task leaves the set.
+    /// Sets the scheduling of the calling thread's duty after a demoted job, unless the end of the
+    /// job has restored it. If the kernel refuses the scheduling, the task leaves the set.
     #[cold]
     pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
         let mut state = self.state.lock();
@@ -273,7 +274,7 @@ impl SharedPool {
 
     /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
     /// serves the connection from now on, unless the connection has a thread already. A message
-    /// that is no job gets a thread only with its connection.
+    /// that is not a job gets a thread only if this thread then serves the connection.
     pub(super) fn choose_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Lane<S>,
@@ -322,8 +323,8 @@ impl SharedPool {
     }
 
     /// Starts a thread that the roster has counted. Returns false if this fails, or failed a short
-    /// time before. A lack of descriptors or threads ends no promise, because any client can cause
-    /// it by connections.
+    /// time before. A lack of descriptors or threads makes no promise advisory, because any client
+    /// can cause it by opening connections.
     fn try_start<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         state: &mut PoolState,
@@ -346,8 +347,8 @@ impl SharedPool {
     /// Gives the calling thread the duty to run the request of a task that it has read.
     ///
     /// # Errors
-    /// If a thread without a task must run the request: true if no thread is free for the task,
-    /// false if the task is not in the set.
+    /// If a best-effort thread must run the request: true if no thread is free for the task, false
+    /// if the task is not in the set.
     pub(super) fn lead<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Arc<Lane<S>>,
@@ -375,8 +376,8 @@ impl SharedPool {
         if is_led { Ok(()) } else { Err(is_in_set) }
     }
 
-    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back
-    /// and returns false.
+    /// Gives a thread with a new binding its core and its priority. If the kernel refuses either,
+    /// takes the binding back and returns false.
     fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let is_placed = self.place(state, number);
         if !is_placed {
@@ -393,10 +394,10 @@ impl SharedPool {
         context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
-    /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
-    /// task is not in the set, or leaves it because the kernel refuses the thread's core or
-    /// priority.
+    /// Wakes a sleeping thread for a request of a task that could not run when it was read, and
+    /// returns its mailbox. Returns `None`, and counts the request, if no sleeping thread is free
+    /// for the task. Also returns `None` if the task is not in the set, or leaves it because the
+    /// kernel refuses the thread's core or priority.
     pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -406,7 +407,7 @@ impl SharedPool {
                     seat.connection = Arc::downgrade(connection);
                     return Some(Arc::clone(&seat.mailbox));
                 }
-                // The task has left the set.
+                // The kernel refused the thread's core or priority, so the task has left the set.
                 return None;
             }
             // Only a thread that has a handler can start further threads.
@@ -444,8 +445,9 @@ impl SharedPool {
         self.rest(number);
     }
 
-    /// Makes a thread free for other work. It keeps its core and its priority, except in
-    /// leader/followers: there it counts as a reader from now on, so it gets the priority of one.
+    /// Marks a thread free for other work. Until [`rest`](Self::rest) the thread keeps its core and
+    /// its priority, except in leader/followers: there it becomes a reader at once, with a reader's
+    /// priority.
     pub(super) fn free(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
@@ -482,8 +484,8 @@ impl SharedPool {
                 let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
                 thread_context::enter_lane(identity, native);
                 // If the priority changed during an overrunning operation, the end of the operation
-                // has restored the earlier priority. The result is ignored, because `place` has
-                // recorded a refusal.
+                // has restored the earlier priority, so the new priority is set again. The result
+                // is ignored, because `place` has recorded a refusal.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
                 let operation = state.operations.get(&binding.task).cloned();
