@@ -124,7 +124,7 @@ impl DrainingConnections {
     }
 
     fn remove(&self, connection: &Connection) {
-        // The drop may close the stream, which is a system call.
+        // The drop may close the stream, which is a system call, so the lock is not held.
         let forgotten = self.0.lock().remove(connection.handle);
         connection.release_slot_if_unused();
         drop(forgotten);
@@ -215,7 +215,8 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // After its removal from the list, no thread can find the connection to close it.
+            // After its removal from the list, no thread can find the connection to close it, so it
+            // is closed before.
             connection.close();
             self.draining.remove(&connection);
         } else {

@@ -134,7 +134,8 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // A connection may occupy its slot for a moment after it has stopped counting.
+        // A connection may occupy its slot for a moment after it has stopped counting, so there are
+        // twice as many slots.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
@@ -669,7 +670,8 @@ impl<S: Architecture<S>> Lane<S> {
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // Epoll does not report input that a thread has read into the connection's buffer.
+            // Epoll does not report input that a thread has read into the connection's buffer, so
+            // the connection is listed.
             self.list_connection(connection, ReadCause::Readiness);
         } else {
             self.retire_connection(context, connection.handle);
@@ -801,8 +803,8 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The connection may end later, and this loop must not close further connections for
-            // its memory.
+            // The connection may end later. Its memory is written off, so that this loop closes no
+            // further connection for it.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()

@@ -103,8 +103,8 @@ impl<'c> RunningRequest<'c> {
 
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // The addition may make reservations of the connection's other requests fail, but none of
-        // other connections.
+        // The addition may make reservations of the connection's other requests fail, but not those
+        // of other connections.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {

@@ -29,7 +29,7 @@ impl Default for RecentRings {
     }
 }
 
-// Relaxed: a token publishes no other data, and a lost or doubled one only affects polling.
+// Relaxed: a token publishes no other data, and a lost or doubled token only affects polling.
 impl RecentRings {
     pub(super) fn note(&self, token: u64) {
         let noted = self.rings.iter().find(|ring| ring.token.load(Ordering::Relaxed) == token);

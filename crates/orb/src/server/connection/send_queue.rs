@@ -108,8 +108,8 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes as many
-    /// bytes as it returns.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes the
+    /// number of bytes that `send` returns.
     pub(crate) fn send<E>(
         &mut self,
         max_bytes: usize,

@@ -120,8 +120,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
     }
 
     /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
-    /// the lanes that may borrow it and have no idle thread, and with `own` the overload thread of
-    /// this lane.
+    /// the lanes that may borrow the thread and have no idle thread, and with `own` the overload
+    /// thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -221,7 +221,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
         // The thread restores the cached scheduling after a loan, so the cache must be filled
-        // before.
+        // first.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -355,7 +355,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread of the lower lane may need the core to mark itself idle.
+                        // The overload thread sleeps, because a thread of the lower lane may need
+                        // the core to mark itself idle.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
