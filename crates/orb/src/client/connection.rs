@@ -36,7 +36,7 @@ pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 pub(crate) struct ClientConnection {
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// If an attempt to connect begins later, its connection has a higher id.
+    /// The connection's id. Connections whose attempts to connect began later have higher ids.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,

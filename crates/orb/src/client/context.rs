@@ -25,7 +25,7 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of servers from which on unused servers are removed before one is added.
+/// Number of known servers at which unused servers are removed before another server is added.
 const PRUNE_THRESHOLD: usize = 256;
 
 type ServerKey = (Vec<Endpoint>, SocketSettings);

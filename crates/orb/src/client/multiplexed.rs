@@ -325,8 +325,8 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder, unless a caller has checked the sending half out. This caller sends the
-    /// remainder, or makes epoll report room to write.
+    /// Sends the remainder, unless a caller has checked the sending half out. In this case the
+    /// caller sends the remainder, or makes epoll report room to write.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -334,8 +334,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Makes epoll report room to write to the reader thread, or stops these reports. If they
-    /// cannot start, closes the sending half, because the remainder would never be sent.
+    /// Makes epoll report room to write to the reader thread, or stops these reports. If the
+    /// reports cannot start, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -673,7 +673,7 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// If `cancel` ignored the flag, the connection would stay open.
+    /// If `cancel` ignored `is_mid_large_reply`, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
         let connection = MultiplexedConnection::new(

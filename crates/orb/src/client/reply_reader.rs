@@ -79,7 +79,8 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader thread may have left its loop before the connection was added.
+            // The reader thread may have left its loop before the connection was added, so the
+            // connection is closed.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())

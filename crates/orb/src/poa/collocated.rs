@@ -156,8 +156,8 @@ impl CollocatedTarget {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). If
-        // another thread ends the fast path after this check, it finds this thread among the users.
+        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). A thread
+        // that ends the fast path after this check finds this thread among the users.
         if !self.poa.has_fast_path() {
             return None;
         }

@@ -468,7 +468,7 @@ impl PoaCore {
             })
         };
         // Under UNIQUE_ID the servant's activation is released after its etherealization, so that
-        // the servant cannot be activated before.
+        // the servant cannot be activated earlier.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =

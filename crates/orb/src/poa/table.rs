@@ -286,8 +286,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another
-            // thread ends the fast path after this check, it finds this thread among the users.
+            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). A thread
+            // that ends the fast path after this check finds this thread among the users.
             && running.has_fast_path()
         {
             let mut at = None;

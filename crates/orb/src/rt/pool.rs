@@ -136,7 +136,7 @@ fn create_pool(
 }
 
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // The monitor starts first: if this fails, there is nothing to undo.
+    // The monitor starts first: if its start fails, there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))

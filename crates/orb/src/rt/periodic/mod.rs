@@ -153,7 +153,7 @@ impl PeriodicTaskBuilder {
 
     /// Sets whether the task's calls have connections of their own
     /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If
-    /// not, the policies of the reference, of the thread and of the ORB decide. Default: true.
+    /// false, the policies of the reference, of the thread and of the ORB decide. Default: true.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -163,7 +163,7 @@ impl PeriodicTaskBuilder {
     /// whose calls end when the task is stopped.
     ///
     /// The thread connects to the object before the first release, so the first job does not wait
-    /// for the connection. If this fails, the jobs' calls raise the exceptions.
+    /// for the connection. If the connection fails, the jobs' calls raise the exceptions.
     ///
     /// # Errors
     /// BAD_PARAM for a period of zero, a stack that is too small, and a core or priority that does
