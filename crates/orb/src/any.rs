@@ -194,7 +194,7 @@ impl Cdr for Any {
 
 /// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Generated code implements it for structures, unions, enumerations, exceptions and typed
+/// Generated code implements the trait for structures, unions, enumerations, exceptions and typed
 /// references.
 pub trait Typed: Sized {
     /// Returns the default IDL type of the Rust type: a string or sequence has no bound, and text

@@ -98,8 +98,9 @@ pub enum Event {
         /// The panic's message.
         message: String,
     },
-    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs without
-    /// this priority and these cores.
+    /// The kernel refused the priority or the cores of a thread of the ORB. A thread of a pool then
+    /// has neither, and runs in the ordinary class. A thread that reads replies has the priority of
+    /// the thread that started it.
     ThreadSchedulingRefused {
         /// The thread's name.
         thread: String,
@@ -206,11 +207,11 @@ pub enum Event {
         /// The reason.
         error: String,
     },
-    /// The kernel refused a core or a priority to a task of a core pool, and had
-    /// permitted this to the pool before. The task has left the pool's set, and its requests are
-    /// best effort. The other tasks keep their cores and priorities. The kernel also refuses a core
-    /// that is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task
-    /// may get another core.
+    /// The kernel refused a core or a priority to a task of a core pool, and had permitted such a
+    /// request to the pool before. The task has left the pool's set, and its requests are best
+    /// effort. The other tasks keep their cores and priorities. The kernel also refuses a core that
+    /// is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task may get
+    /// another core.
     #[cfg(feature = "core-pool")]
     TaskRefused {
         /// The pool's name.
@@ -220,8 +221,9 @@ pub enum Event {
         /// The request and the error of the kernel.
         error: String,
     },
-    /// A core pool had no free thread for a request of a task. A thread without a task ran the
-    /// request, without the task's core and priority, or its client got TRANSIENT
+    /// A core pool had no free thread for a request of a task. A [best-effort
+    /// thread](field@crate::rt::CorePoolConfig::best_effort_threads) ran the request, without the
+    /// task's core and priority, or the request's client got TRANSIENT
     /// ([`CorePoolConfig::refuse_without_thread`](field@crate::rt::CorePoolConfig::refuse_without_thread)).
     #[cfg(feature = "core-pool")]
     TaskNotBound {
@@ -277,7 +279,7 @@ pub enum Event {
         pool: String,
         /// The core, as the kernel counts cores.
         core: usize,
-        /// Number of the core's tasks that it runs again.
+        /// Number of tasks that the core runs again.
         restored: usize,
     },
     /// A thread of the ORB ended early, or a job or the overrun function of a
@@ -646,7 +648,7 @@ impl Events {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a
+    /// Reports a protocol fault of a server. CloseConnection and MessageError are not faults of a
     /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {

@@ -304,12 +304,13 @@ pub fn served_by() -> ServedBy {
     }
 }
 
-/// The kind of thread that runs a servant. A servant that blocks can ask for it: a blocked thread
-/// of a connection delays the requests of one client, and a blocked thread of a pool may delay the
-/// requests of all clients.
+/// The kind of thread that runs a servant. A servant that may block can check the kind: a blocked
+/// thread of a connection delays the requests of one client, and a blocked thread of a pool may
+/// delay the requests of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallThread {
-    /// The request came through no connection: the call is collocated, or there is none.
+    /// The calling thread runs no request of a connection: its call is collocated, or it runs no
+    /// call.
     Application,
     /// A thread that serves one connection only.
     Connection,

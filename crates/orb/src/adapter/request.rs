@@ -296,7 +296,7 @@ fn report_unreadable(
 }
 
 /// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for
-/// none. `waited` is the time since the request was read.
+/// no reply. `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -364,7 +364,8 @@ pub(super) fn reject(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception.
+            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception, so it says that the
+            // object is here.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
@@ -470,7 +471,7 @@ mod tests {
         let hashes: Vec<_> =
             (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
         hashes.iter().for_each(|hash| large.add(*hash));
-        // The table has 64 places, each for one operation.
+        // The table has 64 places, each for one operation, so some operations displace others.
         assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
     }
 }
