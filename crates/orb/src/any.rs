@@ -375,7 +375,8 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
-        // An element may have no bytes, for example a structure without members.
+        // An element of a type of size 0, for example a structure without members, has no bytes.
+        // Any other element has at least one.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
         T::read_many(len, d, &element)
     }

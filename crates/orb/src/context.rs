@@ -160,7 +160,8 @@ impl fmt::Debug for Context {
 }
 
 thread_local! {
-    /// The number is the depth of the upcall on the thread's upcall stack.
+    /// The contexts of running calls, each with the depth of its upcall on the thread's upcall
+    /// stack.
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 

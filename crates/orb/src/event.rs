@@ -27,27 +27,27 @@ use crate::text;
 pub enum Event {
     /// A client or server broke the protocol, and its connection is closed.
     ProtocolFault {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
-        /// The fault.
+        /// The violation of the protocol.
         fault: PeerFault,
     },
     /// An incomplete message did not continue within the pool's `read_stall_timeout`, and its
     /// connection is closed.
     ReadStalled {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
     },
     /// A peer read none of its replies for the pool's `write_timeout`, so its connection is closed.
     /// Also reported if a peer had not read all of its replies when the ORB or the pool ended.
     WriteTimedOut {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
     },
     /// A connection was closed because the connections of its lane together held more than the
     /// pool's `max_buffered_bytes`.
     MemoryBudgetExceeded {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
@@ -55,7 +55,7 @@ pub enum Event {
     /// An idle connection was closed to make room for a new one, or because no byte of a first
     /// message arrived within the pool's `first_request_timeout`.
     IdleConnectionClosed {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Time since the last complete message, rounded down to seconds. If none has arrived, the
         /// exact time since the connection was accepted.
@@ -66,7 +66,7 @@ pub enum Event {
     /// A draining connection was closed early, to make room for a new connection, because the pool
     /// was full or the process had no descriptors left.
     DrainingConnectionEvicted {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
@@ -76,7 +76,7 @@ pub enum Event {
     /// A new connection was closed at once, because the pool has its maximum number of connections
     /// or is closing.
     ConnectionRefused {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// The pool's maximum number of connections.
         max_connections: usize,
@@ -154,9 +154,9 @@ pub enum Event {
     /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
     ///   event then has the path of the member and its position, which are not sent to the client.
     RequestRefused {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The operation.
+        /// The name of the operation.
         operation: String,
         /// The exception that the client gets.
         exception: SystemException,
@@ -164,7 +164,7 @@ pub enum Event {
     /// The deadline of a request passed before its upcall began, so the client no longer waits for
     /// the reply.
     DeadlinePassed {
-        /// The operation.
+        /// The name of the operation.
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
@@ -173,7 +173,7 @@ pub enum Event {
     },
     /// An operation used more processor time than it declares (`@wcet`).
     ExecutionTimeOverrun {
-        /// The operation.
+        /// The name of the operation.
         operation: &'static str,
         /// The declared maximum processor time.
         declared: Duration,
@@ -182,14 +182,14 @@ pub enum Event {
     },
     /// Buffered oneways ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
     OnewaysLost {
-        /// The server.
+        /// The server of the connection.
         peer: Peer,
         /// Number of buffered bytes that were not sent.
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.
     DscpRefused {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// The code point (DSCP).
         dscp: u8,
@@ -204,7 +204,7 @@ pub enum Event {
     TaskTimingNotGuaranteed {
         /// The pool's name.
         pool: String,
-        /// The reason.
+        /// The refusal of the kernel, or another reason.
         error: String,
     },
     /// The kernel refused a core or a priority to a task of a core pool, and had permitted such a
@@ -216,7 +216,7 @@ pub enum Event {
     TaskRefused {
         /// The pool's name.
         pool: String,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
         /// The request and the error of the kernel.
         error: String,
@@ -227,9 +227,9 @@ pub enum Event {
     /// ([`CorePoolConfig::refuse_without_thread`](field@crate::rt::CorePoolConfig::refuse_without_thread)).
     #[cfg(feature = "core-pool")]
     TaskNotBound {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
     },
     /// A request of a task used more processor time than the budget of the task
@@ -237,9 +237,9 @@ pub enum Event {
     /// ended.
     #[cfg(feature = "core-pool")]
     JobOverBudget {
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
-        /// The budget.
+        /// The budget of the task.
         budget: Duration,
         /// The processor time that the request used.
         used: Duration,
@@ -251,9 +251,9 @@ pub enum Event {
     /// not wait for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
         /// True for a oneway, which was dropped. Otherwise the client got TRANSIENT.
         is_oneway: bool,
@@ -455,7 +455,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCounts {
-    /// Connections accepted.
+    /// Connections that were accepted.
     pub connections_opened: u64,
     /// Accepted connections that have ended.
     pub connections_closed: u64,

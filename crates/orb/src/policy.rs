@@ -184,7 +184,7 @@ impl CallDeadline {
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag.
+            // A start from the coarse clock may be too early by the clock's lag, which is added.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,

@@ -35,7 +35,8 @@ pub(crate) struct LaneIdentity {
     pub(crate) stamp: u64,
     pub(crate) pool: u32,
     pub(crate) lane: u32,
-    /// Negative in the builder's pools, which have no priority, and outside lanes.
+    /// The CORBA priority of the lane. Negative in the builder's pools, which have no priority, and
+    /// outside lanes.
     pub(crate) priority: i16,
     pub(crate) has_fixed_priority: bool,
     #[cfg(feature = "core-pool")]
@@ -54,7 +55,7 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
-    /// 0 for a collocated call, and outside requests.
+    /// Id of the request's connection; 0 for a collocated call, and outside requests.
     connection: u64,
     arrived_at: (u32, u32),
 }

@@ -95,7 +95,7 @@ fn discarding_and_inactive_managers_refuse_requests() {
         }
         assert_eq!(refused(world.remote(&object).validate_connection()), DISCARDED);
         assert_eq!(refused(object.validate_connection()), DISCARDED);
-        // A LocateReply of GIOP 1.0 cannot carry the exception.
+        // A LocateReply of GIOP 1.0 cannot carry the exception, so it reports an unknown object.
         let old = Orb::builder().giop_version(Version::GIOP_1_0).build().unwrap();
         let object_of_old = old.string_to_object(&object.to_string()).unwrap().unwrap();
         assert_eq!(refused(object_of_old.validate_connection()), NO_OBJECT);

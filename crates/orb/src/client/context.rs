@@ -190,8 +190,8 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connection pools for the server at `endpoints`, which references share unless
-    /// `private` is true.
+    /// Returns the connection pools for the server at `endpoints`. References share the pools
+    /// unless `private` is true.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,

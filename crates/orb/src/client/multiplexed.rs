@@ -597,7 +597,8 @@ impl ReceiveHalf {
 
 impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
-        // In a forked child process, the parent process uses the connection.
+        // In a forked child process, the parent process uses the connection, so the child does not
+        // shut it down.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
         }

@@ -176,7 +176,7 @@ impl ReplyHead {
     }
 }
 
-/// A reply in its connection's buffer. The drop removes it from the buffer.
+/// A reply in its connection's buffer. The drop removes the reply from the buffer.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,

@@ -459,7 +459,7 @@ impl PoaTable {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
         }
-        // The activator may have returned as a result of the destruction.
+        // The activator may have returned because the POA is being destroyed.
         if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
             return Some(LookupResult::Refused(being_destroyed()));
         }

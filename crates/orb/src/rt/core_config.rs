@@ -167,7 +167,7 @@ impl BestEffortShare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BestEffortUse {
-    /// The core.
+    /// The number of the core.
     pub core: usize,
     /// The processor time that the core's [best-effort
     /// threads](field@CorePoolConfig::best_effort_threads) have used above all tasks, plus the
@@ -402,7 +402,7 @@ pub struct CorePoolCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedTask {
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// The number of the refused core; `None` if the kernel refused a priority. The core may be
     /// lost, which the program may notice later.
@@ -422,7 +422,7 @@ pub struct RefusedTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// Number of jobs that have ended.
     pub jobs: u64,
@@ -440,7 +440,7 @@ pub struct TaskMeasurement {
 pub struct CoreJob {
     /// The number of the record. Records are numbered in the order in which the jobs end.
     pub number: u64,
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// The core on which the job began.
     pub core: usize,

@@ -319,7 +319,7 @@ pub(crate) fn create(
         index: 0,
         priority: Priority::MIN,
         ceiling: None,
-        // The threads never change their priority for a request.
+        // The threads never change their priority for a request, as in a lane.
         is_lane: true,
         is_highest: false,
         scheduling: None,

@@ -137,7 +137,7 @@ impl<S: Architecture<S>> Lane<S> {
                     may_make_room = false
                 }
                 // ConnectionAborted means that the peer has closed its connection before it was
-                // accepted.
+                // accepted, so nothing is reported.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });

@@ -48,7 +48,8 @@ pub(super) struct ThreadGroup {
     pub(super) events: u32,
     pub(super) misplaced_checks: u32,
     pub(super) misdirected_checks: u32,
-    /// The cores that the thread might use when it entered the lane. `None` if it must not move.
+    /// The cores that the thread might use when it entered the lane. `None` if the thread must not
+    /// move.
     permitted: Option<CpuSet>,
 }
 

@@ -512,7 +512,8 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write and input by one event.
+            // Some transports report room to write and input by one event, so the queue is flushed
+            // here as well.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -836,7 +837,7 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     ) {
         let (token, interest) = (token_of(handle), interest(congested));
         self.unwatch_in_groups(group, readiness);
-        // A connection with a thread of its own is not in epoll.
+        // A connection with a thread of its own is not in epoll yet, so it is added.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }

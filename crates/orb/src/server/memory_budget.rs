@@ -183,8 +183,8 @@ impl MemoryUse {
         self.set_unread(bytes);
     }
 
-    /// Stops counting the connection's unread replies as a reason to delay requests, until its
-    /// output changes.
+    /// Stops counting the connection's unread replies as a reason to delay requests, until the
+    /// connection's output changes.
     #[cfg(feature = "replies-first")]
     pub(crate) fn exempt_unread(&self) {
         self.set_unread(0);
@@ -221,9 +221,9 @@ impl MemoryUse {
         }
     }
 
-    /// Sets the connection's counted memory to 0 and, if it was not 0, counts nothing of it from
-    /// now on. Returns the number of bytes that were counted; `None` if it was 0, or if another
-    /// call has written the memory off.
+    /// Sets the connection's counted memory to 0 and, if it was not 0, counts none of its memory
+    /// from now on. Returns the number of bytes that were counted; `None` if it was 0, or if
+    /// another call has written the memory off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let total = &self.memory_budget.total;
         let take = || {

@@ -82,7 +82,7 @@ pub(super) fn target_of<'m>(
 }
 
 /// Returns the time for which the client of a request still waits, counted from the sending of the
-/// request. `None` if the request does not say it.
+/// request. `None` if the request does not carry this time.
 #[cfg(feature = "core-pool")]
 #[cold]
 pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) -> Option<Duration> {

@@ -44,8 +44,8 @@ impl RecentRings {
         }
     }
 
-    /// Returns the connections besides `served` that a thread polls in its next wait. Forgets those
-    /// that have been idle.
+    /// Returns the connections besides `served` that a thread polls in its next wait. Forgets
+    /// connections that have been idle.
     pub(super) fn others(&self, served: u64) -> impl Iterator<Item = u64> {
         self.rings.iter().filter_map(move |ring| {
             let token = ring.token.load(Ordering::Relaxed);

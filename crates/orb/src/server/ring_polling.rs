@@ -152,7 +152,8 @@ impl<S: Architecture<S>> Lane<S> {
             std::iter::once((None, first)).chain(others)
         };
         if begins_turn {
-            // Withdraws all requests for wake-ups before it asks for events.
+            // `has_arrived` withdraws the connection's request for a wake-up. All requests are
+            // withdrawn before the lane's events are checked.
             rings().for_each(|(_, connection)| _ = has_arrived(connection));
             // An event that arrived before polling began does not count in the statistics of
             // polling.

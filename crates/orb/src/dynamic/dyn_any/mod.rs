@@ -354,7 +354,8 @@ impl DynAny {
     }
 
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items in the table of this value keep their identity.
+        // Items that are already in the table of this value are not copied, and keep their
+        // identity.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

@@ -24,7 +24,7 @@ impl PeriodicJob {
         self.number
     }
 
-    /// Returns the number of releases between the previous job and this one that got no job.
+    /// Returns the number of releases between the previous job and this job that got no job.
     #[must_use]
     pub fn skipped_releases(&self) -> u64 {
         self.skipped

@@ -39,8 +39,8 @@ pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
     wake: EventFd,
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// While this number is smaller than the number of static threads, the overload thread does not
-    /// read.
+    /// Number of static threads that have started. The overload thread does not read before all of
+    /// them have started.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
     dynamic_started: AtomicU32,

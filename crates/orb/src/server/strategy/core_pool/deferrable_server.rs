@@ -69,7 +69,7 @@ impl DeferrableServer {
         }
     }
 
-    /// Returns the present level.
+    /// Returns the level of the threads after the last check.
     pub(super) fn level(&self) -> ShareLevel {
         if self.is_exhausted { ShareLevel::Background } else { ShareLevel::AboveTasks }
     }

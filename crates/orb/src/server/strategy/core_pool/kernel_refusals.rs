@@ -47,7 +47,7 @@ impl KernelRefusals {
     }
 
     /// Returns true if the kernel has permitted such a request before. The permission of a priority
-    /// includes all lower ones.
+    /// includes all lower priorities.
     pub(super) fn was_permitted(&self, request: Request) -> bool {
         match request {
             Request::Core(core) => self.cores.contains(&core),
@@ -101,7 +101,7 @@ impl KernelRefusals {
         self.tasks.values().any(|refusal| !refusal.is_reported)
     }
 
-    /// Returns the refusals whose mark is false, and sets their marks.
+    /// Returns the refusals whose `mark` (reported or taken) is false, and sets it.
     fn new_refusals(&mut self, mark: impl Fn(&mut Refusal) -> &mut bool) -> Vec<RefusedTask> {
         let new = |(task, refusal): (&u64, &mut Refusal)| {
             let is_new = !std::mem::replace(mark(refusal), true);

@@ -83,7 +83,7 @@ pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
-    /// At least one core.
+    /// The cores of the pool, at least one.
     pub(crate) cores: Vec<usize>,
     pub(crate) mode: CorePoolMode,
     pub(crate) threads_per_core: usize,

@@ -1,4 +1,5 @@
-//! The rate of a task's requests: one request above the rate waits, and further ones are refused.
+//! The rate of a task's requests: one request above the rate waits, and further requests are
+//! refused.
 //!
 //! A request is due `distance` after the due time of the previous request, or after its arrival if
 //! this was later. The request may run up to the task's jitter before its due time; this time is

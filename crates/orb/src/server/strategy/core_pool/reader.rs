@@ -141,12 +141,13 @@ impl TaskReader {
         if is_there {
             return self.list(ListedWork::Read(connection.handle));
         }
-        // A retired connection belongs to the lane.
+        // A retired connection belongs to the lane, so it is not watched here.
         let Some(_served) = lane.guard_connection(connection) else { return };
         let Some(arrivals) = connection.stream.arrival_descriptor() else { return };
         let interest = Interest::READABLE | Interest::HANG_UP | Interest::ONE_SHOT;
         if self.epoll.modify(arrivals, token, interest).is_err() && self.epoll.add(arrivals, token, interest).is_err() {
-            // The kernel lacks memory. The client calls again on a new connection.
+            // The kernel lacks memory, so the connection is closed. The client calls again on a new
+            // connection.
             connection.close();
             self.list(ListedWork::Read(connection.handle));
         }

@@ -40,7 +40,7 @@ pub(super) enum BindDecision {
     /// The connection has a thread already, so the message needs a thread of its own
     /// ([`lend`](Roster::lend)).
     Occupied,
-    /// All threads for tasks are in use, or the free ones are reserved for tasks that have no
+    /// All threads for tasks are in use, or the free threads are reserved for tasks that have no
     /// thread yet. A best-effort thread runs the request.
     Exhausted,
     /// The task is not in the set of tasks, or the roster is closed. A best-effort thread runs the
@@ -254,7 +254,7 @@ impl Roster {
     }
 
     /// Removes a task from the set, because the kernel refuses a request for it. Returns the
-    /// threads whose duty this changes.
+    /// threads whose duty changes.
     pub(super) fn remove_task(&mut self, task: u64) -> Vec<ThreadNumber> {
         self.tasks.retain(|binding| binding.task != task);
         let mut changed = Vec::new();
@@ -290,7 +290,7 @@ impl Roster {
         if let Place::Bound { binding, .. } = entry.place
             && self.readers > 0
         {
-            // A thread that reads stays on the core of its last request.
+            // In leader/followers, a thread that reads stays on the core of its last request.
             entry.home = binding.core;
         }
         entry.place = Place::Sleeping;

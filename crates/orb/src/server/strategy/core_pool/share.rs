@@ -139,7 +139,8 @@ impl BestEffortShares {
             let state = share.server.lock();
             let (used, exhausted) = state.server.use_of(share.used(&state));
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
-            // The kernel may have refused the share to all threads of the core.
+            // The kernel may have refused the share to all threads of the core. Then none runs
+            // above the tasks.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
             BestEffortUse {
                 core: share.core,
@@ -156,7 +157,7 @@ impl BestEffortShares {
     pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
         for share in self.cores.iter().filter(|share| share.core == core) {
             let mut state = share.server.lock();
-            // No thread enforces the budgets after the end.
+            // After the end no thread enforces the budgets, so the threads stay in the background.
             state.is_lost = is_lost || self.is_ending.load(Ordering::Acquire);
             let scheduling = self.scheduling(state.level());
             for (tid, _) in &state.threads {

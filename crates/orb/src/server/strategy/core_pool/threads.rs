@@ -46,8 +46,8 @@ impl SharedPool {
         }
     }
 
-    /// Returns the core whose threads serve a task of `core`. In a pool without affinity one number
-    /// stands for all cores.
+    /// Returns the core whose threads serve a task of `core`. In a pool without affinity, the
+    /// number of the first core stands for all cores.
     pub(super) fn core_of(&self, core: usize) -> usize {
         match self.settings.mode {
             CorePoolMode::NoAffinity => self.settings.cores.first().copied().unwrap_or(core),
@@ -166,7 +166,7 @@ impl SharedPool {
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
         }
-        // A thread whose wait for the rate ends must find its new duty.
+        // A thread whose wait for the rate ends must find its new duty, so the rate changes last.
         if let Some(rate) = state.rates.get(&task) {
             rate.change(None);
         }
@@ -192,7 +192,8 @@ impl SharedPool {
         let mut state = self.state.lock();
         match begins {
             Some((core, deadline)) => {
-                // The task may have moved since the thread read its duty.
+                // The task may have moved since the thread read its duty, so the present core
+                // counts.
                 let duty = state.roster.duty(number);
                 let core = if let Duty::Serve(binding) = duty { binding.core } else { core };
                 self.change_order(&mut state, |order, changed| order.begin(core, deadline, number, changed));
@@ -317,7 +318,7 @@ impl SharedPool {
             Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
             Some(mailbox) => TaskThread::Message(mailbox),
             None if is_in_set => TaskThread::Exhausted,
-            // The kernel has refused the thread's core or priority.
+            // The kernel has refused the thread's core or priority, so the task has left the set.
             None => TaskThread::None,
         }
     }
