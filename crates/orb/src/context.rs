@@ -115,8 +115,8 @@ impl Context {
         })
     }
 
-    /// Reads the context of a request. It is empty if the request ends after the arguments, as
-    /// requests of ORBs without contexts do.
+    /// Reads the context of a request. The context is empty if the request ends after the
+    /// arguments, as requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining_len() == 0 {
             return Ok(Context::new());

@@ -137,7 +137,7 @@ impl<T> fmt::Debug for LendableNumbers<T> {
     }
 }
 
-/// Numbers that no process can change, from [`LendableNumbers::seal`]. Clones share them.
+/// Numbers that no process can change, from [`LendableNumbers::seal`]. Clones share the numbers.
 pub struct SealedNumbers<T> {
     octets: Octets,
     element: PhantomData<T>,

@@ -24,8 +24,8 @@ pub enum Timeout {
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The socket's time-out ends the call, and costs a system call only when it must be changed.
-    /// It never ends a call early, but may be late by some ticks of the kernel's clock and an
-    /// eighth of the duration.
+    /// The time-out never ends a call early, but may be late by some ticks of the kernel's clock
+    /// and an eighth of the duration.
     Coarse(Duration),
     /// No time-out.
     Never,

@@ -348,8 +348,9 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Abandons the request `id`, and sends a CancelRequest for it if this needs no waiting. If a
-    /// large reply is incomplete and no other call waits, closes the connection instead of sending.
+    /// Abandons the request `id`, and sends a CancelRequest for it if the transport takes the
+    /// message without waiting. If a large reply is incomplete and no other call waits, closes the
+    /// connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {

@@ -100,10 +100,10 @@ impl Poa {
     }
 
     /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
-    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
-    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
-    /// request on the servant, the method returns the id of the request's object; in a POA with
-    /// USE_DEFAULT_SERVANT it does so only for the default servant.
+    /// UNIQUE_ID, this object is the servant's active object. Otherwise, in a POA with
+    /// IMPLICIT_ACTIVATION, the method activates the servant for a new object. Otherwise, if the
+    /// calling thread runs a request on the servant, the method returns the id of the request's
+    /// object; in a POA with USE_DEFAULT_SERVANT it does so only for the default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
@@ -124,9 +124,9 @@ impl Poa {
     }
 
     /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA
-    /// with UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
-    /// method activates the servant for a new object. Otherwise, in every POA, it is the object of
-    /// the request that the calling thread runs on the servant.
+    /// with UNIQUE_ID, this object is the servant's active object. Otherwise, in a POA with
+    /// IMPLICIT_ACTIVATION, the method activates the servant for a new object. Otherwise, in every
+    /// POA, it is the object of the request that the calling thread runs on the servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN

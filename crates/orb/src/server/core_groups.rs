@@ -24,7 +24,7 @@ use super::connection::GroupNumber;
 pub(super) const WAKE: u64 = u64::MAX;
 /// Token of the lane's own epoll instance in a group. No connection has it.
 pub(super) const LANE: u64 = u64::MAX - 1;
-/// Maximum number of groups. The kernel holds an entry for a connection in each of them.
+/// Maximum number of groups. The kernel holds an entry for a connection in each group.
 const MAX_GROUPS: usize = 8;
 
 #[derive(Debug)]

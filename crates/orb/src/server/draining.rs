@@ -215,8 +215,8 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // After its removal from the list, no thread can find the connection to close it, so it
-            // is closed before.
+            // After the connection's removal from the list, no thread can find the connection to
+            // close it. So it is closed first.
             connection.close();
             self.draining.remove(&connection);
         } else {
@@ -287,8 +287,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Advances all drains and limits their time to `closing_time`. Returns true if connections
     /// have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // A connection is added to the list before its `retiring` count ends, so one of the two
-        // shows it.
+        // A connection is added to the list before its `retiring` count ends, so either the list or
+        // the count shows it.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {

@@ -186,8 +186,8 @@ impl DynAny {
         Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
-    /// Returns the TypeCode of the value. For an IDL `valuetype` this is the type of the value,
-    /// which may inherit from the type that the member or element has.
+    /// Returns the TypeCode of the value. For an IDL `valuetype` the result is the type of the
+    /// value, which may inherit from the type that the member or element has.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code

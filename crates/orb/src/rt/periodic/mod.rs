@@ -104,8 +104,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the time to the first release. It begins when the task's thread has connected to the
-    /// object, or has failed to connect. Default: zero.
+    /// Sets the time to the first release. This time begins when the task's thread has connected to
+    /// the object, or has failed to connect. Default: zero.
     pub fn start_delay(mut self, delay: Duration) -> Self {
         self.start_delay = delay;
         self
@@ -124,8 +124,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets a function that the task's thread calls after each overrun. It returns the rule for
-    /// this overrun, and replaces [`overrun_rule`](Self::overrun_rule).
+    /// Sets a function that the task's thread calls after each overrun. The function returns the
+    /// rule for this overrun, and replaces [`overrun_rule`](Self::overrun_rule).
     pub fn on_overrun(mut self, handler: impl FnMut(&PeriodicOverrun) -> OverrunRule + Send + 'static) -> Self {
         self.overrun_handler = Some(Box::new(handler));
         self
