@@ -65,8 +65,8 @@ thread_local! {
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than
-    /// schedulings.
+    /// Number of writes to `SCHEDULING`, wrapping. Comparing two numbers costs less than comparing
+    /// two schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, arrived_at: (0, 0) }) };
@@ -210,9 +210,9 @@ impl SavedScheduling {
     #[cold]
     fn restore_slow(self) {
         // `current_scheduling` has queried the kernel before the first change of an unknown
-        // scheduling.
+        // scheduling, so the initial scheduling is known here.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // The kernel permitted this scheduling before.
+            // The kernel permitted this scheduling before, so no error is expected.
             let _ = set_scheduling(then);
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn handle_message(
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4).
+        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4), so it is ignored.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
@@ -206,7 +206,7 @@ fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: 
 fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, operation).hash(&mut hasher);
-    // 0 marks an empty place of the table of large replies.
+    // 0 marks an empty place of the table of large replies, so a hash is never 0.
     hasher.finish() | 1
 }
 

@@ -436,7 +436,7 @@ pub(crate) fn send_local<'a>(
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // The caller of a oneway gets no exception of the servant.
+    // The caller of a oneway gets no exception of the servant, so the result is ignored.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())

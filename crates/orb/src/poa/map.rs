@@ -398,7 +398,8 @@ impl PoaCore {
     }
 
     fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
-        // Other threads may have removed the object and activated another object under this id.
+        // Other threads may have removed the object and activated another object under this id, so
+        // the location is looked up now.
         let Some((place, servant)) = self.find_location(id) else {
             self.release_id(id);
             return Err(PoaError::ObjectNotActive);

@@ -91,7 +91,8 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", LockScope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // Dropping the target of a plain key may run code of the application.
+            // Dropping the target of a plain key may run code of the application, so the drop is
+            // guarded.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -650,7 +651,8 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // Dropping the target of a plain key may run code of the application.
+            // Dropping the target of a plain key may run code of the application, so the drop is
+            // guarded.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }

@@ -139,7 +139,7 @@ impl Poa {
     /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_adapter_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
-        // A dead POA keeps no object of the application.
+        // A dead POA keeps no object of the application, so the new activator is dropped.
         let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {

@@ -350,7 +350,7 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // The panic hook has reported a panic of the thread.
+        // The panic hook has reported a panic of the thread, so the result is ignored.
         let _ = thread.join();
     }
 }

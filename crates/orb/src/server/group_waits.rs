@@ -34,7 +34,7 @@ impl<S: Architecture<S>> Lane<S> {
             return Ok(None);
         }
         if events[0].token() == LANE {
-            // Another thread may have taken the event.
+            // Another thread may have taken the event, so this wait does not block.
             if self.epoll.wait(&mut events, Some(Duration::ZERO))? == 0 {
                 return Ok(None);
             }

@@ -373,7 +373,7 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
             LaneTask::Read(handle) => {
-                // `read` continues the drain of a retired connection, which is not in the slab.
+                // A retired connection is not in the slab. `read` continues its drain.
                 let listing = self.connections.get(handle.0, handle.1).and_then(|connection| connection.take_listing());
                 self.read(handler, worker, handle, listing.unwrap_or(ReadCause::Readiness));
             }
@@ -804,8 +804,8 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The connection may end later. Its memory is written off, so that this loop closes no
-            // further connection for it.
+            // The connection may end later. Its memory is written off now, so that this loop closes
+            // no further connection for the same memory.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()

@@ -235,7 +235,8 @@ impl MemoryUse {
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
         }
-        // Another thread may have added bytes between the first `take` and the setting of the flag.
+        // Another thread may have added bytes between the first `take` and the setting of the flag,
+        // so the memory is taken again.
         Some(bytes + take())
     }
 }

@@ -235,7 +235,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         self.resume_deferred(context);
         if self.memory_waits.is_empty() && self.memory_budget.unread().held() == 0 {
-            // Replies of the remembered operations may have become small.
+            // Replies of the remembered operations may have become small, so the lane forgets the
+            // operations.
             self.memory_budget.large_replies().clear();
         }
     }

@@ -198,8 +198,8 @@ impl<S: Architecture<S>> Lane<S> {
             self.receive_message(handler.context(), worker, &connection, ReadCause::Readiness, &mut detached);
         polled.end_polling();
         let Some(more) = received else {
-            // Perhaps no message is complete, another thread reads, reading is paused, or the input
-            // is over.
+            // There is no message to run: perhaps none is complete, another thread reads, reading
+            // is paused, or the input is over.
             return polled.position() != before && may_read(&connection);
         };
         let reads_on = self.run_message(handler, worker, &connection, detached, more);

@@ -335,7 +335,8 @@ impl PeriodicTask {
 impl Drop for PeriodicTask {
     fn drop(&mut self) {
         let Some(thread) = &self.thread else { return };
-        // A job that drops its own task cannot wait for the end of its thread.
+        // A job that drops its own task cannot wait for the end of its thread, so it only requests
+        // the stop.
         let is_own_thread = thread.thread().id() == std::thread::current().id();
         self.request_stop();
         if !is_own_thread {

@@ -277,7 +277,8 @@ mod tests {
             let read = move |_| {
                 let mut octets = vec![0; 256 << 10];
                 let mut received = reads.lock()[number - 1];
-                // The kernel may deliver octets and acknowledgements a little later.
+                // The kernel may deliver octets and acknowledgements a little later, so the peer
+                // reads for up to 200 ms.
                 let (before, begun) = (received, std::time::Instant::now());
                 while received == before && received < REPLY && begun.elapsed() < Duration::from_millis(200) {
                     for _ in 0..2 {

@@ -265,7 +265,8 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // The thread takes no event while other lanes can borrow it.
+            // The thread takes no event while other lanes can borrow it, so it only waits until an
+            // event can be taken.
             poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(worker), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
@@ -304,7 +305,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // The lane that has claimed the thread sets the loan soon after the claim.
+            // The lane that has claimed the thread sets the loan soon after the claim, so this
+            // thread waits for the loan.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };

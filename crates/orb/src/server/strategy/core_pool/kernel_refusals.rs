@@ -101,7 +101,7 @@ impl KernelRefusals {
         self.tasks.values().any(|refusal| !refusal.is_reported)
     }
 
-    /// Returns the refusals whose `mark` (reported or taken) is false, and sets it.
+    /// Returns the refusals whose `mark` (reported or taken) is false, and sets the mark.
     fn new_refusals(&mut self, mark: impl Fn(&mut Refusal) -> &mut bool) -> Vec<RefusedTask> {
         let new = |(task, refusal): (&u64, &mut Refusal)| {
             let is_new = !std::mem::replace(mark(refusal), true);

@@ -155,7 +155,7 @@ impl TaskReader {
 
     fn unwatch(&self, connection: &Connection) {
         if let Some(arrivals) = connection.stream.arrival_descriptor() {
-            // A connection that was never watched is not in the epoll.
+            // A connection that was never watched is not in the epoll, so an error is ignored.
             let _ = self.epoll.remove(arrivals);
         }
     }
@@ -399,8 +399,8 @@ impl TaskReader {
     /// Puts the manager's threads on their core again.
     pub(super) fn return_manager(&self, core: usize) {
         for tid in self.manager.lock().iter() {
-            // An error means that the core has gone again. The core's watcher then notices the
-            // loss.
+            // An error usually means that the core has gone again. It is ignored, because the
+            // core's watcher notices the loss.
             let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
         }
     }

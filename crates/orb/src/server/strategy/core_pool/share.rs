@@ -162,8 +162,8 @@ impl BestEffortShares {
             let scheduling = self.scheduling(state.level());
             for (tid, _) in &state.threads {
                 if !is_lost {
-                    // An error means that the core has gone again. The core's watcher then notices
-                    // the loss.
+                    // An error usually means that the core has gone again. It is ignored, because
+                    // the core's watcher notices the loss.
                     let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
                 }
                 let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
@@ -199,7 +199,8 @@ impl BestEffortShares {
             if check.change.is_some() {
                 let scheduling = self.scheduling(state.level());
                 for (tid, _) in &state.threads {
-                    // The kernel refuses nothing that it permitted to the thread at its start.
+                    // The kernel permitted the scheduling to the thread at its start, so no error
+                    // is expected.
                     let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
                 }
             }
@@ -248,7 +249,7 @@ impl BestEffortShares {
         let state = share.server.lock();
         let own = thread::current_tid();
         if state.threads.iter().any(|(tid, _)| *tid == own) {
-            // The kernel permitted the scheduling before.
+            // The kernel permitted the scheduling before, so no error is expected.
             let _ = thread::set_uninherited_scheduling(None, self.scheduling(state.level()));
         }
     }

@@ -149,7 +149,8 @@ impl SharedPool {
             && seat.core != before
             && let Some(before) = before
         {
-            // A core that is refused again is set when the thread next sleeps.
+            // If the kernel refuses the earlier core as well, the thread gets a core when it next
+            // sleeps.
             let is_back = thread::set_affinity(Some(tid), &self.affinity_of(before)).is_ok();
             seat.core = is_back.then_some(before);
         }
@@ -286,7 +287,8 @@ impl SharedPool {
     ) -> TaskThread {
         let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
         let mut state = self.state.lock();
-        // A stream without a descriptor cannot return to the lane's epoll.
+        // A stream without a descriptor cannot return to the lane's epoll, so the connection is not
+        // bound.
         let mut serves_connection = serves_connection && connection.stream.readiness_descriptor().is_some();
         let mut decision = BindDecision::Occupied;
         if serves_connection {
