@@ -26,8 +26,9 @@ pub(crate) struct ShortMessage<'m> {
 }
 
 impl<'m> ShortMessage<'m> {
-    /// Lends the last of the `slices` of a message, if it is in memory that can be lent and `stream`
-    /// lends. The returned message, or another one on `stream`, must be the next one that is sent.
+    /// Lends the last of the `slices` of a message, if it is in memory that can be lent and
+    /// `stream` lends. On `stream`, messages must be sent in the order in which their memory was
+    /// lent.
     #[inline]
     pub(crate) fn new(stream: &dyn Stream, slices: &[&'m [u8]]) -> Option<Self> {
         if !IS_ENABLED {
@@ -59,8 +60,8 @@ pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
     IS_ENABLED && giop::is_lent(unread) && stream.lending().is_some()
 }
 
-/// Returns the whole message and its header, if `message` is what remains of it without the lent
-/// octets.
+/// Returns the whole message and its header. `message` is the received message, which has a
+/// reference in place of its lent octets.
 #[cold]
 pub(crate) fn take(
     stream: &dyn Stream,

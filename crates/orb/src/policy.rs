@@ -24,8 +24,8 @@ pub enum Timeout {
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The socket's time-out ends the call, and costs a system call only when it must be changed.
-    /// It never ends a call early, but may be late by some ticks of the kernel's clock and an
-    /// eighth of the duration.
+    /// The time-out never ends a call early, but may be late by some ticks of the kernel's clock
+    /// and an eighth of the duration.
     Coarse(Duration),
     /// No time-out.
     Never,
@@ -184,7 +184,7 @@ impl CallDeadline {
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag.
+            // A start from the coarse clock may be too early by the clock's lag, which is added.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,

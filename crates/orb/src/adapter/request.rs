@@ -57,7 +57,7 @@ pub(super) fn handle_message(
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4).
+        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4), so it is ignored.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
@@ -206,7 +206,7 @@ fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: 
 fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, operation).hash(&mut hasher);
-    // 0 marks an empty place of the table of large replies.
+    // 0 marks an empty place of the table of large replies, so a hash is never 0.
     hasher.finish() | 1
 }
 
@@ -296,7 +296,7 @@ fn report_unreadable(
 }
 
 /// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for
-/// none. `waited` is the time since the request was read.
+/// no reply. `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -364,7 +364,8 @@ pub(super) fn reject(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception.
+            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception, so it says that the
+            // object is here.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
@@ -470,7 +471,7 @@ mod tests {
         let hashes: Vec<_> =
             (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
         hashes.iter().for_each(|hash| large.add(*hash));
-        // The table has 64 places, each for one operation.
+        // The table has 64 places, each for one operation, so some operations displace others.
         assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 pub(crate) struct ClientConnection {
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// If an attempt to connect begins later, its connection has a higher id.
+    /// The connection's id. Connections whose attempts to connect began later have higher ids.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
@@ -70,7 +70,7 @@ pub enum ImmediateSendResult {
     /// The transport has taken a part of the message. The connection keeps the rest, and sends it
     /// before any other message.
     PartlySent,
-    /// Nothing was sent, because this would have waited.
+    /// Nothing was sent, because the call would have had to wait.
     NotSent,
 }
 
@@ -370,7 +370,7 @@ impl ClientConnection {
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
                 // A part of the message was sent before this call of `send_all`, which may send no
-                // byte.
+                // byte. So a failure always counts as `BytesSent::Some`.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -734,7 +734,8 @@ pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        // In a forked child process, the parent process uses the connection.
+        // In a forked child process, the parent process uses the connection, so the child sends
+        // nothing.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);

@@ -325,8 +325,8 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder, unless a caller has checked the sending half out. This caller sends the
-    /// remainder, or makes epoll report room to write.
+    /// Sends the remainder, unless a caller has checked the sending half out. In this case the
+    /// caller sends the remainder, or makes epoll report room to write.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -334,8 +334,8 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Makes epoll report room to write to the reader thread, or stops these reports. If they
-    /// cannot start, closes the sending half, because the remainder would never be sent.
+    /// Makes epoll report room to write to the reader thread, or stops these reports. If the
+    /// reports cannot start, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -348,8 +348,9 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Abandons the request `id`, and sends a CancelRequest for it if this needs no waiting. If a
-    /// large reply is incomplete and no other call waits, closes the connection instead of sending.
+    /// Abandons the request `id`, and sends a CancelRequest for it if the transport takes the
+    /// message without waiting. If a large reply is incomplete and no other call waits, closes the
+    /// connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -597,7 +598,8 @@ impl ReceiveHalf {
 
 impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
-        // In a forked child process, the parent process uses the connection.
+        // In a forked child process, the parent process uses the connection, so the child does not
+        // shut it down.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
         }
@@ -673,7 +675,7 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// If `cancel` ignored the flag, the connection would stay open.
+    /// If `cancel` ignored `is_mid_large_reply`, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
         let connection = MultiplexedConnection::new(

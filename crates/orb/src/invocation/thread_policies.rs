@@ -49,7 +49,8 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
-            // The drop closes private connections, which may run other code of the ORB.
+            // The drop closes private connections, which may run other code of the ORB, so the
+            // thread's policies are replaced first.
             drop(ended);
         }
     }

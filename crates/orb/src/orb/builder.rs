@@ -66,7 +66,7 @@ pub struct OrbBuilder {
     /// A pointer, so that programs without [`OrbBuilder::require_guarantee`] are linked without the
     /// check's code.
     check_guarantees: Option<GuaranteeCheck>,
-    /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without this code.
+    /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without its code.
     preconnect: Option<PreconnectFn>,
     /// A pointer, so that programs without [`OrbBuilder::real_time`] are linked without the
     /// monitor's code.
@@ -247,8 +247,8 @@ impl OrbBuilder {
     }
 
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
-    /// The ORB checks idle connections every quarter of this time, but at least every 10 s, or
-    /// every second if it listens.
+    /// The ORB checks idle connections at intervals of a quarter of this time: at least 10 ms, and
+    /// at most 10 s, or 1 s if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self

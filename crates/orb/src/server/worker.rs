@@ -571,7 +571,8 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // The peer does not cause the delay of a complete message that waits for a thread.
+    // The peer does not cause the delay of a complete message that waits for a thread, so such a
+    // message counts with 0 bytes.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial_message(), held + framer.partial_message_bytes());
 }

@@ -134,8 +134,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// Cuts a link. The end `by` notices the cut at once, the other end later: in half of the cases
-    /// the bytes in transit are lost.
+    /// Cuts a link. The end `by` notices the cut at once, and the other end later. In half of the
+    /// cases the bytes in transit are lost.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;

@@ -79,7 +79,8 @@ fn read_in_region(
             let region = region_of(space)?;
             region.set_open(true);
             let factory = find_factory(d, &start.repository_ids, start.is_chunked, expected, own)?;
-            // The state may refer to the value itself.
+            // The state may refer to the value itself, so the value gets its type before the state
+            // is read.
             region.set_info(start.value_number, factory.info);
             d.enter_nesting()?;
             // Blocks of slots double in size, so a slot is charged twice.

@@ -134,7 +134,7 @@ impl Connection {
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
         // A thread that uses the connection may hold the output lock for as long as the peer does
-        // not read.
+        // not read, so this thread takes the lock only of a vacated connection.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {
@@ -239,7 +239,8 @@ impl Connection {
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {
             if writing.queue.is_empty() {
-                // A peer that does not get the message sees the end of the stream.
+                // An error is ignored: a peer that does not get the message sees the end of the
+                // stream.
                 let _ = self.stream.send(last_message, Wait::Now);
             }
         });
@@ -249,7 +250,7 @@ impl Connection {
     #[cold]
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
-        // Deferred requests are in the count of waiting requests, so it does not change.
+        // Deferred requests are in the count of waiting requests, so the count does not change.
         let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };

@@ -64,8 +64,8 @@ pub(crate) struct Connection {
     code_sets: AtomicU64,
     pub(crate) lane: Weak<dyn ConnectionLane>,
     pub(crate) handle: (u32, u32),
-    /// In seconds of the lane's coarse clock; [`eviction_rank::NO_MESSAGE`] before the first
-    /// message.
+    /// Time of the last complete message, in seconds of the lane's coarse clock;
+    /// [`eviction_rank::NO_MESSAGE`] before the first message.
     last_message_at: AtomicU32,
     accepted_at: Monotonic,
     /// The reading thread stores the flag `Relaxed` under the lock of `stall_detector`. A bit of
@@ -345,7 +345,8 @@ pub(super) mod tests {
     use crate::clock;
 
     pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
-        // A drop of the listener would close the peer's end, which waits in its backlog.
+        // A drop of the listener would close the peer's end, which waits in its backlog, so the
+        // listener is leaked.
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),

@@ -200,11 +200,11 @@ impl Connection {
         }
     }
 
-    /// Sends the bytes after the first `sent`. Without room in the transport, blocks as `wait`
+    /// Sends the bytes after the first `sent`. If the transport has no room, blocks as `wait`
     /// permits, or queues the bytes.
     ///
     /// [`Flag::Congested`] is set before the last attempt, because epoll may report room to write
-    /// directly after it.
+    /// directly after this attempt.
     #[cold]
     fn send_remainder(
         &self,
@@ -235,8 +235,8 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag, and epoll does not report the
-        // input again.
+        // A reading thread may have stopped because of the flag. Epoll does not report its input
+        // again, so the connection is listed.
         if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -266,9 +266,9 @@ impl Connection {
         self.output.with(|writing| writing.waits_for_memory = false);
     }
 
-    /// Sends queued bytes without blocking. Returns true if this ended the congestion. Does nothing
-    /// after the graceful close has begun: [`advance_drain`](Self::advance_drain) then sends the
-    /// queue.
+    /// Sends queued bytes without blocking. Returns true if the call ended the congestion. Does
+    /// nothing after the graceful close has begun: [`advance_drain`](Self::advance_drain) then
+    /// sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -284,7 +284,7 @@ impl Connection {
             let flushed =
                 flushed.map(|is_empty| is_empty && !writing.waits_for_memory() && self.state.clear(Flag::Congested));
             // Watching stops under the output lock, because the next holder of the lock may start
-            // it.
+            // it again.
             if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);
             }

@@ -19,7 +19,8 @@ use crate::server::lane::{Lane, handle_of, token_of};
 use crate::server::worker::Worker;
 
 const TICK: Duration = Duration::from_millis(1);
-/// At this rate a message takes 5 us, about the cost of waking a thread.
+/// The lowest rate of a useful burst. At this rate a message takes 5 us, about the cost of waking a
+/// thread.
 const MIN_MESSAGES_PER_TICK: u32 = 200;
 const MAX_IDLE_TICKS: u32 = 10;
 const MIN_THRESHOLD: u32 = 64;
@@ -158,7 +159,8 @@ impl BurstMode {
     ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
-                // The runner may be in an upcall while messages are in the connection's buffer.
+                // The runner may still be in an upcall while messages are in the connection's
+                // buffer, so the lane's other threads must read them.
                 lane.list_handle(handle_of(token), ReadCause::Buffered);
             }
             return Ok(());
@@ -275,7 +277,8 @@ mod tests {
             let read = move |_| {
                 let mut octets = vec![0; 256 << 10];
                 let mut received = reads.lock()[number - 1];
-                // The kernel may deliver octets and acknowledgements a little later.
+                // The kernel may deliver octets and acknowledgements a little later, so the peer
+                // reads for up to 200 ms.
                 let (before, begun) = (received, std::time::Instant::now());
                 while received == before && received < REPLY && begun.elapsed() < Duration::from_millis(200) {
                     for _ in 0..2 {

@@ -39,8 +39,8 @@ pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
     wake: EventFd,
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// While this number is smaller than the number of static threads, the overload thread does not
-    /// read.
+    /// Number of static threads that have started. The overload thread does not read before all of
+    /// them have started.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
     dynamic_started: AtomicU32,
@@ -120,8 +120,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
     }
 
     /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
-    /// the lanes that may borrow it and have no idle thread, and with `own` the overload thread of
-    /// this lane.
+    /// the lanes that may borrow the thread and have no idle thread, and with `own` the overload
+    /// thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -221,7 +221,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
         // The thread restores the cached scheduling after a loan, so the cache must be filled
-        // before.
+        // first.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -265,7 +265,8 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // The thread takes no event while other lanes can borrow it.
+            // The thread takes no event while other lanes can borrow it, so it only waits until an
+            // event can be taken.
             poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(worker), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
@@ -304,7 +305,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // The lane that has claimed the thread sets the loan soon after the claim.
+            // The lane that has claimed the thread sets the loan soon after the claim, so this
+            // thread waits for the loan.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -355,7 +357,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread of the lower lane may need the core to mark itself idle.
+                        // The overload thread sleeps, because a thread of the lower lane may need
+                        // the core to mark itself idle.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }

@@ -119,7 +119,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
-            // The shared threads continue when the pause of reading ends.
+            // The lane's shared threads serve the connection when the pause of reading ends.
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };

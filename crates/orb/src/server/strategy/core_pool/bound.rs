@@ -103,7 +103,8 @@ impl DutyWatch<'_> {
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         self.task = self.pool.take_duty(lane, context, self.number);
         self.keeps &= self.task.is_some();
-        // A change of the tasks does not report refusals, because its caller may hold locks.
+        // A change of the set of tasks reports no refusal, because its caller may hold locks. So
+        // this thread reports it.
         self.pool.report_refusal(context, &lane.config.name);
     }
 }
@@ -145,7 +146,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
         }
         if duty.task.is_none() {
-            // The task has ended, so a thread without a task runs the message.
+            // The task has ended, so a best-effort thread runs the message.
             self.lane.push(LaneTask::Dispatch(waiting, message));
             return Step::GoesOn;
         }
@@ -217,7 +218,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
                     return self.run_waiting(duty, worker, waiting, Some(wait));
                 }
                 RateAdmission::Refused => {
-                    // The lane's threads read and refuse further requests.
+                    // From now on the lane's threads read the connection, and refuse further
+                    // requests.
                     let (task, waiting) = (binding.task, self.detached(worker, message));
                     duty.pool.refuse_elsewhere(lane, handler, waiting, task);
                     duty.keeps = false;
@@ -295,8 +297,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         input
     }
 
-    /// Passes a request of a task that the connection is not bound to, or of no task, to a thread
-    /// that may run it, or refuses it.
+    /// Passes on, or refuses, a request that does not belong to the task to which the connection is
+    /// bound.
     #[cold]
     fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
         let BoundConnection { lane, handler, connection, .. } = self;

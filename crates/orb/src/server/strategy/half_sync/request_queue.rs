@@ -119,8 +119,8 @@ impl RequestQueue {
         self.readiness.as_fd()
     }
 
-    /// Makes [`readiness`](Self::readiness) report messages that are queued from now on. It need
-    /// not report earlier ones, which [`try_pop`](Self::try_pop) returns.
+    /// Makes [`readiness`](Self::readiness) report messages that are queued from now on. The
+    /// descriptor need not report earlier messages, which [`try_pop`](Self::try_pop) returns.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
