@@ -35,8 +35,8 @@ impl TreeReader {
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.value_number, (number, type_code.clone()));
-        // The keys of the arm tables are addresses of types. This type may be dropped after the
-        // value, and a new type may get its address.
+        // The arm tables find a type by its address. This type may be dropped after the value, and
+        // a new type may get its address, so its arms are in tables of their own.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {

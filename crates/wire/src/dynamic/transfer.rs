@@ -349,8 +349,8 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The keys of the arm tables are addresses of types. This type may be dropped after the
-        // value, and a new type may get its address.
+        // The arm tables find a type by its address. This type may be dropped after the value, and
+        // a new type may get its address, so its arms are in tables of their own.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             TypeCodeKind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -386,8 +386,9 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The keys of the arm tables are addresses of types. These types may be dropped after the
-        // value, and new types may get their addresses.
+        // The arm tables find a type by its address. The types in the `any` may be dropped after
+        // the value, and new types may get their addresses, so their arms are in tables of their
+        // own.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;

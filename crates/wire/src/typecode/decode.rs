@@ -106,7 +106,8 @@ impl TypeCodeReader {
             && (node.kind.has_id() || self.is_nameless(*index))
             && !node.kind.is_sent_as_indirection()
         {
-            // A named type that occurs inside itself is always written as an indirection.
+            // The encoder always writes an indirection for a named type that occurs inside itself,
+            // so this type adds no level.
             if boxes.contains(index) || (node.kind.has_id() && self.open.contains(index)) {
                 break;
             }
@@ -133,7 +134,7 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // The first level of a copy is hardly larger than an indirection.
+        // The first level of a copy is hardly larger than an indirection, so it does not count.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MAX_COPIED_LEVELS { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
