@@ -70,8 +70,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // The thread that reports the counts may differ from the thread that ran the
-                // oneways.
+                // With a thread per connection, the thread that reports the counts may not be the
+                // thread that ran the oneways, so the server's counts are left out.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }

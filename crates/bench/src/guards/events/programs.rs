@@ -20,8 +20,9 @@ use crate::service::serve_lines;
 /// The word for a channel without lanes or without gateway, and for consumers that report no
 /// arrivals.
 pub(crate) const NONE: &str = "-";
-/// The words for the reactions to a consumer that does not answer.
+/// The word for a channel with the default reactions to a consumer that does not answer.
 pub(crate) const USUAL: &str = "usual";
+/// The word for a channel that never gives up on a consumer.
 pub(crate) const PATIENT: &str = "patient";
 
 /// A time-out far above the duration of a run.

@@ -53,7 +53,7 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     const TOP: f64 = 24.0;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let (xs, ys) = (points().map(|point| point.0), points().map(|point| point.1));
-    // A logarithmic axis has no position for 0.
+    // A logarithmic axis has no position for 0, so an axis with 0 is linear.
     let from_zero = xs.clone().any(|x| x <= 0.0);
     let Some((x_scale, y_scale)) = Scale::of(xs.clone(), !from_zero && x_axis.scale.is_logarithmic(xs.clone()))
         .zip(Scale::of(ys.clone(), y_axis.scale.is_logarithmic(ys.clone())))

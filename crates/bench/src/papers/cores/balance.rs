@@ -27,7 +27,7 @@ use crate::value::SingleValue;
 const BENCH: &str = "cores-balance";
 
 /// Number of tasks, and utilization of the core in percent. The paper has 100 percent in place of
-/// 90, but this would leave no time to other threads.
+/// 90, which would leave no time to other threads.
 const SETS: [(usize, u64); 4] = [(10, 60), (30, 60), (10, 90), (30, 90)];
 
 /// Names of the function that balances the load of cores, by version of the kernel.

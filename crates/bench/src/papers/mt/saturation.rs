@@ -22,8 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// A call counts as stalled if its reply comes later than this after the due time. The kernel's
-/// fair server takes up to 50 ms of each second from fixed priorities.
+/// A call counts as stalled if its reply comes more than this time after the call is due. The
+/// kernel's fair server takes up to 50 ms of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);

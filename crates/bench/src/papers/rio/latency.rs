@@ -178,7 +178,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Measures the `wanted` variants that the testbed has. The first one is the baseline.
+    /// Measures the `wanted` variants that the testbed has. The first variant is the baseline.
     pub(super) fn measure(
         testbed: &RioTestbed,
         wanted: &[ReceiveVariant],

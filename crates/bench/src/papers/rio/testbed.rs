@@ -254,8 +254,8 @@ impl RioTestbed {
         Ok(GuaranteeRun { best_effort, streams, alone, together })
     }
 
-    /// Sends bulk load for three times `step`, with calls of the variant during the second. Returns
-    /// the bytes that arrived in each millisecond, and the time at the end.
+    /// Sends bulk load for three times `step`, with calls of the variant during the second `step`.
+    /// Returns the bytes that arrived in each millisecond, and the time at the end.
     pub(super) fn bulk_beside_calls(
         &self,
         variant: ReceiveVariant,
