@@ -82,7 +82,8 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
-    // Between the two snapshots the server has run all calls and two halves of `cost_so_far`.
+    // The server takes each snapshot inside `cost_so_far`. Between the snapshots it ends one such
+    // call and begins another, so it runs CALLS + 1 calls in all.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),

@@ -551,7 +551,8 @@ mod modes {
             (counts.connections_bound, counts.threads_borrowed, counts.threads_moved, counts.requests_handed_over),
             (2, 0, 0, 0)
         );
-        // A task has no core, so another core moves no thread.
+        // In this mode a bound thread may run on every core of the pool, so another core of its
+        // task does not move it.
         scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
         assert_eq!(scene.pool.counts().threads_moved, 0);
         scene.pool.mark_core_lost(0);
@@ -600,7 +601,8 @@ mod modes {
                 assert!(counts.threads_borrowed >= 1, "{mode:?} {counts:?}");
                 let spawned = if mode == CorePoolMode::Manager { 1 } else { 2 };
                 assert_eq!(counts.threads_started, spawned, "{mode:?}");
-                // The client of a refused call repeats it before it fails.
+                // A client repeats a refused call before the call fails, so the number of refusals
+                // is not certain.
                 let unserved = (counts.requests_not_bound, counts.without_thread > 0);
                 assert_eq!(unserved, if refuses { (0, true) } else { (1, false) }, "{mode:?} {counts:?}");
                 // The threads are free again.
@@ -701,7 +703,8 @@ mod modes {
         }
     }
 
-    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task 2.
+    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task
+    /// 2.
     struct Faulty {
         panics: bool,
         has_failed: Arc<AtomicBool>,

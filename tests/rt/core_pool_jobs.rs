@@ -28,7 +28,7 @@ fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
 }
 
 /// Budget of a job in microseconds. A virtual machine may count the time in which its host runs
-/// other machines, so a short job uses less than this on a loaded host as well.
+/// other machines. A short job uses less than this budget even on a loaded host.
 const LARGE_BUDGET: u64 = 100_000;
 
 fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
@@ -386,7 +386,7 @@ fn measurements_of_a_demoted_task_continue() {
     (0..3).for_each(|number| drop(step(&object, &STEP, number).unwrap()));
     wait_until(|| jobs() == [(1, 3), (2, 0)]);
     scene.pool.set_tasks_and_demoted(&[task(2, 0, 30)], &[1]).unwrap();
-    // Requests of a demoted task are no jobs.
+    // Requests of a demoted task are not jobs.
     wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     assert!(!step(&object, &STEP, 3).unwrap().is_bound());
     assert_eq!(jobs(), [(1, 3), (2, 0)]);
@@ -447,15 +447,15 @@ fn deadline_of_a_request_may_shorten_the_deadline_of_its_task() {
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         let mut seen = Vec::new();
         let mut see = |object: &ObjectRef| seen.push(step(object, &STEP, 1).unwrap().native);
-        // The task permits no shorter deadline.
+        // Without `min_requested_deadline`, a request cannot shorten the deadline of its task.
         see(&urgent);
         set(late.min_requested_deadline(minutes(1)));
         see(&two);
         see(&urgent);
-        // The request asks for less than the task permits.
+        // The request asks for a shorter deadline than the task permits.
         set(late.min_requested_deadline(minutes(80)));
         see(&urgent);
-        // A request lengthens no deadline.
+        // A request cannot lengthen the deadline of its task.
         set(TaskRules::default().deadline(minutes(30)).min_requested_deadline(minutes(1)));
         see(&two.with_timeout(Timeout::Precise(minutes(240))));
         scene.state.open.store(true, Ordering::SeqCst);

@@ -135,7 +135,8 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     assert_eq!(scene.pool.missing_guarantee_reason(), None);
     call(&worker, &WORK, 1);
     // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
-    // this time may come together, while the call runs, so the measurement is repeated.
+    // the time of several periods may come in one piece, during the call, so the measurement is
+    // repeated.
     let mut found = Vec::new();
     for _ in 0..10 {
         let busy = BusyCore::begin();
@@ -185,11 +186,11 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| step(&plain, &HOLD, 1).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-        // One of the two threads waits. The other one serves.
+        // One of the two threads without a task waits, and the other thread serves.
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
-        // The thread that waits may have used the budget of a period.
+        // The waiting thread may have used the budget of a period, so the call is repeated.
         wait_until(|| call(&worker, &WORK, 100)[0] > Duration::ZERO);
         scene.state.open.store(true, Ordering::SeqCst);
         held.join().unwrap();

@@ -183,7 +183,7 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
-/// The client is a plain one, which notices nothing of the lane's rings.
+/// The client is an ordinary ORB, which does not notice the rings of the lane.
 #[test]
 fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
     const PACKETS: u32 = 4;
@@ -370,7 +370,7 @@ fn packets_of_class(class: &str) -> u64 {
     let output = Command::new("tc").args(["-s", "class", "show", "dev", "rio0"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = text.split("class htb ").find(|part| part.starts_with(class)).unwrap_or_else(|| panic!("{text}"));
-    // Sent 0 bytes 0 pkt (dropped 0, ...
+    // The line has the form `Sent 0 bytes 0 pkt (dropped 0, ...`.
     let words: Vec<&str> = found.split_once("Sent ").unwrap().1.split(' ').collect();
     words[2].parse().unwrap()
 }

@@ -197,7 +197,8 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             let frames = transport.streams()[0].frame_counts.unwrap();
             let best_effort = transport.best_effort_frames().unwrap().undeliverable_frames;
             assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
-            // The kernel may drop packets before the program sees them, on a loaded machine many.
+            // The kernel may drop packets before the program sees them, and drops many on a loaded
+            // machine.
             assert!(best_effort >= LEAST_REQUESTS / 2, "{best_effort} of {requests} requests were best effort");
             // A call and its connection take less than 40 frames.
             let of_calls = CALLS..CALLS * 2 * 40;

@@ -206,7 +206,7 @@ fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
         assert!(counts.is_balanced() && counts.dropped_buffer_full + counts.dropped_by_destination == 0, "{counts:?}");
         println!("site {number}: {counts:?}");
     }
-    // The sites stay until all have compared.
+    // The sites stay until all sites have compared their events.
     course.end_step(6);
     course.is_over.store(true, Ordering::Relaxed);
     site.channel.gateways().iter().for_each(Gateway::stop);
