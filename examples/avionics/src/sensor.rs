@@ -64,8 +64,8 @@ impl Sensor {
         }
     }
 
-    /// Fails if a push of the sensor has failed: the channel gets no answer to its own pushes, so the
-    /// process has to report it.
+    /// Fails if a push of the sensor has failed. The channel gets no answer to its own pushes, so
+    /// the process has to report the failure.
     fn outcome(&self) -> Result<()> {
         match self.first_failure.get() {
             None => Ok(()),

@@ -29,7 +29,7 @@ pub(crate) fn run(recorder: &str, form: Form, is_linked: bool) -> Result<()> {
     let address = if is_linked { link::ADDRESS } else { "127.0.0.1" };
     let (bulk_orb, maps) = serve("bulk", address, &MapStore::servant(Maps::new()))?;
 
-    // The connections of tasks would belong to no stream.
+    // The connections of tasks would belong to no stream, so no tasks are admitted over a link.
     let admission = if is_linked { None } else { Some(admission::serve(&flight_orb)) };
     if let Some(Err(error)) = &admission {
         eprintln!("the tasks of clients are not admitted: {error}");

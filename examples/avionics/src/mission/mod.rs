@@ -41,8 +41,9 @@ pub(crate) struct Mission {
 }
 
 impl Mission {
-    /// Serves the channel, with this reaction to consumers that do not answer, connects the computer's consumers, and enters the mode `cruise`. `tasks`
-    /// admits tasks that call `target`.
+    /// Serves the channel, connects the computer's consumers, and enters the mode `cruise`.
+    /// `misses` is the reaction to consumers that do not answer. `tasks` admits tasks that call its
+    /// object.
     pub(crate) fn serve(
         orb: &Orb,
         computer: &Arc<Computer>,

@@ -154,9 +154,11 @@ fn row(name: &str, cells: [&str; 6]) -> String {
     format!("{name:10} {matched:>9} {delivered:>9} {waiting:>9} {overflowed:>10} {suspended:>9} {failed:>9}\n")
 }
 
-/// Height of a row, left margin and width of the chart in pixels.
+/// Height of a row in pixels.
 const ROW: usize = 20;
+/// Left margin of the chart in pixels.
 const LEFT: usize = 100;
+/// Width of the chart in pixels.
 const WIDTH: usize = 600;
 
 /// Draws a bar for each consumer: the delivered sets, and in another colour the lost ones.
@@ -233,7 +235,7 @@ mod tests {
         let names = WORK.iter().map(|work| work.name).chain(clients);
         let counts: Vec<ConsumerCounts> = names.map(|name| consumer(name, 3, 1)).collect();
         let text = live_text("3 s of 15", &records, &live_table(&counts));
-        // The cursor has a row of its own.
+        // The cursor has a row of its own, so the text has fewer rows than the terminal.
         assert!(text.lines().count() < 24 && text.lines().all(|line| line.len() < 80), "{text}");
         let sensors = text.lines().find(|line| line.starts_with("sensors ")).unwrap();
         let numbers: Vec<&str> = sensors.split_whitespace().skip(1).collect();

@@ -165,9 +165,11 @@ impl AdmittedTasks {
     }
 }
 
-/// Height of a row, left margin and width of the chart in pixels.
+/// Height of a row in pixels.
 const ROW: usize = 20;
+/// Left margin of the chart in pixels.
 const LEFT: usize = 100;
+/// Width of the chart in pixels.
 const WIDTH: usize = 760;
 
 fn time(nanoseconds: u64) -> String {
