@@ -15,9 +15,9 @@ const MAX_SHOWN: usize = 60 * 4 + 3;
 ///
 /// # Panics
 ///
-/// If the result is not TOML, or no configuration of a program, if a message names a line that the
-/// text does not have, or if a message has no reason or shows more of an option than 240 bytes and
-/// an ellipsis.
+/// If the result is not TOML or not the configuration of a program, if a message names a line that
+/// the text does not have, or if a message has no reason or shows more of an option than 240 bytes
+/// and an ellipsis.
 pub fn orb_options(input: &[u8]) {
     let Some((settings, text)) = input.split_first() else { return };
     let orb = match settings % 3 {
