@@ -104,7 +104,7 @@ fn nameclt(service: &str, words: &[&str]) -> String {
 #[test]
 fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     let ours = Ours::start();
-    // A corbaloc URL without a version means GIOP 1.0.
+    // A corbaloc URL without a version means GIOP 1.0, so the test uses both versions.
     for (number, service) in [url(ours.port), url(ours.port).replace("1.2@", "")].iter().enumerate() {
         let path = |rest: &str| format!("top{number}{rest}");
         let run = |words: &[&str]| nameclt(service, words);

@@ -150,7 +150,8 @@ fn nothing_is_copied(dispatch: Dispatch) {
     }
     // Each of the pool's threads may still have the message of an earlier call.
     assert!(places.len() <= 8, "{dispatch:?}: the memory was mapped {} times", places.len());
-    // The ORB copies a part that does not begin at the start of a page, and a sequence that is too short.
+    // The ORB copies a part that does not begin at the start of a page, and a sequence that is too
+    // short.
     for part in [1..octets.len(), 0..16 * 1024 - 1] {
         assert_eq!(scene.store.keep(&octets[part.clone()]).unwrap(), sum(&octets[part]));
         assert!(!scene.lender.last_place().1);

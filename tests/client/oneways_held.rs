@@ -53,7 +53,8 @@ fn batch_is_flushed_at_its_size_limit() {
     for _ in 0..1000 {
         probe.note(1).unwrap();
     }
-    // A batch has at most 999 bytes, and a message at least 60.
+    // A batch has at most 999 bytes, and a message at least 60. So at most 1000 / 60 oneways still
+    // wait.
     noted_in_the_end(&server, 1000 - 1000 / 60);
 }
 

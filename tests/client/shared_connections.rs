@@ -246,7 +246,7 @@ fn no_reconnect_raises_rebind_after_the_connection_closed() {
         assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
         let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
         assert_eq!(deferred.kind(), Kind::Rebind);
-        // An explicit binding may connect again.
+        // An explicit binding may connect again, which an ordinary call may not.
         let server = scope.spawn(|| {
             let mut stream = played.accept();
             let (kind, id, _) = receive(&mut stream);
@@ -371,7 +371,7 @@ fn forward_is_followed_to_the_profile_with_the_bound_policies() {
 fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     let played = play();
     let (other, moved) = elsewhere();
-    // No other socket gets the port, because no other test uses this address.
+    // The port `silent` stays closed, because no other test uses this address.
     let silent = TcpListener::bind("127.0.0.7:0").unwrap().local_addr().unwrap().port();
     let gone = other.string_to_object(&format!("corbaloc::1.2@127.0.0.7:{silent}/x")).unwrap().unwrap();
     let target = joined(&other, &[&gone, &moved]);

@@ -346,7 +346,7 @@ fn thread_polls_again_after_a_task() {
             // The reply shows that the server has read the oneway, which precedes the request.
             assert_eq!(probe.cube_long(3).unwrap(), 27);
             let is_polling = await_polls(log.polls() + 100);
-            // The lane gets the oneway as a task.
+            // The activation hands the held oneway to the lane as a task.
             held_poa.manager().activate().unwrap();
             while polls_at_task.load(Ordering::SeqCst) == 0 {
                 assert!(begun.elapsed() < PATIENCE, "the held request does not run");
@@ -409,8 +409,8 @@ fn later_request_arrives_during_an_upcall_that_has_been_answered() {
     });
 }
 
-/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives on
-/// another connection, which the thread has polled.
+/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives
+/// on another connection, which the thread has polled.
 #[test]
 fn nested_requests_arrive_on_connections_that_the_waiting_thread_polled() {
     with_two_cores(|run_on| {

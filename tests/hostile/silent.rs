@@ -57,7 +57,8 @@ fn silent_connections_are_evicted_oldest_first() {
         assert_eq!(*told.lock(), addresses, "{dispatch:?}");
         assert!(quiet.into_iter().all(ends_with_close_connection), "{dispatch:?}");
         let (_orb, further) = client(&server.ior);
-        // The deadline of a call may pass before the call connects.
+        // The deadline of a call may pass before the call connects, so calls are repeated until the
+        // server refuses one.
         until(|| {
             further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
             server.orb.event_counts().connections_refused > 0

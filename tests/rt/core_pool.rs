@@ -62,7 +62,8 @@ fn priority_of_a_request_does_not_change_the_priority_of_its_task() {
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-1");
     let first = step(&object, &STEP, 0).unwrap();
-    // The client uses another connection for calls at another priority.
+    // The client uses another connection for calls at another priority, and this connection has
+    // another thread.
     client.real_time().current().unwrap().set_priority(32_000).unwrap();
     let urgent = step(&object, &STEP, 1).unwrap();
     assert!(urgent.is_bound(), "{urgent:?}");
@@ -259,7 +260,7 @@ impl Skeleton for CallBack {
             assert_eq!(client.receive_reply_id(), sent);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
-        // The results of `step`, which the server does not read.
+        // The reply has the results of `step`. The server does not read them.
         let reply = call.reply();
         reply.write_u32(0);
         reply.write_u8(0);
@@ -566,7 +567,7 @@ mod modes {
             for refuses in [false, true] {
                 let name = if refuses { "refuses" } else { "few" };
                 let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuse_without_thread(refuses);
-                // In leader/followers a thread must remain to read.
+                // In the leader/followers modes, one more thread must remain to read.
                 let most = if mode == CorePoolMode::Manager { 3 } else { 4 };
                 let scene = Scene::new(fifo_orb(), config.max_threads(most));
                 scene.set(&[task(1, 0, 40)]);
@@ -758,7 +759,8 @@ mod modes {
         let FaultyScene { scene, has_failed, gate, .. } = faulty_manager("stalls", false);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
         let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&clients[usize::from(id == "task-2")], id));
-        // A thread of the lane reads the first request of each connection, and the manager the others.
+        // A thread of the lane reads the first request of each connection, and the manager the
+        // others.
         assert!(step(&two, &STEP, 0).unwrap().is_bound());
         std::thread::scope(|scope| {
             let stalled = scope.spawn(|| step(&two, &STEP, 1).unwrap());

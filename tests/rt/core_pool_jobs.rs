@@ -51,7 +51,7 @@ fn job_over_its_budget_is_demoted_until_its_end() {
             (u64::from(number) + 1, u64::from(number) + 1, 0)
         );
     }
-    // A job that sleeps does not use its budget, and the second task has no budget.
+    // A job that sleeps does not use its budget. Then task 1 loses its budget, and task 2 gets one.
     step(&one, &REST, 20).unwrap();
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(LARGE_BUDGET, JobOverrunAction::Demote))]);
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
@@ -152,7 +152,7 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     for refused in &sent[2..] {
         assert_reply_refused(raw.receive_reply(), *refused);
     }
-    // Requests on a second connection of the task, which has no thread yet, count as well.
+    // Requests on a second connection of the task, which has no thread yet, count too.
     assert_refused(step(&object, &STEP, 4));
     let note = |encoder: &mut corelane::Encoder| {
         encoder.write_u32(5);
@@ -366,7 +366,8 @@ fn parked_request_is_a_job_when_it_runs() {
     wait_until(|| jobs() == 1);
     scene.poa.manager().hold_requests(false).unwrap();
     let parked = raw.send("step", None, Some(1));
-    // The thread reads this request after it has parked the previous request.
+    // The thread reads this request after it has parked the previous request, so the reply shows
+    // that the previous request is parked.
     raw.set_target(&client.string_to_object("corbaloc::127.0.0.1:1/Nothing").unwrap().unwrap());
     assert_eq!(raw.send("step", None, Some(2)), raw.receive_reply().0);
     assert_eq!(jobs(), 1);

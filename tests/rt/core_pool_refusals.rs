@@ -123,7 +123,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         };
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         set_refused(&scene, request, &[task(1, 1, 35), task(2, 1, 30)]);
-        // The running request keeps the core and the priority from before.
+        // The running request keeps its core and its priority.
         assert_eq!(placement(&by.thread), (vec![0], Scheduling::Fifo(40)), "{request:?}");
         // The bound thread reports nothing while it runs the request.
         assert_eq!(events.lock().len(), 0);
@@ -173,7 +173,7 @@ fn refused_binding(name: &str, request: u32) -> (Scene, Events, Orb) {
 #[test]
 fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     let (scene, events, first) = refused_binding("raise", 0);
-    // A thread of the pool sleeps again.
+    // The end of the first client's connection frees a thread of the pool.
     drop(first);
     wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     let client = Orb::new().unwrap();
@@ -316,7 +316,7 @@ fn rate_of_a_withdrawn_task_ends() {
     scene.set(&[limited(0)]);
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-1");
-    // The kernel permits core 1.
+    // The second task shows that the kernel permits core 1 before the refusal.
     let other = Orb::new().unwrap();
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
     scene.set(&[limited(0), task(2, 1, 30)]);
@@ -366,7 +366,8 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     let slow = tasks.admit(&spec("slow", 200 * MS, &target)).unwrap();
     assert_eq!(served(&slow.target).native, 98);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
-    // The thread that admits the urgent task may not lower the thread of the slow one.
+    // The kernel does not permit the thread that admits the urgent task to lower the thread of the
+    // slow task.
     let urgent = tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| record(slow.task).state == TaskState::Demoted);
     assert_eq!(record(slow.task).core, -1);
@@ -432,7 +433,7 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     tasks.withdraw(urgent.task, &urgent.token).unwrap();
     // The withdrawn task leaves the books when the share of its last job ends.
     wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
-    // Each request for a change brings the pool up to date.
+    // Each request for a change brings the pool up to date, even a request that fails.
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());
     let by = served(&slow.target);
     assert_eq!((by.native, by.is_bound()), (97, true));

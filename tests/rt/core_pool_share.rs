@@ -159,7 +159,7 @@ fn threads_are_lowered_after_their_budget_and_raised_in_the_next_period() {
     let (scene, worker, _client) = scene("lowered", share());
     let above = call(&worker, &LOWERED, 4);
     assert_eq!(above.len(), 4, "{above:?}");
-    // The first period may have begun before the call.
+    // The first period may have begun before the call, so its time is not compared.
     for time in &above[1..] {
         assert!(*time >= BUDGET - Duration::from_micros(300), "{above:?}");
     }

@@ -152,7 +152,8 @@ fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u
     packet.extend(target.0.octets());
     packet.extend(source.1.to_be_bytes());
     packet.extend(target.1.to_be_bytes());
-    // Numbers, the length of the header, SYN, the window, checksum and urgent pointer.
+    // Sequence and acknowledgement numbers, the length of the header, SYN, the window, checksum and
+    // urgent pointer.
     packet.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
     // The pseudo header has the addresses, the protocol and the length of the segment.
     let words = packet[12..].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));

@@ -237,8 +237,8 @@ fn ring_in_three_namespaces_delivers_each_event_once_while_links_are_cut() {
             .collect();
         scope
             .spawn(move || {
-                // The links are made in a new namespace, so that nothing stays in that of the
-                // machine.
+                // The links are made in a new namespace, so that no link stays in the machine's
+                // namespace.
                 process::enter_new_network_namespace().expect("a namespace");
                 for link in 0..SITES {
                     ip(&format!("link add link{link} type veth peer name peer{link}"));

@@ -27,7 +27,7 @@ impl Link {
     /// ([`start_in_namespace`]).
     pub(crate) fn make() -> Result<Self> {
         let mut command = Command::new("unshare");
-        // The process ends with its standard input.
+        // The process ends with its standard input, so it ends with this process.
         let holder = command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let id = holder.id();
         let link = Link { holder, namespace: format!("/proc/{id}/ns/net") };

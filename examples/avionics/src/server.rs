@@ -16,7 +16,8 @@ use crate::{Form, Result, admission, link, priority, streams};
 /// Serves until the standard input ends, so that the server ends with the process that started it.
 /// With `is_linked`, the server is at the end of a [`link`].
 pub(crate) fn run(recorder: &str, form: Form, is_linked: bool) -> Result<()> {
-    // The threads of an ORB inherit the scheduling class of the thread that creates it.
+    // The threads of an ORB inherit the scheduling class of the thread that creates it, so the
+    // class is set first.
     let scheduling = priority::raise(Some(priority::SERVER));
     let computer = Arc::new(Computer::new());
     let servant = Computer::servant_of(Arc::clone(&computer));

@@ -33,8 +33,8 @@ fn successful_demo(name: &str, arguments: &[&str]) -> (String, String) {
 /// client of omniORB is left out.
 type Rows = dyn Fn(bool) -> Vec<(&'static str, usize)>;
 
-/// Runs the demo until each row has its calls, at most five times. The demo calls in real time, so it
-/// makes fewer calls if the machine pauses.
+/// Runs the demo until each row has its calls, at most five times. The demo calls in real time, so
+/// it makes fewer calls if the machine pauses.
 fn demo_with_calls(name: &str, arguments: &[&str], rows: &Rows) -> (String, String) {
     for _ in 0..4 {
         let (said, page) = successful_demo(name, arguments);
@@ -227,8 +227,8 @@ fn check_link(form: &[&str], clients: &[&str]) {
         let rest = summary.split_once(after).unwrap_or_else(|| panic!("{after}: {said}")).1;
         rest.split(' ').next().unwrap().parse().unwrap()
     };
-    // A request of a client with a deadline has nearly 100 bytes, and a block of the bulk transfer has
-    // more than 100 frames.
+    // A request of a client with a deadline has nearly 100 bytes, and a block of the bulk transfer
+    // has more than 100 frames.
     let commands = number("stream    commands: guaranteed, ");
     assert!((1_500..1_000_000).contains(&commands), "{said}");
     assert!(number("bulk and the rest: best effort, ") > 0, "{said}");

@@ -255,7 +255,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames does not report its port, so the benchmark chooses one that is free.
+        // omniNames does not report its port, so the benchmark chooses a free port.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");

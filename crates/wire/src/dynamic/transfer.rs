@@ -290,7 +290,8 @@ impl Transcoder<'_, '_> {
             (ValueHead::Null | ValueHead::Indirection(..), None) => {}
             (ValueHead::Indirection(number, position), Some(e)) => {
                 if !e.try_write_indirection(d.identity(number))? {
-                    // The indirection leads outside of the written value.
+                    // The indirection leads outside of the written value, so the value is written
+                    // again.
                     return d.reread_value(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }

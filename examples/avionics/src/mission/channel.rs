@@ -59,7 +59,8 @@ impl MissionChannel {
             EventChannel::builder().name("mission").queue_limits(queue).miss_policy(misses).lanes(lanes).serve(orb)
         };
         let channel = serve(lanes(Some(MOST_URGENT))).or_else(|refusal| {
-            // If the system refuses the priorities, the threads of the lanes are in the ordinary class.
+            // If the system refuses the priorities, the threads of the lanes are in the ordinary
+            // class.
             if refusal.kind() == SystemExceptionKind::DataConversion { serve(lanes(None)) } else { Err(refusal) }
         })?;
         let consumers = Mutex::new("consumers of the mission", LockScope::Orb, Vec::new());

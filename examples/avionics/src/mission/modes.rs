@@ -39,7 +39,8 @@ impl Modes {
             self.admitted.append(&mut admitted);
         }
         self.mode = next;
-        // A task is withdrawn when its handle is dropped.
+        // A task is withdrawn when its handle is dropped, so the server keeps only the tasks of the
+        // new mode.
         self.admitted.retain(|(name, _)| WORK.iter().any(|work| work.name == *name && work.modes.contains(&next)));
         Ok(())
     }

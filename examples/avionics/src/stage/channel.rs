@@ -216,7 +216,7 @@ mod tests {
     fn sets_dropped_at_a_full_queue_are_misses_of_their_work() {
         let mut records = [Record::new("hud", "", 30, Some(PATIENCE)), Record::new("steering", "", 20, Some(PATIENCE))];
         let counts = [consumer("hud", 300, 7), consumer("display", 1, 400)];
-        // The counts are totals, so they count once.
+        // The counts are totals, so a second note of the same counts changes nothing.
         (0..2).for_each(|_| note_overflows(&counts, &mut records));
         assert_eq!(records.map(|record| record.missed()), [7, 0]);
     }

@@ -237,8 +237,8 @@ fn note(heard: RecorderMessage, records: &mut [Record]) {
     }
 }
 
-/// Returns a sentence for each record without calls. In a short run, slow work may have had no turn,
-/// and work of one mode has only a third of the run.
+/// Returns a sentence for each record without calls. In a short run, slow work may have had no
+/// turn, and work of one mode has only a third of the run.
 fn silent(records: &[Record], seconds: u32) -> impl Iterator<Item = String> {
     let should_have = move |record: &&Record| record.due * seconds >= 50 && record.calls() == 0;
     records.iter().filter(should_have).map(|record| format!("{} did nothing", record.name))

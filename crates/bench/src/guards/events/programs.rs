@@ -41,7 +41,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 /// # Errors
 /// The channel cannot start.
 pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destination: &str) -> Result<(), Failure> {
-    // The pool is that of `corelane events serve`.
+    // The pool has the settings of the command `corelane events serve`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let orb = Orb::builder()
         .pool(pool)
@@ -80,7 +80,7 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destinat
 /// # Errors
 /// The channel cannot start.
 pub(crate) fn serve_durable_channel(address: &str, file: &str) -> Result<(), Failure> {
-    // The pool is that of `corelane events serve --store`.
+    // The pool has the settings of the command `corelane events serve --store`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: 256 });
     let orb = Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)?;
     orb.root_poa().manager().activate().map_err(failed)?;

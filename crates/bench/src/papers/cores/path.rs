@@ -92,7 +92,7 @@ fn calls(
     progress.show(&format!("{BENCH}: {place}"));
     let cores = if client == served { CoreChoice::Shared(client) } else { CoreChoice::Separate(client, served) };
     let at_priority = Placement { cores, scheduling: Some(Scheduling::Fifo(PRIORITY)) };
-    // Lanes and core pools set the priorities of their threads.
+    // Lanes and core pools set the priorities of their threads, so their placement sets none.
     let lane_placement = Placement { cores, scheduling: None };
     let (plain, plain_reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &at_priority)?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, &lane_placement)?;

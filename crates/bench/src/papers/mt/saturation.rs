@@ -69,7 +69,7 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // If the kernel chooses the cores, only two clients saturate the server's core.
+    // If the kernel chooses the cores, it takes two clients to saturate the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);

@@ -246,7 +246,7 @@ impl RioTestbed {
         let best_effort = measured(receiver, BULK)?;
         let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<Vec<Vec<u64>>, _>>()?;
         for (steered, bytes) in steered.into_iter().zip(&streams) {
-            // Half of the frames suffice, because the first ones arrive before the stream has
+            // Half of the frames suffice, because the first frames arrive before the stream has
             // accepted the connection.
             let frames = bytes.iter().sum::<u64>() / MAX_FRAME / 2;
             steered.end(receiver, frames)?;
