@@ -10,8 +10,8 @@ use imported::{ForeignOrb, ImportTarget, Imported, takes_value};
 
 const MAX_SHOWN: usize = 60 * 4 + 3;
 
-/// Converts a text. The first octet selects the ORB, whether the text is a file or a list of words,
-/// one a line, and the reader of the result.
+/// Converts a text. The first octet selects the ORB, the form of the text (a file, or words on
+/// separate lines), and the reader of the result.
 ///
 /// # Panics
 ///

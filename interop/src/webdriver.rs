@@ -29,7 +29,7 @@ const OPTIONS: &[&str] = &[
     "--disable-sync",
 ];
 
-/// A browser with one page. Its drop ends the browser.
+/// A browser with one page, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: Child,

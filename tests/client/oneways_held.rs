@@ -18,8 +18,8 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// Returns the number of oneways that have run. Another ORB asks for it, so that the call does not
-/// flush the batch.
+/// Returns the number of oneways that have run. Another ORB asks for the number, so that the call
+/// does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()

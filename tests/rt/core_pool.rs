@@ -727,7 +727,7 @@ mod modes {
     /// The texts of observed events.
     type Events = Arc<Mutex<Vec<String>>>;
 
-    /// A scene with a faulty binder, and what it shows of its fault.
+    /// A scene with a faulty binder, and the signs of its fault.
     struct FaultyScene {
         scene: Scene,
         has_failed: Arc<AtomicBool>,

@@ -427,7 +427,7 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
         assert_eq!((elsewhere.core, elsewhere.native), (1, alone.native));
     });
     assert_eq!(step(&one, &STEP, 6).unwrap().native, alone.native);
-    // A handed-over job is ordered by its deadline as well.
+    // A handed-over job gets the level of its deadline, too.
     let shared = step(&scene.object(&clients[0], "task-2"), &STEP, 7).unwrap();
     assert_eq!((shared.core, shared.native), (1, alone.native));
     assert!(scene.pool.set_tasks(&[task(1, 0, 97).rules(TaskRules::default().deadline(Duration::ZERO))]).is_err());

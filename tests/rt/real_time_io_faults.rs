@@ -135,8 +135,8 @@ fn a_process_that_serves_a_lane() {
     let high = object(&server, pool, HIGH);
     println!("\nreference {high}");
     let thread = transport.streams()[0].kernel_thread.clone().unwrap();
-    // The kernel gives maps that are made in a row consecutive numbers, and best effort has the
-    // first one.
+    // The kernel numbers maps in the order of their creation, and the map of best effort is created
+    // just before the map of the stream.
     let (prefix, number) = thread.split_once("map:").unwrap();
     println!("thread {thread}\nthread {prefix}map:{}", number.parse::<u32>().unwrap() - 1);
     wait_until(|| transport.streams()[0].frame_counts.unwrap().queued_frames > 100);

@@ -26,7 +26,7 @@ pub struct UpcallReport {
     pub priority: i16,
     /// The number of the Real-time CORBA thread pool that served the call, or 0 if none did.
     pub pool: u32,
-    /// Index of the lane.
+    /// Index of the serving lane in its pool.
     pub lane: u32,
     /// The kernel's thread id.
     pub tid: i32,

@@ -2,7 +2,7 @@
 //! channel has a gateway to each of the two others. Every event must reach every consumer once.
 //!
 //! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (12 by default),
-//! because each site cuts a link so many times.
+//! because each site cuts its link that many times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -43,7 +43,7 @@ pub(crate) trait MeasuredSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedQuantity {
     Median,
-    /// Calls per second. The ratio is that of the times per call.
+    /// Calls per second. The ratio compares the times per call.
     Rate,
 }
 

@@ -78,7 +78,7 @@ enum TargetBound {
     OmniOrb(f64),
     Baseline(f64),
     Median(f64),
-    /// Maximum ratio to the fastest of the variants that are no baseline.
+    /// Maximum ratio to the fastest of the variants that are not a baseline.
     Fastest(f64),
 }
 

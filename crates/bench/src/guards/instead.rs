@@ -102,7 +102,7 @@ impl Echo {
                 variants.push(variant);
             }
         }
-        // Every variant is compared with the first baseline, and Corelane's also with the
+        // Every variant is compared with the first baseline, and Corelane's variants also with the
         // alternatives.
         let mut against = vec![0];
         for (kind, built) in alternatives.iter().filter(|(kind, _)| kind.transport() == transport) {

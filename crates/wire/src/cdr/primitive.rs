@@ -31,7 +31,7 @@ pub trait Primitive: Pod + sealed::Sealed {
     /// Size in bytes, which is also the alignment on the wire.
     const SIZE: usize = size_of::<Self>();
 
-    /// Converts the vector without a copy.
+    /// Converts the vector to the variant of its number's size, without a copy.
     #[doc(hidden)]
     fn into_numbers(numbers: Vec<Self>) -> NumberVec;
 

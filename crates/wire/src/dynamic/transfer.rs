@@ -397,9 +397,9 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value. Without ids it is the expected type. Otherwise it
-/// is the type of the first id that the decoder knows or that is the id of the expected type. Only
-/// the first id counts if the value is not chunked.
+/// Finds the most derived known type of a value. Without ids, the result is the expected type.
+/// Otherwise the result is the type of the first id that the decoder knows or that is the id of the
+/// expected type. Only the first id counts if the value is not chunked.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,

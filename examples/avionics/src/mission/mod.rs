@@ -1,7 +1,8 @@
 //! The mission computer on an event channel.
 //!
 //! The interval timeouts of the channel tell the sensors, at 20, 10, 5 and 1 Hz, that a sample is
-//! due. The sensors push their samples, and the computer's consumers wait for what they need.
+//! due. The sensors push their samples, and the computer's consumers wait for the samples that they
+//! need.
 
 mod channel;
 mod consumers;

@@ -23,7 +23,7 @@ impl Modes {
         Modes { mode: Mode::Cruise, tasks, admitted: Vec::new() }
     }
 
-    /// Enters a mode, if all its tasks are admitted beside those of the present mode. A refusal
+    /// Enters a mode, if all its tasks are admitted beside the tasks of the present mode. A refusal
     /// changes nothing.
     pub(super) fn enter(&mut self, next: Mode) -> Result<(), Refused> {
         if let Some((tasks, computer)) = &self.tasks {

@@ -24,7 +24,7 @@ const GROUND_LINK: (&str, Duration, u32, Duration) =
 /// A task that the server refuses, because it needs most of the core.
 const SURVEY: (&str, Duration, u32, Duration) = ("survey", Duration::from_millis(95), 10, Duration::from_millis(100));
 
-/// The admission object of the server, and the results of calls of it.
+/// The admission object of the server, and the results of its operations.
 pub(super) struct AdmittedTasks {
     tasks: TasksRef,
     ground_link: Option<AdmittedTask<ObjectRef>>,

@@ -52,7 +52,7 @@ fn on_one_core(placement: &Placement) -> Placement {
 }
 
 /// Returns a placement on the client's core, for a process that is not measured. Without a second
-/// core this is the core of the measured processes.
+/// core, the placement is on the core of the measured processes.
 fn on_other_core(placement: &Placement) -> Placement {
     match placement.cores {
         CoreChoice::Separate(core, _) => Placement { cores: CoreChoice::Shared(core), ..*placement },

@@ -33,7 +33,8 @@ impl AxisScale {
     }
 }
 
-/// A line with more points than this has about [`LONG_LINE_MARKS`] marks.
+/// Maximum number of points of a line that has a mark at each point. A longer line has about
+/// [`LONG_LINE_MARKS`] marks.
 const MAX_POINTS_WITH_MARKS: usize = 16;
 const LONG_LINE_MARKS: usize = 5;
 

@@ -67,7 +67,7 @@ struct Sample {
 }
 
 /// Returns the samples of a thread that noted the times `own`, while the other thread noted one of
-/// the times `other` between each two successive ones.
+/// the times `other` between each two successive times of `own`.
 fn samples(own: &[u64], other: &[u64]) -> Vec<Sample> {
     let between = own.windows(2).zip(other);
     let sample = |(own, &y): (&[u64], &u64)| {

@@ -54,9 +54,9 @@ impl Case {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// A core has room.
+    /// A core has room, so no other task moves.
     Direct,
-    /// Other tasks move.
+    /// Other tasks move to make room.
     Moved,
     Rejected,
 }

@@ -6,9 +6,11 @@
 //! to a thread that the pool borrows from another core. For comparison, calls to a thread per
 //! connection and to a lane of one thread are measured.
 //!
-//! In the other modes of a core pool a manager reads each request and hands it over, also to a
-//! borrowed thread; the thread that has read a request runs it; or the thread of a bound connection
-//! runs on any core.
+//! The other modes of a core pool are measured too:
+//!
+//! * A manager reads each request, and hands it over to a thread of the core or to a borrowed thread.
+//! * The thread that has read a request runs it.
+//! * The thread of a bound connection runs on any core.
 //!
 //! Two other numbers are the time of a change that moves bound threads to another core, and the
 //! time of a rejected admission.

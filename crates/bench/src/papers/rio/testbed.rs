@@ -209,9 +209,9 @@ impl RioTestbed {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all after
-    /// they have run together for the time `hold`. Returns the bytes that arrived in each
-    /// millisecond.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of
+    /// them after they have run together for the time `hold`. Returns the bytes that arrived in
+    /// each millisecond.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,
