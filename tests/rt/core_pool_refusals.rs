@@ -42,7 +42,7 @@ fn observed_orb(configure: impl FnOnce(OrbBuilder) -> OrbBuilder) -> (Orb, Event
     (orb, events)
 }
 
-/// Sets the tasks of a pool on a thread whose requests the kernel refuses.
+/// Sets the tasks of a pool on a new thread to which the kernel refuses `request`.
 fn set_refused(scene: &Scene, request: RefusedRequest, tasks: &[TaskBinding]) {
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -20,7 +20,7 @@ const REPORT: Duration = Duration::from_secs(1);
 enum Sample {
     /// The scheduling class of the measured thread.
     Class(String),
-    /// There is a result, or a call has ended at its deadline without one.
+    /// There is a result, or a call has ended at its deadline without a result.
     Done {
         latency: Duration,
         missed: bool,

@@ -43,8 +43,8 @@ pub(crate) struct Mission {
 
 impl Mission {
     /// Serves the channel, connects the computer's consumers, and enters the mode `cruise`.
-    /// `misses` is the reaction to consumers that do not answer. `tasks` admits tasks that call its
-    /// object.
+    /// `misses` is the reaction to consumers that do not answer. `tasks` is the admission object,
+    /// and the object that the tasks call.
     pub(crate) fn serve(
         orb: &Orb,
         computer: &Arc<Computer>,

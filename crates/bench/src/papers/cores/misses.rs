@@ -241,7 +241,8 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
     values
 }
 
-/// Returns the lowest number of rounds per millisecond that a core computed while both computed.
+/// Returns the lowest number of rounds per millisecond that a core computed while both cores
+/// computed.
 fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     let deadline = clock::now() + 10 * CALIBRATION;
     let mut threads = Vec::new();

@@ -8,7 +8,8 @@
 //!
 //! The other modes of a core pool are measured too:
 //!
-//! * A manager reads each request, and hands it over to a thread of the core or to a borrowed thread.
+//! * A manager reads each request, and hands it over to a thread of the core or to a borrowed
+//!   thread.
 //! * The thread that has read a request runs it.
 //! * The thread of a bound connection runs on any core.
 //!
