@@ -192,7 +192,7 @@ fn deadline_in_mid_message_does_not_affect_other_calls() {
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(500))), ..CallPolicies::NONE };
     let hasty = played.object.with_policies(policies);
     let send = || hasty.send_deferred("mirror", |encoder| encoder.write_octet_sequence_copied(&vec![7; LARGE]));
-    // A call whose deadline passes before its first byte is sent does not count.
+    // If the deadline passes before the first byte is sent, the test repeats the call.
     let mut failed = std::iter::repeat_with(|| send().map(drop).unwrap_err());
     let late = failed.find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe).unwrap();
     assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe), "{late}");
@@ -295,7 +295,7 @@ fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     let played = play();
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(300))), ..CallPolicies::NONE };
     let hasty = played.object.with_policies(policies);
-    // A call whose deadline passes before its request is sent does not count.
+    // If the deadline passes before the request is sent, the test repeats the call.
     let late = std::iter::repeat_with(|| try_post(&hasty)).find_map(Result::ok).unwrap();
     let mut stream = played.accept();
     let late_id = request(&mut stream);

@@ -691,7 +691,7 @@ mod modes {
             std::thread::scope(|scope| {
                 let early = scope.spawn(|| step(&one, &STEP, 1).unwrap());
                 wait_until(|| scene.pool.counts().requests_delayed_by_rate == 1);
-                // Another request on each connection is above the rate.
+                // Another request on each connection exceeds the rate, so the server refuses it.
                 for object in [&one, &two] {
                     assert_eq!(step(object, &STEP, 2).unwrap_err().kind(), Kind::Transient, "{mode:?}");
                 }

@@ -1,5 +1,5 @@
-//! The benchmark `cores`: the throughput on one to all cores, with one client thread for each core.
-//! As many pairs of bare sockets on the same cores show what the machine gains.
+//! The benchmark `cores`, which measures the throughput on one to all cores, with one client thread
+//! for each core. As many pairs of bare sockets on the same cores show what the machine gains.
 
 use corelane::Orb;
 use corelane_sys::thread::{self, CpuSet};

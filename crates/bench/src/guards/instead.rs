@@ -1,4 +1,4 @@
-//! The benchmark `instead`: echoes through Corelane and through its alternatives.
+//! The benchmark `instead`, which compares echoes through Corelane and through its alternatives.
 
 use corelane::Orb;
 

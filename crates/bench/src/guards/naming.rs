@@ -1,4 +1,4 @@
-//! The benchmark `naming`: Corelane's name server compared with a plain call, with the disk's
+//! The benchmark `naming`, which compares Corelane's name server with a plain call, with the disk's
 //! syncs, and with omniNames.
 //!
 //! omniNames searches a linked list for each component of a name, so its contexts are small here.

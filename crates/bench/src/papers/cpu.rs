@@ -1,5 +1,5 @@
-//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
-//! of one process.
+//! The benchmark `cpu`, which measures the processor time that ORB and kernel need for a call
+//! between two threads of one process.
 //!
 //! As in the papers, client and server are two ORBs of one process on one core, and the calls go
 //! through sockets.

@@ -1,5 +1,5 @@
-//! The benchmark `counts`: numbers of system calls, locks and other events of a call. Unlike times,
-//! counts hardly depend on the machine's load.
+//! The benchmark `counts`, which counts system calls, locks and other events of a call. Unlike
+//! times, counts hardly depend on the machine's load.
 
 mod peers;
 mod stepped;

@@ -1,4 +1,4 @@
-//! The benchmark `events`: event channels compared with collocated calls, with bare relays of
+//! The benchmark `events`, which compares event channels with collocated calls, with bare relays of
 //! messages of equal size, and with omniEvents.
 //!
 //! All measured processes share one core, so that a delivery and its baseline have equally many

@@ -1,4 +1,5 @@
-//! The benchmark `cores-acceptance`: the share of random tasks that admission accepts.
+//! The benchmark `cores-acceptance`, which determines the share of random tasks that admission
+//! accepts.
 //!
 //! All allocators get the same seeded task sets. The first part has the workload of the MC-ORB
 //! paper on two cores, by total utilization and balance factor. The second part has 2 to 128 cores

@@ -1,5 +1,5 @@
-//! The benchmark `cores-balance`: the work of the kernel's load balancer while all tasks are bound
-//! to one core (table I of the MC-ORB paper).
+//! The benchmark `cores-balance`, which measures the work of the kernel's load balancer while all
+//! tasks are bound to one core (table I of the MC-ORB paper).
 //!
 //! The kernel's function profiler (tracefs) reports the number of attempts and their time. If the
 //! profiler is not permitted, /proc/schedstat reports the number only.

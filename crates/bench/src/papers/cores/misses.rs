@@ -1,5 +1,5 @@
-//! The benchmark `cores-misses`: deadline misses of periodic clients whose servants compute (table
-//! IV of the MC-ORB paper).
+//! The benchmark `cores-misses`, which counts deadline misses of periodic clients whose servants
+//! compute (table IV of the MC-ORB paper).
 //!
 //! The task sets are those of the paper: two groups of tasks, total utilizations of 1.4 to 1.6 on
 //! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a

@@ -1,5 +1,5 @@
-//! The benchmark `cores-path`: the way of a task's request through the server (table III of the
-//! MC-ORB paper).
+//! The benchmark `cores-path`, which measures the way of a task's request through the server (table
+//! III of the MC-ORB paper).
 //!
 //! A bound task has a connection whose only reader is a thread on the task's core. The requests of
 //! a second task on this connection are handed over to a sleeping thread of their task's core, or

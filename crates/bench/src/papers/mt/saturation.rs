@@ -1,5 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
-//! keeps nine tenths of the core busy.
+//! The benchmark `saturation`, which measures the calls of a high-priority client beside a client
+//! of lower fixed priority that keeps nine tenths of the core busy.
 
 use std::time::Duration;
 
