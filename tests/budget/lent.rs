@@ -189,7 +189,8 @@ fn sequences_of_numbers_are_lent() {
     assert!(!scene.lender.last_place().1);
 }
 
-/// The client has nothing to lend, so it opens the channel because the server wants it.
+/// The client has nothing to lend. It opens the channel only because the server can lend its
+/// results.
 #[test]
 fn results_alone_are_lent_too() {
     let scene = Scene::with_dispatch(Dispatch::Reactive);

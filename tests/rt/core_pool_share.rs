@@ -20,7 +20,7 @@ const ABOVE_TASKS: Scheduling = Scheduling::Fifo(98);
 const MOST: Duration = Duration::from_secs(3);
 
 /// An operation that works for as much processor time as its argument says in microseconds. Returns
-/// the processor times above all tasks and in the ordinary class.
+/// the processor times above all tasks and in the ordinary scheduling class.
 static WORK: Operation = Operation::new("work");
 /// An operation that works until its thread has been lowered as often as its argument says. Returns
 /// for each time the processor time that the thread had above all tasks before it.
@@ -134,9 +134,9 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     let (scene, worker, _client) = scene("busy", share());
     assert_eq!(scene.pool.missing_guarantee_reason(), None);
     call(&worker, &WORK, 1);
-    // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
-    // the time of several periods may come in one piece, during the call, so the measurement is
-    // repeated.
+    // The kernel gives threads of the ordinary scheduling class a twentieth of the core. On a
+    // loaded machine the time of several periods may come in one piece, during the call, so the
+    // measurement is repeated.
     let mut found = Vec::new();
     for _ in 0..10 {
         let busy = BusyCore::begin();

@@ -15,7 +15,8 @@ pub(crate) const ADDRESS: &str = "10.99.0.1";
 /// The clients' address on the link.
 pub(crate) const CLIENTS_ADDRESS: &str = "10.99.0.2";
 
-/// The link. It ends when the value is dropped, or when the process of the demo ends.
+/// The link between the namespace of the server and that of the clients. The link ends when this
+/// value is dropped, or when the process of the demo ends.
 pub(crate) struct Link {
     /// A process that keeps the namespace of the clients.
     holder: Child,

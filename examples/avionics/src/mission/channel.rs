@@ -60,7 +60,7 @@ impl MissionChannel {
         };
         let channel = serve(lanes(Some(MOST_URGENT))).or_else(|refusal| {
             // If the system refuses the priorities, the threads of the lanes are in the ordinary
-            // class.
+            // scheduling class.
             if refusal.kind() == SystemExceptionKind::DataConversion { serve(lanes(None)) } else { Err(refusal) }
         })?;
         let consumers = Mutex::new("consumers of the mission", LockScope::Orb, Vec::new());

@@ -135,8 +135,8 @@ impl Bounds {
 }
 
 /// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`]
-/// calls. Counts again, at most [`TRIES`] times in all, if ORB locks, fewer than one for each call,
-/// show that the hang-up monitor interfered.
+/// calls. If the client took ORB locks, but fewer than one for each call, the hang-up monitor
+/// interfered. In this case the calls are counted again, at most [`TRIES`] times in all.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;

@@ -131,7 +131,7 @@ impl RioTestbed {
         self.variants_with(Calls::Echo)
     }
 
-    /// Returns the variants of these calls, the baseline first.
+    /// Returns the variants that can make `calls`, the baseline first.
     pub(super) fn variants_with(&self, calls: Calls) -> Vec<ReceiveVariant> {
         let has = |variant: &ReceiveVariant| match calls {
             Calls::Echo => self.ports.contains_key(variant.word()),
