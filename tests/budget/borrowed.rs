@@ -69,7 +69,8 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // The log is locked during the send, because the peer may get the bytes before they are recorded.
+        // The log is locked during the send, because the peer may get the bytes before they are
+        // recorded.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;

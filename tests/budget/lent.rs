@@ -34,7 +34,7 @@ fn is_lent(octets: &[u8]) -> bool {
 }
 
 struct Lender {
-    /// Addresses of the arguments.
+    /// The address of each argument, and true if it is the start of a page.
     places: Mutex<Vec<(usize, bool)>>,
     kept: Mutex<Vec<Octets>>,
     keeps: bool,
@@ -74,7 +74,8 @@ impl Store for Servant {
 
     fn add(&self, v: &[i32]) -> Result<u32, SystemException> {
         let at = v.as_ptr().addr();
-        // A copy is behind the beginning of its message, and so not at the start of a page.
+        // A copy stands behind the beginning of its message, so it does not begin at the start of a
+        // page.
         self.0.places.lock().push((at, at.is_multiple_of(4096)));
         Ok(v.iter().fold(0, |sum, number| sum.wrapping_add(number.cast_unsigned())))
     }
@@ -124,7 +125,8 @@ impl Scene {
         scene(server, Orb::builder(), Default::default(), true, false)
     }
 
-    /// Calls until the connection's sides have the channel, before which they copy.
+    /// Calls until both sides of the connection have opened the channel for lent memory. Until then
+    /// the octets are copied.
     fn wait_for_lending(&self, octets: &Octets) {
         wait_until(|| {
             assert_eq!(self.store.keep(octets).unwrap(), sum(octets));
@@ -148,7 +150,8 @@ fn nothing_is_copied(dispatch: Dispatch) {
     }
     // Each of the pool's threads may still have the message of an earlier call.
     assert!(places.len() <= 8, "{dispatch:?}: the memory was mapped {} times", places.len());
-    // Other parts, and sequences that are too short, are copied.
+    // The ORB copies a part that does not begin at the start of a page, and a sequence that is too
+    // short.
     for part in [1..octets.len(), 0..16 * 1024 - 1] {
         assert_eq!(scene.store.keep(&octets[part.clone()]).unwrap(), sum(&octets[part]));
         assert!(!scene.lender.last_place().1);
@@ -187,7 +190,8 @@ fn sequences_of_numbers_are_lent() {
     assert!(!scene.lender.last_place().1);
 }
 
-/// The client has nothing to lend, so it opens the channel because the server wants it.
+/// The client has nothing to lend. It opens the channel only because the server can lend its
+/// results.
 #[test]
 fn results_alone_are_lent_too() {
     let scene = Scene::with_dispatch(Dispatch::Reactive);

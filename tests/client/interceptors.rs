@@ -195,7 +195,7 @@ fn attempt_without_a_reply_is_reported_as_failed() {
     // Connects first, so that the time-out does not include the time to connect.
     pair.probe.set_level(0).unwrap();
     pair.client.take();
-    // A call whose deadline passes before its request is sent is repeated.
+    // If the deadline passes before the request is sent, the test repeats the call.
     loop {
         let late = impatient.wait_for_level(1).unwrap_err();
         assert_eq!(late.kind(), Kind::Timeout);

@@ -1,5 +1,5 @@
-//! Threads of lanes that poll connections in shared memory: they poll no connection while they read
-//! or run a request, and requests reach other threads meanwhile.
+//! Threads of lanes that poll connections in shared memory. They poll no connection while they read
+//! or run a request, and other threads get the requests that arrive in this time.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ thread_local! {
     static POLLED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The use of the interface for polling by the threads of a server.
+/// Records how the threads of a server use the interface for polling.
 struct Log {
     faults: Mutex<BTreeSet<&'static str>>,
     polls: AtomicU64,
@@ -346,7 +346,7 @@ fn thread_polls_again_after_a_task() {
             // The reply shows that the server has read the oneway, which precedes the request.
             assert_eq!(probe.cube_long(3).unwrap(), 27);
             let is_polling = await_polls(log.polls() + 100);
-            // The lane gets the oneway as a task.
+            // The activation hands the held oneway to the lane as a task.
             held_poa.manager().activate().unwrap();
             while polls_at_task.load(Ordering::SeqCst) == 0 {
                 assert!(begun.elapsed() < PATIENCE, "the held request does not run");
@@ -354,7 +354,8 @@ fn thread_polls_again_after_a_task() {
             }
             is_polling && await_polls(polls_at_task.load(Ordering::SeqCst) + 1000)
         };
-        // If the thread is late to poll, it finds the task elsewhere. So a few rounds prove nothing.
+        // A thread that polls too late gets the task without polling, and its round does not count
+        // as a success. So the test needs ten successful rounds, in any number of rounds.
         let mut successes = 0;
         while successes < 10 {
             assert!(begun.elapsed() < PATIENCE, "the thread does not poll after the task");
@@ -408,8 +409,8 @@ fn later_request_arrives_during_an_upcall_that_has_been_answered() {
     });
 }
 
-/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives on
-/// another connection, which the thread has polled.
+/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives
+/// on another connection, which the thread has polled.
 #[test]
 fn nested_requests_arrive_on_connections_that_the_waiting_thread_polled() {
     with_two_cores(|run_on| {

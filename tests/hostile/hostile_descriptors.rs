@@ -1,5 +1,5 @@
 //! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour. A
-//! thread that closes such a descriptor cannot serve requests meanwhile.
+//! thread that closes such a descriptor cannot serve requests until the close ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

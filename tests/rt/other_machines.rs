@@ -137,7 +137,8 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
-    // The listeners' real addresses are on loopback.
+    // The listeners report the addresses of the configuration. Their real addresses are on
+    // loopback.
     let (orb, told) = server(tcp_with_remote_addresses().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default()
@@ -235,7 +236,7 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
     for (namespace, test) in [(&clients, "part_that_is_refused"), (&servers, "part_that_is_served")] {
         let output = namespace.run(test, &reference).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // A filter that matches no test succeeds.
+        // A filter that matches no test succeeds, so the output must report one passed test.
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
     }
     drop(server.stdin.take());

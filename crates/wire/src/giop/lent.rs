@@ -23,8 +23,8 @@ pub fn is_lent(unread: &[u8]) -> bool {
     unread.get(FLAGS_AT).is_some_and(|flags| flags & LENT != 0)
 }
 
-/// Returns the header of the short form of a message whose beginning has `head_len` octets, with
-/// the header `whole`. `None` above 4 GiB.
+/// Returns the header of the short form of a message with the header `whole`. `head_len` is the
+/// number of octets of the message's beginning, header included. `None` above 4 GiB.
 #[must_use]
 pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; Header::LEN]> {
     let size = u32::try_from((head_len + REFERENCE_LEN).checked_sub(Header::LEN)?).ok()?;
@@ -37,15 +37,16 @@ pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; He
 }
 
 /// Splits a message in the short form into its beginning, without the header, and the transport's
-/// octets. `None` if it is too short.
+/// octets. `None` if the message is too short.
 #[must_use]
 pub fn split_lent(message: &[u8]) -> Option<(&[u8], [u8; REFERENCE_LEN])> {
     let (head, reference) = message.get(Header::LEN..)?.split_last_chunk()?;
     Some((head, *reference))
 }
 
-/// Returns the header of the whole message. `header` is that of the short form, and `head_len` and
-/// `lent` are the numbers of octets of the beginning, without the header, and of the lent octets.
+/// Returns the header of the whole message. `header` is the header of the short form. `head_len` is
+/// the number of octets of the message's beginning without the header, and `lent` is the number of
+/// lent octets.
 ///
 /// # Errors
 /// [`ProtocolFault::TooLarge`].

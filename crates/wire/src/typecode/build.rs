@@ -453,7 +453,7 @@ struct GraphCopy {
     nodes: Vec<Node>,
     places: HashMap<usize, u32>,
     own: Option<Box<str>>,
-    /// True to copy all parts without names; false to copy only the incomplete parts.
+    /// True to copy all parts without names; false to copy only parts that contain placeholders.
     compact: bool,
     incomplete: bool,
 }
@@ -509,7 +509,7 @@ impl GraphCopy {
             members: Vec::new(),
         };
         if let View::Graph(graph, original, _) = view {
-            // Views do not show placeholders, so copy from the graph itself.
+            // Views do not show placeholders, so the copy is made from the graph itself.
             node.content = original.content.as_ref().map(|part| self.original(graph, part));
             for member in &original.members {
                 let name = if keep_name { member.name.clone() } else { Box::default() };

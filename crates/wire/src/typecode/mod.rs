@@ -214,10 +214,10 @@ impl TypeCode {
         view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
     }
 
-    /// Returns true if a value of this type can be used as a value of type `expected`. This holds
-    /// for equivalent types, and for a value type with state if `expected` is one of its bases.
-    /// Because TypeCodes do not name abstract bases, it holds for value types with state and for
-    /// value boxes if `expected` is an abstract type or ValueBase.
+    /// Returns true if a value of this type can be used as a value of type `expected`: for
+    /// equivalent types, and for a value type with state if `expected` is one of its bases.
+    /// TypeCodes do not name abstract bases. So the result is also true for value types with state
+    /// and for value boxes if `expected` is an abstract type or ValueBase.
     #[must_use]
     pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());
