@@ -110,7 +110,8 @@ fn interceptors_see_every_request_before_and_after_it() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(pair.probe.noted().unwrap(), 1);
-    let sent = ["cube_long Returned", "refuse UserException", "refuse NoPermission", "note OnewaySent", "noted Returned"];
+    let sent =
+        ["cube_long Returned", "refuse UserException", "refuse NoPermission", "note OnewaySent", "noted Returned"];
     let expected = sent.map(|line| {
         let (operation, _) = line.split_once(' ').unwrap();
         [format!("client send {operation}"), format!("client reply {line}")]

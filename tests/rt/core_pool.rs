@@ -564,7 +564,7 @@ mod modes {
         for mode in READING {
             for refuses in [false, true] {
                 let name = if refuses { "refuses" } else { "few" };
-                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuse_without_thread(refuses);
+                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuses_without_thread(refuses);
                 // In leader/followers a thread must remain to read.
                 let most = if mode == CorePoolMode::Manager { 3 } else { 4 };
                 let scene = Scene::new(fifo_orb(), config.max_threads(most));
@@ -701,7 +701,8 @@ mod modes {
         }
     }
 
-    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task 2.
+    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task
+    /// 2.
     struct Faulty {
         panics: bool,
         has_failed: Arc<AtomicBool>,
@@ -755,7 +756,8 @@ mod modes {
         let FaultyScene { scene, has_failed, gate, .. } = faulty_manager("stalls", false);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
         let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&clients[usize::from(id == "task-2")], id));
-        // A thread of the lane reads the first request of each connection, and the manager the others.
+        // A thread of the lane reads the first request of each connection, and the manager the
+        // others.
         assert!(step(&two, &STEP, 0).unwrap().is_bound());
         std::thread::scope(|scope| {
             let stalled = scope.spawn(|| step(&two, &STEP, 1).unwrap());

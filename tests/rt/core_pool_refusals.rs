@@ -380,7 +380,7 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     wait_until(|| !served(&slow.target).is_bound());
     let by = served(&urgent.target);
     assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
-    // The books keep the demoted task until its client withdraws it.
+    // The task registry keeps the demoted task until its client withdraws it.
     tasks.withdraw(slow.task, &slow.token).unwrap();
     assert_eq!(service.core_pool().and_then(|pool| pool.missing_guarantee_reason()), None);
 }
@@ -396,8 +396,8 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewal follows after 10 s. The lease ends only after 30 s, so a task that is still in the books has not
-    // lapsed by its end.
+    // The first renewal follows after 10 s. The lease ends only after 30 s, so a task that is still
+    // registered has not lapsed by its end.
     let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
@@ -405,10 +405,10 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| slow.has_lapsed());
     let task = slow.promise().task;
-    let is_in_books = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
-    assert!(is_in_books());
+    let is_in_registry = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
+    assert!(is_in_registry());
     slow.withdraw().unwrap();
-    assert!(!is_in_books());
+    assert!(!is_in_registry());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Memory that no process can change any more, which processes pass to one another without a copy.
 //!
-//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal) makes
-//! the file's bytes and size final: the kernel then refuses every way to change them, to all
+//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal)
+//! makes the file's bytes and size final: the kernel then refuses every way to change them, to all
 //! processes and for ever. So a process may hold plain references to the bytes of a file that a
 //! peer passed, once it has checked the seals ([`SealedFile::open`]).
 //!
@@ -69,7 +69,7 @@ impl SealedFile {
     /// Returns the file of which `octets` are the first bytes, if this process has mapped it as
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
-    pub fn of(octets: &[u8]) -> Option<Arc<Self>> {
+    pub fn containing(octets: &[u8]) -> Option<Arc<Self>> {
         // Relaxed: a thread that has octets of a mapped file has seen its entry.
         if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
             return None;
@@ -258,8 +258,8 @@ impl SealableBuffer {
     /// Makes the bytes final.
     ///
     /// # Errors
-    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has not
-    /// ended; another error if the process may have no further mapping.
+    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has
+    /// not ended; another error if the process may have no further mapping.
     pub fn seal(mut self) -> io::Result<SealedOctets> {
         // The kernel seals a file against writing only while nothing maps it writable.
         self.range.map_read_only(0, self.fd.as_fd())?;
@@ -298,8 +298,8 @@ pub struct SealedOctets(MappedFile);
 
 impl AsRef<[u8]> for SealedOctets {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is sealed,
-        // so no process changes its bytes.
+        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is
+        // sealed, so no process changes its bytes.
         unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.file.length) }
     }
 }
@@ -341,8 +341,8 @@ impl LentFile {
         self.0.file.length
     }
 
-    /// Returns a buffer with the bytes of both slices of `head` and then the first `length` bytes of
-    /// the file, of which none is copied.
+    /// Returns a buffer with the bytes of both slices of `head` and then the first `length` bytes
+    /// of the file, of which none is copied.
     ///
     /// # Errors
     /// `InvalidInput` if the head has more than [`MAX_HEAD`](Self::MAX_HEAD) bytes or the file has
@@ -491,7 +491,7 @@ mod tests {
         assert!(message.as_ptr().addr() + 6 == message[6..].as_ptr().addr().next_multiple_of(page_size()));
         assert!(message.spare_capacity().is_empty());
         assert_eq!((message.capacity(), message.committed_bytes()), (9_006, 9_006));
-        assert_eq!(SealedFile::of(&message[6..]).unwrap().id(), lent.0.file.id);
+        assert_eq!(SealedFile::containing(&message[6..]).unwrap().id(), lent.0.file.id);
         // A second message gets another mapping while the first one exists, and later the same one.
         let other = lent.message([b"", b"second"], 10_000).unwrap();
         assert!(other[6..] == *octets.as_ref() && message[..6] == *b"header");
@@ -551,7 +551,7 @@ mod tests {
     fn only_the_first_bytes_of_a_file_are_found() {
         let octets = sealed(10_000);
         let all = octets.as_ref();
-        let id = |part: &[u8]| SealedFile::of(part).map(|file| file.id());
+        let id = |part: &[u8]| SealedFile::containing(part).map(|file| file.id());
         let own = Some(octets.0.file.id());
         assert_eq!((id(all), id(&all[..1]), id(&all[1..]), id(&[0; 10])), (own, own, None, None));
         assert_eq!(SealableBuffer::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);

@@ -19,7 +19,7 @@ pub use assembler::{
 };
 pub use link::{AttachMode, XdpLink};
 pub use map::{Map, MapKind, possible_processors};
-pub use program::{LoadError, LoadedProgram, TestRun, XdpAction, load};
+pub use program::{LoadError, LoadedProgram, TestRunResult, XdpAction, load};
 
 /// Commands of bpf(2) (include/uapi/linux/bpf.h, `enum bpf_cmd`).
 #[derive(Clone, Copy)]
@@ -40,7 +40,8 @@ enum Command {
 /// arrives, and libbpf makes as many attempts.
 const LOAD_RETRIES: u32 = 5;
 
-/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a program.
+/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a
+/// program.
 ///
 /// # Safety
 /// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding

@@ -10,7 +10,7 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 const OCTETS: usize = 4096;
 const CONTROL: usize = 1024;
-const NOTES: usize = 2 * CONTROL;
+const SHARED_WORDS: usize = 2 * CONTROL;
 /// Distance in bytes between control words: two cache lines of 64 bytes, because some processors
 /// fetch lines in pairs.
 const LINES: usize = 128;
@@ -82,28 +82,37 @@ impl WakeMethod {
     }
 }
 
+/// The end of a sleep in [`RingReader::park`] or [`RingWriter::park`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParkResult {
+    /// The thread was woken, or returned early.
+    Woken,
+    /// The time has passed.
+    TimedOut,
+}
+
 /// A word in the rings' memory that one side sets and the other one reads. All are 0 at first, and
 /// stay 0 if the peer does not know them. They are hints: the peer can change each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingNote {
+pub enum SharedWord {
     /// The memory that may be lent to the server, in units that the sides agree on.
-    ServerLimit,
+    ServerLendingLimit,
     /// The memory that may be lent to the client.
-    ClientLimit,
+    ClientLendingLimit,
     /// The first word of the name by which the server knows the connection.
-    Name0,
+    ConnectionNameWord0,
     /// The second word of the name.
-    Name1,
+    ConnectionNameWord1,
     /// The third word of the name.
-    Name2,
+    ConnectionNameWord2,
     /// Not 0 after the server has found the channel for lent memory.
-    ChannelFound,
+    IsChannelFound,
     /// Not 0 after the server had memory to lend and no channel.
-    ChannelWanted,
+    IsChannelWanted,
     /// The number of lent files that the server has taken from the channel, modulo 2^32.
-    ServerTaken,
+    ServerTakenFileCount,
     /// The number of lent files that the client has taken from the channel, modulo 2^32.
-    ClientTaken,
+    ClientTakenFileCount,
 }
 
 /// One end of a connection: a ring to read and a ring to write.
@@ -163,19 +172,19 @@ impl RingPair {
         RingWriter(self.side(&self.outgoing))
     }
 
-    fn note_word(&self, note: RingNote) -> &AtomicU32 {
-        self.mapping.word(NOTES + note as usize * size_of::<u32>())
+    fn shared_word(&self, word: SharedWord) -> &AtomicU32 {
+        self.mapping.word(SHARED_WORDS + word as usize * size_of::<u32>())
     }
 
     /// Returns the value that a side has set, or 0.
-    pub fn note(&self, note: RingNote) -> u32 {
-        // Acquire: pairs with `set_note`.
-        self.note_word(note).load(Ordering::Acquire)
+    pub fn published_word(&self, word: SharedWord) -> u32 {
+        // Acquire: pairs with `publish_word`.
+        self.shared_word(word).load(Ordering::Acquire)
     }
 
     /// Sets a value for the peer. A side that reads it also reads the values that were set earlier.
-    pub fn set_note(&self, note: RingNote, value: u32) {
-        self.note_word(note).store(value, Ordering::Release);
+    pub fn publish_word(&self, word: SharedWord, value: u32) {
+        self.shared_word(word).store(value, Ordering::Release);
     }
 
     #[inline]
@@ -269,8 +278,9 @@ impl RingSide<'_> {
         }
     }
 
-    fn park(&self, word: ControlWord, time: Option<Duration>) -> bool {
-        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
+    fn park(&self, word: ControlWord, time: Option<Duration>) -> ParkResult {
+        let has_timed_out = self.mapping.futex_wait(self.offset(word), protocol::PARKED, time);
+        if has_timed_out { ParkResult::TimedOut } else { ParkResult::Woken }
     }
 
     /// Wakes the thread of this process that sleeps in [`park`](Self::park). Does not change a
@@ -381,9 +391,9 @@ impl RingReader<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Reader, time)
     }
 
@@ -507,9 +517,9 @@ impl RingWriter<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Writer, time)
     }
 
@@ -690,7 +700,11 @@ mod tests {
         let (server, client) = pair(4096);
         server.reader().set_wake_method(WakeMethod::Futex);
         server.reader().unpark();
-        assert!(!server.reader().park(None), "expected no sleep, because `unpark` cleared the request");
+        assert_eq!(
+            server.reader().park(None),
+            ParkResult::Woken,
+            "expected no sleep, because `unpark` cleared the request"
+        );
         server.reader().set_wake_method(WakeMethod::SocketByte);
         server.reader().unpark();
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);
