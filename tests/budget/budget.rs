@@ -6,7 +6,7 @@ use corelane::rt::{
     TaskBinding, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
-use corelane_net::SharedMemory;
+use corelane_net::SharedMemoryTransport;
 use corelane_sys::counters;
 use corelane_tests::real_time::{fifo_orb, require_fifo};
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
@@ -222,7 +222,7 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
     // With `max_spin` 0, threads do not poll the rings before they sleep.
-    for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
+    for rings in [SharedMemoryTransport::default(), SharedMemoryTransport::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
             let server = listening("shm", dispatch).transports(transports());

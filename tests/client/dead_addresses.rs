@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Endpoint, Orb, RebindMode, SystemExceptionKind as Kind};
-use corelane_net::{ConnectionProperties, Listener, Stream, Tcp, Transport, Transports};
+use corelane_net::{ConnectionProperties, Listener, Stream, TcpTransport, Transport, Transports};
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, Address, SocketOptions};
@@ -46,11 +46,11 @@ impl Dead {
 }
 
 #[derive(Clone, Debug)]
-struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
+struct Counting(Arc<(TcpTransport, Mutex<HashMap<u16, usize>>)>);
 
 impl Counting {
     fn new() -> Self {
-        Counting(Arc::new((Tcp::new(), Mutex::new("attempts", LockScope::Orb, HashMap::new()))))
+        Counting(Arc::new((TcpTransport::new(), Mutex::new("attempts", LockScope::Orb, HashMap::new()))))
     }
 
     fn attempts(&self, address: SocketAddr) -> usize {

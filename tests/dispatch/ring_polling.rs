@@ -17,7 +17,9 @@ use corelane::{
     CallPolicies, ConnectionPoolExhaustedAction, Dispatch, ObjectRef, Orb, OrbBuilder, PoolConfig, Servant, ServerCall,
     Skeleton, SpinPolicy, SyncScope, SystemException, Transports,
 };
-use corelane_net::{Peer, PolledInput, SharedMemory, ShutdownMode, SpinWait, Stream, Wait, spinning_thread_count};
+use corelane_net::{
+    Peer, PolledInput, SharedMemoryTransport, ShutdownDirection, SpinWait, Stream, WaitLimit, spinning_thread_count,
+};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, CpuSet};
 use corelane_tests::real_time::require_fifo;
@@ -90,7 +92,7 @@ impl Log {
     /// Returns shared memory whose accepted streams write this log.
     fn transports(self: &Arc<Self>) -> Transports {
         let log = Arc::clone(self);
-        let logged = wrap_streams(Arc::new(SharedMemory::default()), move |inner, connected_to| {
+        let logged = wrap_streams(Arc::new(SharedMemoryTransport::default()), move |inner, connected_to| {
             if connected_to.is_some() {
                 return inner;
             }
@@ -180,7 +182,7 @@ impl PolledInput for Logged {
 }
 
 impl Stream for Logged {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         let polls_others = POLLED.with_borrow(|polled| polled.iter().any(|id| *id != self.id));
         self.log.require(!polls_others, "a thread reads a stream while it polls another");
         let holds_permit = self.log.has_one_thread && spinning_thread_count() > 0;
@@ -188,7 +190,7 @@ impl Stream for Logged {
         self.inner.recv(buffer, wait)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         self.log.require(POLLED.with_borrow(Vec::is_empty), "a thread sends while it polls");
         self.inner.send_vectored(slices, wait)
     }
@@ -221,8 +223,8 @@ impl Stream for Logged {
         Some(self)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.inner.shutdown(half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.inner.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {

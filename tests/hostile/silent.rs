@@ -44,7 +44,7 @@ fn silent_connections_are_evicted_oldest_first() {
         let pool =
             PoolConfig::default().dispatch(dispatch).connection_limits(ConnectionLimits::default().max_connections(4));
         let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| {
-            if let Event::IdleConnectionClosed { peer, evicted: true, .. } = event {
+            if let Event::IdleConnectionClosed { peer, is_evicted: true, .. } = event {
                 events.lock().push(peer.clone());
             }
         }));
@@ -107,7 +107,7 @@ fn first_request_timeout_closes_silent_connections() {
         let events = Arc::clone(&told);
         let builder = Orb::builder().pool(pool).idle_connection_timeout(quick).listen("tcp:127.0.0.1:0");
         let server = serve_with(builder.on_event(move |event| {
-            if let Event::IdleConnectionClosed { peer, idle: silent, evicted: false } = event {
+            if let Event::IdleConnectionClosed { peer, idle: silent, is_evicted: false } = event {
                 events.lock().push((peer.clone(), *silent));
             }
         }));

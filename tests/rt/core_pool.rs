@@ -566,7 +566,7 @@ mod modes {
         for mode in READING {
             for refuses in [false, true] {
                 let name = if refuses { "refuses" } else { "few" };
-                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuse_without_thread(refuses);
+                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuses_without_thread(refuses);
                 // In the leader/followers modes, one more thread must remain to read.
                 let most = if mode == CorePoolMode::Manager { 3 } else { 4 };
                 let scene = Scene::new(fifo_orb(), config.max_threads(most));

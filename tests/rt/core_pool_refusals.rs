@@ -382,7 +382,7 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     wait_until(|| !served(&slow.target).is_bound());
     let by = served(&urgent.target);
     assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
-    // The books keep the demoted task until its client withdraws it.
+    // The task registry keeps the demoted task until its client withdraws it.
     tasks.withdraw(slow.task, &slow.token).unwrap();
     assert_eq!(service.core_pool().and_then(|pool| pool.missing_guarantee_reason()), None);
 }
@@ -399,7 +399,7 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
     // The first renewal follows after 10 s, and the lease ends after 30 s. So a task that lapses
-    // while it is in the books has not lapsed by the end of its lease.
+    // while it is registered has not lapsed by the end of its lease.
     let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
@@ -407,10 +407,10 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| slow.has_lapsed());
     let task = slow.promise().task;
-    let is_in_books = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
-    assert!(is_in_books());
+    let is_in_registry = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
+    assert!(is_in_registry());
     slow.withdraw().unwrap();
-    assert!(!is_in_books());
+    assert!(!is_in_registry());
 }
 
 #[test]
@@ -431,7 +431,7 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     assert_eq!(served(&slow.target).native, 97);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
     tasks.withdraw(urgent.task, &urgent.token).unwrap();
-    // The withdrawn task leaves the books when the share of its last job ends.
+    // The withdrawn task leaves the task registry when the share of its last job ends.
     wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
     // Each request for a change brings the pool up to date, even a request that fails.
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());

@@ -10,7 +10,7 @@ use corelane::rt::{
     ThreadpoolId,
 };
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_net::{Tcp, Transport, Transports};
+use corelane_net::{TcpTransport, Transport, Transports};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, call_who, decode_reference};
 use corelane_tests::remote_peers::{tcp_with_remote_addresses, tcp_with_remote_peers};
@@ -108,7 +108,7 @@ fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine(
 
 #[test]
 fn peers_of_this_machine_need_no_ceiling() {
-    let (orb, told) = server(Arc::new(Tcp::new()), PoolConfig::default());
+    let (orb, told) = server(Arc::new(TcpTransport::new()), PoolConfig::default());
     let object = object(&orb, "near", CLIENT, 10, Some(lanes(&orb, None)));
     for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let who = RawClient::connect(&object, port).who(Some(priority)).who();

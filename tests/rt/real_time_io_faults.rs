@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::{IoClass, ObjectRef, Orb, SystemException};
-use corelane_net::{Endpoint, IoProperties, Tcp, Transport, Wait};
+use corelane_net::{Endpoint, IoProperties, TcpTransport, Transport, WaitLimit};
 use corelane_rio::status::read_reports;
 use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
@@ -307,10 +307,10 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
             // link between namespaces delivers packets of 64 KiB without checksums.
             ip("link set rio1 gso_max_segs 1");
             interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
-            let stream = Tcp::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
+            let stream = TcpTransport::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
             let mut left = SENT;
             while left > 0 {
-                left -= stream.send(&vec![7; left], Wait::Block).unwrap();
+                left -= stream.send(&vec![7; left], WaitLimit::Block).unwrap();
             }
         },
     );

@@ -191,8 +191,8 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
         defines: texts(parsed, "define"),
-        idl_4: parsed.get_flag("idl-4"),
-        case_sensitive: parsed.get_flag("case-sensitive"),
+        is_idl_4_enabled: parsed.get_flag("idl-4"),
+        is_case_sensitive: parsed.get_flag("case-sensitive"),
         ..corelane_idl::compile::CompileOptions::default()
     }
 }

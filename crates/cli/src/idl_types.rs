@@ -165,7 +165,7 @@ impl<'c> Types<'c> {
             DefinitionKind::Value(value) => {
                 let state = value.state.iter().map(|(member, public)| {
                     let name = self.compilation.symbols.text(member.name).to_owned();
-                    Ok(ValueMember { name, ty: self.of(&member.ty)?, public: *public })
+                    Ok(ValueMember { name, ty: self.of(&member.ty)?, is_public: *public })
                 });
                 let state = state.collect::<Result<Vec<_>, String>>()?;
                 let modifier = match value.flavor {

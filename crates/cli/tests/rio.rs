@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
+use corelane_net::{Endpoint, IoClass, IoProperties, Transport, WaitLimit};
 use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
@@ -82,12 +82,12 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     assert_eq!(own_transports(), Vec::<Json>::new());
 
     transport.attach_orb();
-    assert_eq!(client.send(&[1; 9_000], Wait::Block).expect("room"), 9_000);
+    assert_eq!(client.send(&[1; 9_000], WaitLimit::Block).expect("room"), 9_000);
     let mut received = 0;
     while received < 5_000 {
-        received += server.recv(&mut [0; 9_000], Wait::Block).expect("bytes of the budget");
+        received += server.recv(&mut [0; 9_000], WaitLimit::Block).expect("bytes of the budget");
     }
-    assert!(server.recv(&mut [0; 1], Wait::Now).is_err());
+    assert!(server.recv(&mut [0; 1], WaitLimit::Now).is_err());
     let transports = own_transports();
     let [found] = transports.as_slice() else { panic!("one transport: {transports:?}") };
     assert_eq!(found["level"], json!("socket options"));

@@ -47,7 +47,7 @@ impl Builder {
     /// discriminators of unions.
     #[must_use]
     pub fn idl_4(mut self) -> Self {
-        self.options.idl_4 = true;
+        self.options.is_idl_4_enabled = true;
         self
     }
 
@@ -55,7 +55,7 @@ impl Builder {
     /// names, but some published IDL has them.
     #[must_use]
     pub fn case_sensitive(mut self) -> Self {
-        self.options.case_sensitive = true;
+        self.options.is_case_sensitive = true;
         self
     }
 

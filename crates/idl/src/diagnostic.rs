@@ -155,7 +155,7 @@ impl Diagnostic {
     #[must_use]
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let place = |span: Span, label: &str| {
-            let (at, end) = (sources.location(span), sources.location(span.after()));
+            let (at, end) = (sources.location(span), sources.location(span.end_position()));
             format!(
                 r#"{{"file":{},"line":{},"column":{},"end_line":{},"end_column":{},"label":{}}}"#,
                 json_string(&at.path.display().to_string()),

@@ -185,7 +185,7 @@ impl Parser<'_> {
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
             return Ok(());
         }
-        let span = self.before().after();
+        let span = self.before().end_position();
         let span = Span { start: span.start.saturating_sub(1), ..span };
         let message = format!("`;` was expected after {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
@@ -333,7 +333,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.identifier("a name")?);
         }
-        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to_end_of(self.before()) })
     }
 
     fn scoped_names(&mut self, what: &str) -> ParseResult<Vec<ScopedName>> {
@@ -350,7 +350,7 @@ impl Parser<'_> {
         }
         let start = self.token().span;
         let (value, wide) = self.string_literal()?;
-        let span = start.to(self.before());
+        let span = start.to_end_of(self.before());
         if wide {
             return self
                 .fail(Diagnostic::error(span, "a wide string literal is not allowed here").help("leave out the `L`"));
@@ -416,7 +416,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.annotation_word()?);
         }
-        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to_end_of(self.before()) })
     }
 
     fn annotation_word(&mut self) -> ParseResult<Name> {

@@ -18,13 +18,13 @@ impl Span {
     /// Returns the range from the start of `self` to the end of `last`. Returns `self` if `last`
     /// ends before `self` starts, as in a declaration that spans files.
     #[must_use]
-    pub fn to(self, last: Self) -> Self {
+    pub fn to_end_of(self, last: Self) -> Self {
         if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
     }
 
     /// Returns the empty range after the last byte.
     #[must_use]
-    pub fn after(self) -> Self {
+    pub fn end_position(self) -> Self {
         Self { start: self.end, end: self.end }
     }
 }

@@ -98,7 +98,7 @@ fn hostile_texts_are_compiled_in_bounded_memory() {
 #[ignore = "run by hostile_texts_are_compiled_in_bounded_memory, which bounds its memory"]
 fn in_bounded_memory() {
     for (what, text, expected) in texts() {
-        let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
+        let options = CompileOptions { is_idl_4_enabled: true, ..CompileOptions::default() };
         let started = std::time::Instant::now();
         let mut compilation = Compilation::from_text(Path::new("a.idl"), text.into_bytes(), &options, &NoFiles);
         if compilation.is_accepted() {

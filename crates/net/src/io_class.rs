@@ -6,7 +6,8 @@ use corelane_sys::thread::CpuSet;
 
 /// Service class of the packets of a lane, or of a client's connections.
 ///
-/// A transport without such classes, such as [`Tcp`](crate::Tcp), ignores the class.
+/// A transport without such classes, such as [`TcpTransport`](crate::TcpTransport), ignores the
+/// class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoClass {

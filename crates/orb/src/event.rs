@@ -61,7 +61,7 @@ pub enum Event {
         /// exact time since the connection was accepted.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
-        evicted: bool,
+        is_evicted: bool,
     },
     /// A draining connection was closed early, to make room for a new connection, because the pool
     /// was full or the process had no descriptors left.
@@ -197,9 +197,9 @@ pub enum Event {
         error: String,
     },
     /// The kernel refused a core or a priority to a thread of a core pool, the ORB's threads are in
-    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks without
-    /// guaranteed response times. Reported once for each pool, and again if the refused core is lost
-    /// and the kernel then refuses something else.
+    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks
+    /// without guaranteed response times. Reported once for each pool, and again if the refused
+    /// core is lost and the kernel then refuses something else.
     #[cfg(feature = "core-pool")]
     TaskTimingNotGuaranteed {
         /// The pool's name.
@@ -224,7 +224,7 @@ pub enum Event {
     /// A core pool had no free thread for a request of a task. A [best-effort
     /// thread](field@crate::rt::CorePoolConfig::best_effort_threads) ran the request, without the
     /// task's core and priority, or the request's client got TRANSIENT
-    /// ([`CorePoolConfig::refuse_without_thread`](field@crate::rt::CorePoolConfig::refuse_without_thread)).
+    /// ([`CorePoolConfig::refuses_without_thread`](field@crate::rt::CorePoolConfig::refuses_without_thread)).
     #[cfg(feature = "core-pool")]
     TaskNotBound {
         /// The client that sent the request.
@@ -308,10 +308,10 @@ impl fmt::Display for Event {
             Event::MemoryBudgetExceeded { peer, bytes: octets } => {
                 write!(f, "{peer} was closed: its lane held too many octets, and {octets} of them were its own")
             }
-            Event::IdleConnectionClosed { peer, idle: silent, evicted: true } => {
+            Event::IdleConnectionClosed { peer, idle: silent, is_evicted: true } => {
                 write!(f, "{peer} was closed for a new connection: it had sent nothing for {silent:?}")
             }
-            Event::IdleConnectionClosed { peer, idle: silent, evicted: false } => {
+            Event::IdleConnectionClosed { peer, idle: silent, is_evicted: false } => {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
             Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after } => {

@@ -40,7 +40,7 @@ impl<'m> ShortMessage<'m> {
         }
         let (header, rest) = head.split_first_chunk()?;
         let header = giop::lent_header(header, head.len())?;
-        let reference = stream.lending()?.lend(octets)?.to_bytes();
+        let reference = stream.memory_lending()?.lend(octets)?.to_bytes();
         Some(ShortMessage { header, rest, reference })
     }
 
@@ -57,7 +57,7 @@ pub(crate) enum TakeError {
 /// Returns true if the message at the front of `unread` ends in lent memory.
 #[inline]
 pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
-    IS_ENABLED && giop::is_lent(unread) && stream.lending().is_some()
+    IS_ENABLED && giop::is_lent(unread) && stream.memory_lending().is_some()
 }
 
 /// Returns the whole message and its header. `message` is the received message, which has a
@@ -69,11 +69,11 @@ pub(crate) fn take(
     message: &[u8],
     limits: &Limits,
 ) -> Result<(Header, ReceiveBuffer), TakeError> {
-    let Some((lending, (rest, reference))) = stream.lending().zip(giop::split_lent(message)) else {
+    let Some((lending, (rest, reference))) = stream.memory_lending().zip(giop::split_lent(message)) else {
         return Err(TakeError::Fault(PeerFault::LentMemory));
     };
     let reference = LentReference::from_bytes(reference);
-    let header = giop::whole_header(header, rest.len(), reference.length, limits)
+    let header = giop::whole_message_header(header, rest.len(), reference.length, limits)
         .map_err(|fault| TakeError::Fault(fault.into()))?;
     match lending.take([&header.to_bytes(), rest], reference) {
         Ok(buffer) => Ok((header, ReceiveBuffer::from(buffer))),

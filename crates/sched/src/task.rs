@@ -59,8 +59,8 @@ impl Timing {
 
     /// Sets [`min_interarrival`](field@Self::min_interarrival).
     #[must_use]
-    pub const fn with_min_interarrival(mut self, min_distance: Nanos) -> Self {
-        self.min_interarrival = min_distance;
+    pub const fn with_min_interarrival(mut self, min_interarrival: Nanos) -> Self {
+        self.min_interarrival = min_interarrival;
         self
     }
 

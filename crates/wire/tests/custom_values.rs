@@ -18,7 +18,7 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
 }
 
 fn member(name: &str, ty: TypeCode) -> ValueMember {
-    ValueMember { name: name.into(), ty, public: true }
+    ValueMember { name: name.into(), ty, is_public: true }
 }
 
 fn custom() -> TypeCode {

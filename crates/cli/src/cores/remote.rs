@@ -9,12 +9,12 @@ use corelane::{Dispatch, Endpoint, ObjectRef, Orb, PoolConfig, SystemException, 
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
-use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
+use corelane_services::cores::registry::RegistryLimits;
 use corelane_services::cores::{
     ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, DispatchCosts, RestoredTasks,
-    StoredBooks, admit_task, charge_mode, with_best_effort_share,
+    StoredTaskRegistry, admit_task, charge_mode, with_best_effort_share,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -61,8 +61,9 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut config = match &arguments.store {
         Some(path) => {
             orb_pool = orb_pool.dispatch(Dispatch::LeaderFollowers { threads: MAX_WAITING_SAVES + 4 });
-            let books = StoredBooks::open_file(path, machine, BooksLimits::default()).map_err(explain_store)?;
-            let config = AdmissionConfig::with_books(books).max_waiting_saves(MAX_WAITING_SAVES);
+            let registry =
+                StoredTaskRegistry::open_file(path, machine, RegistryLimits::default()).map_err(explain_store)?;
+            let config = AdmissionConfig::with_registry(registry).max_waiting_saves(MAX_WAITING_SAVES);
             config.earliest_deadline_first(discipline == Discipline::EarliestDeadlineFirst)
         }
         None => AdmissionConfig::new(machine),

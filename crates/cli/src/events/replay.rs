@@ -11,7 +11,7 @@ use corelane_services::events::corelane_events::durable_channel::AcknowledgeErro
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{
     poll,
-    signal::{self, Termination},
+    signal::{self, TerminationRequests},
 };
 use serde_json::json;
 
@@ -87,7 +87,7 @@ fn is_busy(exception: &SystemException) -> bool {
 /// Makes a call. With `--follow`, repeats it while the store is busy, until a termination signal.
 fn patiently<T, E: Display>(
     arguments: &EventsArguments,
-    termination: &Termination,
+    termination: &TerminationRequests,
     is_busy: impl Fn(&E) -> bool,
     call: impl Fn() -> Result<T, E>,
 ) -> Result<T, String> {

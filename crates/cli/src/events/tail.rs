@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let mut left = arguments.count;
     while left != Some(0) {
         let ready = poll::wait_readable_any([termination.as_fd(), printed.changed.as_fd()], None).map_err(message)?;
-        printed.changed.drain();
+        printed.changed.take_notifications();
         let (lines, is_ended) = {
             let mut waiting = printed.waiting.lock();
             (std::mem::take(&mut waiting.lines), waiting.is_ended)

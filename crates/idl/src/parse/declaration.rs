@@ -84,7 +84,7 @@ impl Parser<'_> {
                 } else {
                     self.scoped_name("a name")?;
                 }
-                Kind::Import(start.to(self.before()))
+                Kind::Import(start.to_end_of(self.before()))
             }
             (Some(K::Module), EnclosingBody::Module) => {
                 return self
@@ -375,7 +375,7 @@ impl Parser<'_> {
         let before = self.before();
         self.skip_to_comma()?;
         let end = if self.before() == before { start } else { self.before() };
-        let diagnostic = Diagnostic::error(start.to(end), "an enumerator has no value of its own");
+        let diagnostic = Diagnostic::error(start.to_end_of(end), "an enumerator has no value of its own");
         self.report(diagnostic.help("leave it out, and declare numbers with `const` where they matter"));
         Ok(())
     }

@@ -14,7 +14,7 @@ use corelane_sys::socket::{self, DescriptorFilterListener, DescriptorFilterSocke
 use corelane_sys::{deferred_close, process};
 
 use super::lending::{Channels, parse_channel_header};
-use super::{HEADER_BYTES, NewSide, SharedMemory, parse_header, user_id};
+use super::{HEADER_BYTES, NewSide, SharedMemoryTransport, parse_header, user_id};
 use crate::socket::credentials;
 use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
@@ -37,7 +37,7 @@ pub(super) struct RingListener {
     _file: SocketFile,
     fd: DescriptorFilterListener,
     local: Endpoint,
-    transport: SharedMemory,
+    transport: SharedMemoryTransport,
     channels: Arc<Channels>,
     epoll: Epoll,
     state: Mutex<State>,
@@ -70,7 +70,7 @@ impl RingListener {
         file: SocketFile,
         fd: DescriptorFilterListener,
         local: Endpoint,
-        transport: SharedMemory,
+        transport: SharedMemoryTransport,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(fd.as_fd(), LISTENER_TOKEN, Interest::READABLE)?;

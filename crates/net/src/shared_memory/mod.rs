@@ -64,16 +64,16 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 ///
 /// # Examples
 /// ```
-/// use corelane_net::{Endpoint, SharedMemory, Transport};
+/// use corelane_net::{Endpoint, SharedMemoryTransport, Transport};
 /// let path = std::env::temp_dir().join(format!("corelane-doc-{}", std::process::id()));
-/// let listener = SharedMemory::default().listen(&Endpoint::shared_memory(path))?;
-/// let client = SharedMemory::default();
+/// let listener = SharedMemoryTransport::default().listen(&Endpoint::shared_memory(path))?;
+/// let client = SharedMemoryTransport::default();
 /// let client = client.max_spin(std::time::Duration::ZERO).connect(listener.local_endpoint(), None)?;
 /// let server = listener.accept()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct SharedMemory {
+pub struct SharedMemoryTransport {
     allowed_users: AllowedUsers,
     spin: SpinPolicy,
     max_lent_memory: usize,
@@ -91,10 +91,10 @@ pub enum AllowedUsers {
     AnyUser,
 }
 
-impl Default for SharedMemory {
+impl Default for SharedMemoryTransport {
     fn default() -> Self {
         let spin = SpinPolicy::Adaptive { max_spin: DEFAULT_MAX_SPIN };
-        SharedMemory {
+        SharedMemoryTransport {
             allowed_users: AllowedUsers::SameUser,
             spin,
             max_lent_memory: DEFAULT_MAX_LENT_BYTES,
@@ -103,11 +103,11 @@ impl Default for SharedMemory {
     }
 }
 
-impl SharedMemory {
+impl SharedMemoryTransport {
     /// Sets the users whose processes are accepted as peers.
     #[must_use]
     pub fn allowed_users(self, users: AllowedUsers) -> Self {
-        SharedMemory { allowed_users: users, ..self }
+        SharedMemoryTransport { allowed_users: users, ..self }
     }
 
     /// Sets the policy [`SpinPolicy::Adaptive`] with this maximum time for which a waiting thread
@@ -121,7 +121,7 @@ impl SharedMemory {
     /// polls only if its peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
-        SharedMemory { spin: policy, ..self }
+        SharedMemoryTransport { spin: policy, ..self }
     }
 
     /// Sets the maximum memory in bytes that the sides of a connection lend to each other, in each
@@ -132,7 +132,7 @@ impl SharedMemory {
     /// through the rings.
     #[must_use]
     pub fn max_lent_memory(self, bytes: usize) -> Self {
-        SharedMemory { max_lent_memory: bytes, ..self }
+        SharedMemoryTransport { max_lent_memory: bytes, ..self }
     }
 
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
@@ -173,7 +173,7 @@ enum NewSide<'c> {
     Server(&'c Arc<Channels>),
 }
 
-impl Transport for SharedMemory {
+impl Transport for SharedMemoryTransport {
     fn name(&self) -> &'static str {
         "shm"
     }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn same_user_and_root_are_accepted_unless_all_users_are() {
-        let same = SharedMemory::default();
+        let same = SharedMemoryTransport::default();
         assert!(same.check_users(Some(7), Some(7)).is_ok() && same.check_users(Some(0), Some(7)).is_ok());
         assert_eq!(same.check_users(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(same.check_users(Some(7), Some(8)).is_err() && same.check_users(None, None).is_err());

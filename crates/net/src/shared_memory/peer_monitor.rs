@@ -325,7 +325,7 @@ fn wake_again(hung_up: &mut Vec<Arc<PeerState>>) {
 #[cfg(test)]
 mod tests {
     use corelane_sys::clock::Monotonic;
-    use corelane_sys::ring::{RingSizes, WakeMethod};
+    use corelane_sys::ring::{ParkResult, RingSizes, WakeMethod};
     use corelane_sys::socket;
 
     use super::*;
@@ -406,9 +406,9 @@ mod tests {
                     ends.rings.reader().set_wake_method(WakeMethod::Futex);
                 }
             });
-            let in_time = !ends.rings.reader().park(Some(Duration::from_secs(60)));
+            let result = ends.rings.reader().park(Some(Duration::from_secs(60)));
             woken.store(true, Ordering::SeqCst);
-            assert!(in_time);
+            assert_eq!(result, ParkResult::Woken);
         });
         ends.end_sleep();
         watched.unregister(fd.as_fd());

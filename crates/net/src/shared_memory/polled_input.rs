@@ -3,7 +3,7 @@
 //! While such a thread polls, the ring's wake word requests no wake-up, so the peer writes without
 //! a system call. When the thread stops, it requests the bell and then checks the ring once more
 //! (rule `requested` of the ring). Until then other threads may read the connection with
-//! `Wait::Now` and request the bell as well; the next [`PolledInput::poll`] withdraws their
+//! `WaitLimit::Now` and request the bell as well; the next [`PolledInput::poll`] withdraws their
 //! request.
 //!
 //! A send withdraws no request for the bell: the thread that sends a reply may stay in an upcall,

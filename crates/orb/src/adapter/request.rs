@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::buffer::MAX_HEAP_BYTES;
 use corelane_sys::probe;
@@ -51,7 +51,7 @@ pub(super) fn handle_message(
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
     memory: &mut RequestMemory,
-    wait: Wait,
+    wait: WaitLimit,
     waited: Duration,
 ) -> bool {
     let served = match header.kind {
@@ -86,7 +86,7 @@ fn handle_request(
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
     memory: &mut RequestMemory,
-    wait: Wait,
+    wait: WaitLimit,
     waited: Duration,
 ) -> Result<(), PeerFault> {
     let limits = &adapter.config().limits;
@@ -368,7 +368,7 @@ pub(super) fn reject(
             // object is here.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
-        send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
+        send_slow(adapter, connection, &mut reply, request.request_id, WaitLimit::Now);
         memory.reply = reply.into_reusable_buffer();
         return;
     }
@@ -382,7 +382,7 @@ pub(super) fn reject(
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send_slow(adapter, connection, call.reply(), request.request_id, Wait::Now);
+    send_slow(adapter, connection, call.reply(), request.request_id, WaitLimit::Now);
     memory.reply = call.reply().take_buffer();
 }
 

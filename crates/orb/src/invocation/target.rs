@@ -89,7 +89,7 @@ impl Binding {
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
-            policies: own.clone().or(wider),
+            policies: own.clone().with_defaults_from(wider),
             own_policies: own,
             bound_profile: RcuCell::new("bound profile", LockScope::Orb, None),
             bound_index: AtomicU8::new(UNBOUND),

@@ -74,7 +74,7 @@ pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
         }
         let binding = callee.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = policies.clone().or(&callee.context().config().client_policies);
+            let wider = policies.clone().with_defaults_from(&callee.context().config().client_policies);
             let under = Binding::new(binding.ior().clone(), binding.own_policies().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });

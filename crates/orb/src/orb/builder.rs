@@ -201,7 +201,7 @@ impl OrbBuilder {
     /// `None` keeps its earlier value. By default a call may take 30 s, and connecting may take 10
     /// s of this time.
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
-        self.call_policies = policies.or(self.call_policies);
+        self.call_policies = policies.with_defaults_from(self.call_policies);
         self
     }
 
@@ -472,11 +472,11 @@ impl OrbBuilder {
 
 fn transports() -> Transports {
     Transports::new(vec![
-        Arc::new(corelane_net::Tcp::new()),
+        Arc::new(corelane_net::TcpTransport::new()),
         #[cfg(feature = "unix-sockets")]
-        Arc::new(corelane_net::Unix),
+        Arc::new(corelane_net::UnixTransport),
         #[cfg(feature = "shared-memory")]
-        Arc::new(corelane_net::SharedMemory::default()),
+        Arc::new(corelane_net::SharedMemoryTransport::default()),
     ])
 }
 

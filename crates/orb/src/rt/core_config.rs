@@ -242,7 +242,7 @@ pub struct CorePoolConfig {
     /// True if the client of a request for which no thread is free gets TRANSIENT (the standard's
     /// minor code 1). Otherwise a [best-effort thread](field@Self::best_effort_threads) runs the
     /// request. Default: false.
-    pub refuse_without_thread: bool,
+    pub refuses_without_thread: bool,
     /// Number of best-effort threads, which accept connections, and serve requests that belong to
     /// no task. They are in the ordinary class, except while a
     /// [`best_effort_share`](field@Self::best_effort_share) lets them run above all tasks. Default:
@@ -287,7 +287,7 @@ impl Default for CorePoolConfig {
             mode: CorePoolMode::Bound,
             threads_per_core: 4,
             max_threads: 64,
-            refuse_without_thread: false,
+            refuses_without_thread: false,
             best_effort_threads: 4,
             best_effort_share: None,
             thread_stack_size: 1 << 20,
@@ -305,7 +305,7 @@ setters!(CorePoolConfig {
     mode: CorePoolMode,
     threads_per_core: u32,
     max_threads: u32,
-    refuse_without_thread: bool,
+    refuses_without_thread: bool,
     best_effort_threads: u32,
     thread_stack_size: usize,
     task_endpoint_count: u32,
@@ -364,7 +364,7 @@ pub struct CorePoolCounts {
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub requests_not_bound: u64,
     /// Requests of tasks for which no thread was free, and whose clients got TRANSIENT
-    /// ([`CorePoolConfig::refuse_without_thread`]). They are not counted in
+    /// ([`CorePoolConfig::refuses_without_thread`]). They are not counted in
     /// `requests_not_bound`.
     pub without_thread: u64,
     /// Requests of tasks that were handed over to a thread that does not read their connection.

@@ -138,7 +138,8 @@ impl CorePool {
         self.endpoints.take_at(addresses)
     }
 
-    /// Returns the addresses of the references that have no [`TaskEndpoint`]. No address has port 0.
+    /// Returns the addresses of the references that have no [`TaskEndpoint`]. No address has port
+    /// 0.
     #[must_use]
     pub fn addresses(&self) -> &[Endpoint] {
         self.endpoints.shared()
@@ -259,8 +260,8 @@ impl CorePool {
 
     /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
     /// or a priority to one of its threads, the ORB's threads are in the ordinary class, or the
-    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None` otherwise,
-    /// and after the end of the pool.
+    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None`
+    /// otherwise, and after the end of the pool.
     #[must_use]
     pub fn missing_guarantee_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()
@@ -345,7 +346,7 @@ pub(crate) fn create(
         mode: config.mode,
         threads_per_core: count(config.threads_per_core),
         max_threads: count(config.max_threads),
-        refuse_without_thread: config.refuse_without_thread,
+        refuses_without_thread: config.refuses_without_thread,
         best_effort_threads,
         best_effort_share: config.best_effort_share,
         class: adapter.config().rt.scheduling,

@@ -78,7 +78,7 @@ impl RtPoa {
     /// # Errors
     /// The index of the policy that is invalid or conflicts with other policies.
     pub(crate) fn new(orb: &ServerContext, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
-        let policies = policies.or(&orb.rt().policies.lock());
+        let policies = policies.with_defaults_from(&orb.rt().policies.lock());
         if policies.is_empty() {
             return Ok(None);
         }

@@ -145,7 +145,7 @@ fn is_repeated(checks: &mut u32, result: bool) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use corelane_net::{Endpoint, Tcp, Transport, Wait};
+    use corelane_net::{Endpoint, TcpTransport, Transport, WaitLimit};
 
     use super::*;
     use crate::Orb;
@@ -172,8 +172,8 @@ mod tests {
         let config = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let lane = strategy::Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
         let groups = lane.core_groups().unwrap();
-        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
-        let peer = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+        let listener = TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        let peer = TcpTransport::new().connect(listener.local_endpoint(), None).unwrap();
         lane.adopt(handler, std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap());
         let connection = lane.connections.iter().next().map(|connection| Arc::clone(&connection)).unwrap();
         let mut worker = Worker::new();
@@ -183,7 +183,7 @@ mod tests {
         for number in [1, 2, 1] {
             assert!(!connection.group.is_watched());
             for _ in 0..2 {
-                peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+                peer.send(CANCEL_REQUEST, WaitLimit::Block).unwrap();
                 worker.group.number = number;
                 let event = input_event(&lane, &mut worker, PATIENCE).unwrap();
                 assert_eq!(event.token(), token_of(connection.handle));
@@ -197,7 +197,7 @@ mod tests {
         assert!(lane.watch_in_groups(groups, &connection) && connection.group.is_watched());
         lane.watch_input(&connection, false);
         assert!(!connection.group.is_watched());
-        peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+        peer.send(CANCEL_REQUEST, WaitLimit::Block).unwrap();
         for number in [1, 2] {
             worker.group.number = number;
             assert!(input_event(&lane, &mut worker, Duration::ZERO).is_none(), "the connection is polled");

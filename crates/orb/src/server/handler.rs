@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::giop::Header;
 
 use super::connection::Connection;
@@ -26,7 +26,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         header: &Header,
         message: (&[u8], &[usize]),
         memory: &mut RequestMemory,
-        wait: Wait,
+        wait: WaitLimit,
         waited: Duration,
     ) -> bool;
 

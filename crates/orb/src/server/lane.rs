@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, Wait};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, WaitLimit};
 use corelane_sched::Priority;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
@@ -418,7 +418,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
         let Some(started) = self.begin_waiting_request(waiting, message) else { return };
         let StartedRequest { guard, connection, message, waited } = started;
-        let goes_on = worker.dispatch(handler, &connection, message, Wait::Now, waited);
+        let goes_on = worker.dispatch(handler, &connection, message, WaitLimit::Now, waited);
         drop(guard);
         if !goes_on {
             self.retire_connection(handler.context(), connection.handle);
@@ -541,8 +541,8 @@ impl<S: Architecture<S>> Lane<S> {
             MessagePlacement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
-            None => worker.dispatch_in_place(handler, connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, WaitLimit::Now),
+            Some(message) => worker.dispatch(handler, connection, message, WaitLimit::Now, Duration::ZERO),
         };
         if !goes_on {
             self.retire_connection(handler.context(), connection.handle);

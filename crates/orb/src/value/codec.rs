@@ -36,7 +36,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
     let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::MalformedValuetype)?;
     let identity = (Arc::as_ptr(&region).addr(), index);
     let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
-    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable_count > 0)? else {
+    let Some(written) = e.begin_value(identity, keep, ids, info.is_custom || info.truncatable_count > 0)? else {
         return Ok(());
     };
     #[cfg(feature = "any")]

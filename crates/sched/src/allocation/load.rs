@@ -191,7 +191,7 @@ impl CoreLoad {
 
     fn holds(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         let share = added.map_or(self.share, |added| self.share.saturating_add(added.floor));
-        if share > self.capacity || !steps.take(self.tasks.len()) {
+        if share > self.capacity || !steps.try_take(self.tasks.len()) {
             return false;
         }
         match self.discipline {

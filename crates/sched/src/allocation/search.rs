@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
             return None;
         }
         // Copying a load costs about as much as one step for each of its tasks.
-        if !self.steps.take(load.tasks().len()) {
+        if !self.steps.try_take(load.tasks().len()) {
             return None;
         }
         let mut rest = load.clone();

@@ -101,7 +101,7 @@ pub(crate) fn follow(
         done = done.max(own);
         loop {
             if deadline.is_some_and(|deadline| from_arrival(done, task, window_start) > deadline)
-                || !steps.take(interfering.len() + 1)
+                || !steps.try_take(interfering.len() + 1)
             {
                 return None;
             }
@@ -168,7 +168,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
         if next <= busy {
             break;
         }
-        if !steps.take(above.len() + 1) {
+        if !steps.try_take(above.len() + 1) {
             return None;
         }
         busy = next;
@@ -179,7 +179,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
         let own = blocking.checked_add(task.execution.checked_mul(earlier)?)?;
         start = own.max(start);
         loop {
-            if !steps.take(above.len() + 1) {
+            if !steps.try_take(above.len() + 1) {
                 return None;
             }
             let next = own.checked_add(work(above, start.checked_add(granularity)?)?)?;

@@ -10,7 +10,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::{TaskId, Timing};
 
-use super::books::{BooksSnapshot, TaskRecord, TaskState};
+use super::registry::{RegistrySnapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
 
 /// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
@@ -49,12 +49,12 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Makes the task references and the pool match a snapshot of the books. `before` has the old
-    /// timings of tasks whose new timings are not saved: the rules of such a task permit jobs of
-    /// both timings.
+    /// Makes the task references and the pool match a snapshot of the task registry. `before` has
+    /// the old timings of tasks whose new timings are not saved: the rules of such a task permit
+    /// jobs of both timings.
     pub(super) fn update(
         &mut self,
-        snapshot: &BooksSnapshot,
+        snapshot: &RegistrySnapshot,
         before: &[(TaskId, Timing)],
         targets: &HashMap<TaskId, ObjectRef>,
     ) {

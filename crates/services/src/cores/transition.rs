@@ -69,5 +69,5 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
     is_schedulable(&both, &machine)
 }
 
-/// A bit that no task id of the books has.
+/// A bit that no task id of the task registry has.
 const SECOND: u64 = 1 << 63;

@@ -69,7 +69,7 @@ impl SealedFile {
     /// Returns the file of which `octets` are the first bytes, if this process has mapped it as
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
-    pub fn of(octets: &[u8]) -> Option<Arc<Self>> {
+    pub fn containing(octets: &[u8]) -> Option<Arc<Self>> {
         // Relaxed: a thread that has octets of a mapped file has seen its entry.
         if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
             return None;
@@ -302,8 +302,8 @@ pub struct SealedOctets(MappedFile);
 
 impl AsRef<[u8]> for SealedOctets {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is sealed,
-        // so no process changes its bytes.
+        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is
+        // sealed, so no process changes its bytes.
         unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.file.length) }
     }
 }
@@ -496,7 +496,7 @@ mod tests {
         assert!(message.as_ptr().addr() + 6 == message[6..].as_ptr().addr().next_multiple_of(page_size()));
         assert!(message.spare_capacity().is_empty());
         assert_eq!((message.capacity(), message.committed_bytes()), (9_006, 9_006));
-        assert_eq!(SealedFile::of(&message[6..]).unwrap().id(), lent.0.file.id);
+        assert_eq!(SealedFile::containing(&message[6..]).unwrap().id(), lent.0.file.id);
         // A second message gets another mapping while the first one exists, and later the same one.
         let other = lent.message([b"", b"second"], 10_000).unwrap();
         assert!(other[6..] == *octets.as_ref() && message[..6] == *b"header");
@@ -556,7 +556,7 @@ mod tests {
     fn only_the_first_bytes_of_a_file_are_found() {
         let octets = sealed(10_000);
         let all = octets.as_ref();
-        let id = |part: &[u8]| SealedFile::of(part).map(|file| file.id());
+        let id = |part: &[u8]| SealedFile::containing(part).map(|file| file.id());
         let own = Some(octets.0.file.id());
         assert_eq!((id(all), id(&all[..1]), id(&all[1..]), id(&[0; 10])), (own, own, None, None));
         assert_eq!(SealableBuffer::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);

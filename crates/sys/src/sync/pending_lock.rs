@@ -6,7 +6,7 @@
 //! [leaves](PendingLockGuard::leave).
 //!
 //! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a
-//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) it.
+//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::try_release_kept) it.
 //!
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
 //! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
@@ -93,7 +93,7 @@ impl<T> PendingLock<T> {
 
     /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
     /// afterwards, because threads that found the lock kept have left no flag.
-    pub fn release(&self) -> bool {
+    pub fn try_release_kept(&self) -> bool {
         // Acquire and release: the next `try_enter` sees the writes of the thread that kept the
         // lock.
         self.state.compare_exchange(KEPT, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -133,8 +133,8 @@ impl<'a, T> PendingLockGuard<'a, T> {
 
 impl<T> PendingLockGuard<'_, T> {
     /// Gives up the guard without freeing the lock, and discards the pending flag. No thread enters
-    /// until a thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) the
-    /// lock.
+    /// until a thread [resumes](PendingLock::resume_kept) or
+    /// [releases](PendingLock::try_release_kept) the lock.
     #[inline]
     pub fn keep_locked(self) {
         // Release: pairs with the acquire in `resume_kept` and in `release`.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn kept_lock_admits_only_the_thread_that_resumes_it() {
         let lock = PendingLock::new(0);
-        assert!(lock.resume_kept().is_none() && !lock.release());
+        assert!(lock.resume_kept().is_none() && !lock.try_release_kept());
         let held = lock.try_enter().unwrap();
         assert!(lock.resume_kept().is_none() && lock.try_enter().is_none());
         held.keep_locked();
@@ -184,7 +184,7 @@ mod tests {
         assert!(lock.resume_kept().is_none());
         resumed.leave().unwrap();
         lock.try_enter().unwrap().keep_locked();
-        assert!(lock.release());
+        assert!(lock.try_release_kept());
         assert_eq!(lock.try_enter().unwrap().with(|value| *value), 1);
     }
 }
@@ -243,7 +243,7 @@ mod models {
                 let mut guard = resuming.0.resume_kept().unwrap();
                 guard.with(|seen| *seen += 0);
                 guard.keep_locked();
-                assert!(resuming.0.release());
+                assert!(resuming.0.try_release_kept());
                 read(&resuming);
             });
             shared.1.fetch_add(1, Ordering::Release);

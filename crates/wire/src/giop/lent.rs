@@ -50,7 +50,12 @@ pub fn split_lent(message: &[u8]) -> Option<(&[u8], [u8; REFERENCE_LEN])> {
 ///
 /// # Errors
 /// [`ProtocolFault::TooLarge`].
-pub fn whole_header(header: &Header, head_len: usize, lent: u64, limits: &Limits) -> Result<Header, ProtocolFault> {
+pub fn whole_message_header(
+    header: &Header,
+    head_len: usize,
+    lent: u64,
+    limits: &Limits,
+) -> Result<Header, ProtocolFault> {
     let size = lent.saturating_add(head_len as u64);
     match u32::try_from(size) {
         Ok(size) if size <= limits.max_message_size => Ok(Header { size, ..*header }),
@@ -80,11 +85,11 @@ mod tests {
             assert_eq!(parsed.total_len(), short.len());
             assert_eq!(Header::parse_if_complete(&short, MessageKind::Request, u32::MAX), None);
             assert_eq!(split_lent(&short), Some((&[1; 8][..], [2; REFERENCE_LEN])));
-            assert_eq!(whole_header(&parsed, 8, 100_000, &Limits::DEFAULT), Ok(whole));
+            assert_eq!(whole_message_header(&parsed, 8, 100_000, &Limits::DEFAULT), Ok(whole));
             assert_eq!(split_lent(&short[..27]), None);
             let limits = Limits { max_message_size: 100_007, ..Limits::DEFAULT };
             for (lent, size) in [(100_000, 100_008), (u64::MAX, u64::MAX)] {
-                let refused = whole_header(&parsed, 8, lent, &limits);
+                let refused = whole_message_header(&parsed, 8, lent, &limits);
                 assert_eq!(refused, Err(ProtocolFault::TooLarge { size, limit: 100_007 }));
             }
         }

@@ -101,7 +101,7 @@ pub struct ValueMember {
     /// The type of the member.
     pub ty: TypeCode,
     /// True if the member is public.
-    pub public: bool,
+    pub is_public: bool,
 }
 
 impl TypeCode {
@@ -356,7 +356,7 @@ fn with_state(
     let mut members = Vec::new();
     for member in state {
         names.add(&member.name)?;
-        let visibility = i16::from(member.public);
+        let visibility = i16::from(member.is_public);
         members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
     }
     if base.as_ref().is_some_and(|base| !matches!(base.unaliased().kind(), TypeCodeKind::Value | TypeCodeKind::Event)) {

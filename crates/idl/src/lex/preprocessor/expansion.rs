@@ -318,7 +318,7 @@ impl Preprocessor<'_> {
             return None;
         }
         if parenthesised && !self.next_token().0.is(Punctuation::CloseParenthesis) {
-            self.report(Diagnostic::error(name.span.after(), "`)` was expected here"));
+            self.report(Diagnostic::error(name.span.end_position(), "`)` was expected here"));
             return None;
         }
         let text = if self.is_defined(name.text) { self.names.one } else { self.names.zero };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use corelane_net::{ShutdownMode, Wait};
+use corelane_net::{ShutdownDirection, WaitLimit};
 use corelane_sys::clock::Monotonic;
 use corelane_wire::Octets;
 
@@ -199,7 +199,7 @@ impl Connection {
                     }
                 }
                 CloseAction::EndWriting => {
-                    self.stream.shutdown(ShutdownMode::Write);
+                    self.stream.shutdown(ShutdownDirection::Write);
                     CloseOutcome::WritingEnded
                 }
                 CloseAction::Read if reads == MAX_DISCARD_READS => return DrainProgress::MoreInput,
@@ -225,7 +225,7 @@ impl Connection {
 
     fn discard_input(&self) -> CloseOutcome {
         let mut waste = [0; DISCARD_BYTES];
-        match self.stream.recv(&mut waste, Wait::Now) {
+        match self.stream.recv(&mut waste, WaitLimit::Now) {
             Ok(0) => CloseOutcome::PeerEnded,
             Ok(count) => CloseOutcome::Read(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => CloseOutcome::NothingToRead,
@@ -241,7 +241,7 @@ impl Connection {
             if writing.queue.is_empty() {
                 // An error is ignored: a peer that does not get the message sees the end of the
                 // stream.
-                let _ = self.stream.send(last_message, Wait::Now);
+                let _ = self.stream.send(last_message, WaitLimit::Now);
             }
         });
         self.close();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use corelane_sched::overload::{LaneLoad, OverloadAction};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult};
+use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult, MarkIdleResult};
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, JoinHandle, Tid};
@@ -258,7 +258,7 @@ impl<S: HasOverloadThread> Lane<S> {
             return Ok(true);
         }
         self.send_begun_first(handler.context());
-        overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
+        overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot) == MarkIdleResult::Monitored);
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
             until = Some(Monotonic::now());
@@ -269,7 +269,7 @@ impl<S: HasOverloadThread> Lane<S> {
             // event can be taken.
             poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(worker), until).map(|(called, _)| {
                 if called {
-                    lendable.wake.drain();
+                    lendable.wake.take_notifications();
                 }
                 None
             })
@@ -308,7 +308,7 @@ impl<S: HasOverloadThread> Lane<S> {
             // The lane that has claimed the thread sets the loan soon after the claim, so this
             // thread waits for the loan.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
-            lendable.wake.drain();
+            lendable.wake.take_notifications();
         };
         {
             let _visit = thread_context::LaneVisit::begin(lane.identity(handler.context().stamp()), lane.scheduling());
@@ -334,7 +334,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 if poll::wait_readable(overload.wake.as_fd(), None).is_err() {
                     return;
                 }
-                overload.wake.drain();
+                overload.wake.take_notifications();
                 continue;
             }
             if let Err(error) = self.handle_overload(handler, &mut worker, overload, role) {
@@ -360,7 +360,7 @@ impl<S: HasOverloadThread> Lane<S> {
                         // The overload thread sleeps, because a thread of the lower lane may need
                         // the core to mark itself idle.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
-                        overload.wake.drain();
+                        overload.wake.take_notifications();
                     }
                     return Ok(());
                 }
@@ -369,7 +369,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         if !role.overload_rules.can_accept_request(now) {
             poll::wait_readable(overload.wake.as_fd(), None)?;
-            overload.wake.drain();
+            overload.wake.take_notifications();
             return Ok(());
         }
         if let Some(reading) = self.ready.take_read() {
@@ -378,7 +378,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(worker), None)?;
         if wake {
-            overload.wake.drain();
+            overload.wake.take_notifications();
         }
         if work
             && !overload.idle_threads.has_idle()
@@ -461,7 +461,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
-                overload.wake.drain();
+                overload.wake.take_notifications();
             }
         }
         Ok(())
@@ -472,8 +472,8 @@ impl<S: HasOverloadThread> Lane<S> {
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Borrows an idle thread of `lower` for a request of this lane. Returns false if `lower` has no
-    /// idle thread, but true, without borrowing, if the ready list of this lane has no request.
+    /// Borrows an idle thread of `lower` for a request of this lane. Returns false if `lower` has
+    /// no idle thread, but true, without borrowing, if the ready list of this lane has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();

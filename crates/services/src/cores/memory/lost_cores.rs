@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use corelane_sched::allocation::{AllocationStep, Machine, admit};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
-use super::{EntryState, MemoryBooks};
-use crate::cores::books::LostCoresOutcome;
+use super::{EntryState, MemoryTaskRegistry};
+use crate::cores::registry::LostCoresOutcome;
 
-impl MemoryBooks {
+impl MemoryTaskRegistry {
     pub(super) fn change_lost_cores(&mut self, lost: &[CoreId]) -> LostCoresOutcome {
         let is_lost = |core: &CoreId| lost.contains(core);
         let known: Vec<CoreId> = self.all_cores.iter().map(|core| core.id).collect();
-        let was_lost = |books: &Self, core: &CoreId| !books.machine.cores.iter().any(|usable| usable.id == *core);
+        let was_lost = |registry: &Self, core: &CoreId| !registry.machine.cores.iter().any(|usable| usable.id == *core);
         let newly_lost = known.iter().filter(|core| is_lost(core) && !was_lost(self, core)).copied().collect();
         let returned = known.iter().filter(|core| !is_lost(core) && was_lost(self, core)).copied().collect();
         let mut change =

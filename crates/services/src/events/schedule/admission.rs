@@ -275,13 +275,13 @@ impl ChannelLoad {
     /// Returns the most urgent job that does not pass, with its test, if there is one.
     fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, ScheduleTest)>, TooManySteps> {
         let nodes: usize = self.consumers.iter().map(|consumer| consumer.filter.nodes().len()).sum();
-        if !steps.take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
+        if !steps.try_take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
         }
         let (load, mut jobs) = self.jobs();
         // The analysis compares each job with each other job, so it costs the square of their
         // number.
-        if !steps.take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
+        if !steps.try_take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
         }
         load.analyse(&mut jobs, steps);

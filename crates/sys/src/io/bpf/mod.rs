@@ -19,7 +19,7 @@ pub use assembler::{
 };
 pub use link::{AttachMode, XdpLink};
 pub use map::{Map, MapKind, possible_processors};
-pub use program::{LoadError, LoadedProgram, TestRun, XdpAction, load};
+pub use program::{LoadError, LoadedProgram, TestRunResult, XdpAction, load};
 
 /// Commands of bpf(2) (include/uapi/linux/bpf.h, `enum bpf_cmd`).
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{Shutdown, WaitMode, options};
+use super::{ShutdownDirection, WaitMode, options};
 use crate::{deferred_close, syscall};
 
 /// Maximum number of descriptors that the kernel passes at once (SCM_MAX_FD).
@@ -126,7 +126,7 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
         return Ok(count);
     }
     // The call fails only if the connection has already ended.
-    let _ = super::shutdown(fd, Shutdown::Both);
+    let _ = super::shutdown(fd, ShutdownDirection::Both);
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }
 

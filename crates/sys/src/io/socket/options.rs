@@ -446,7 +446,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 ///
 /// # Errors
 /// `Unsupported` if the socket is not a Unix socket.
-pub fn peer_user(fd: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn peer_user_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     match option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?.uid {
         u32::MAX => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets have credentials of their peer")),
@@ -483,7 +483,7 @@ pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns true if the kernel refuses descriptors that the peer of a Unix socket passes.
-pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
+pub fn is_refusing_descriptors(fd: BorrowedFd<'_>) -> bool {
     SO_PASSRIGHTS.is_some_and(|option| int(fd, libc::SOL_SOCKET, option).is_ok_and(|value| value == 0))
 }
 
@@ -491,10 +491,10 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Makes [`refuse_descriptors`] return false in this process, as on a kernel without the option,
-/// until a call with `pretend` false.
+/// until a call with `is_simulated` false.
 #[cfg(any(test, feature = "testing"))]
-pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
-    OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
+pub fn simulate_unrefusable_descriptors(is_simulated: bool) {
+    OLD_KERNEL.store(is_simulated, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// Unix: delivers urgent bytes at their place in the stream, with the descriptors that came with

@@ -10,7 +10,7 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 const OCTETS: usize = 4096;
 const CONTROL: usize = 1024;
-const NOTES: usize = 2 * CONTROL;
+const SHARED_WORDS: usize = 2 * CONTROL;
 /// Distance in bytes between control words: two cache lines of 64 bytes, because some processors
 /// fetch lines in pairs.
 const LINES: usize = 128;
@@ -82,29 +82,38 @@ impl WakeMethod {
     }
 }
 
+/// The end of a sleep in [`RingReader::park`] or [`RingWriter::park`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParkResult {
+    /// The thread was woken, or returned early.
+    Woken,
+    /// The time has passed.
+    TimedOut,
+}
+
 /// A word in the rings' memory that one side sets and the other side reads. Each word is 0 at
 /// first, and stays 0 if the side that sets it does not know it. The values are hints, because the
 /// peer can change every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingNote {
+pub enum SharedWord {
     /// The memory that may be lent to the server, in units that the sides agree on.
-    ServerLimit,
+    ServerLendingLimit,
     /// The memory that may be lent to the client, in the same units.
-    ClientLimit,
+    ClientLendingLimit,
     /// The first word of the name by which the server knows the connection.
-    Name0,
+    ConnectionNameWord0,
     /// The second word of the name.
-    Name1,
+    ConnectionNameWord1,
     /// The third word of the name.
-    Name2,
+    ConnectionNameWord2,
     /// Not 0 after the server has found the channel for lent memory.
-    ChannelFound,
+    IsChannelFound,
     /// Not 0 after the server has had memory to lend, but no channel for it.
-    ChannelWanted,
+    IsChannelWanted,
     /// The number of lent files that the server has taken from the channel, modulo 2^32.
-    ServerTaken,
+    ServerTakenFileCount,
     /// The number of lent files that the client has taken from the channel, modulo 2^32.
-    ClientTaken,
+    ClientTakenFileCount,
 }
 
 /// One end of a connection: a ring to read and a ring to write.
@@ -164,20 +173,20 @@ impl RingPair {
         RingWriter(self.side(&self.outgoing))
     }
 
-    fn note_word(&self, note: RingNote) -> &AtomicU32 {
-        self.mapping.word(NOTES + note as usize * size_of::<u32>())
+    fn shared_word(&self, word: SharedWord) -> &AtomicU32 {
+        self.mapping.word(SHARED_WORDS + word as usize * size_of::<u32>())
     }
 
-    /// Returns the value of a note; 0 if no side has set the note.
-    pub fn note(&self, note: RingNote) -> u32 {
-        // Acquire: pairs with `set_note`.
-        self.note_word(note).load(Ordering::Acquire)
+    /// Returns the value of a word, 0 if no side has set it.
+    pub fn published_word(&self, word: SharedWord) -> u32 {
+        // Acquire: pairs with `publish_word`.
+        self.shared_word(word).load(Ordering::Acquire)
     }
 
-    /// Sets the value of a note for the peer. A side that reads the value also sees the notes that
+    /// Sets the value of a word for the peer. A side that reads the value also sees the values that
     /// were set earlier.
-    pub fn set_note(&self, note: RingNote, value: u32) {
-        self.note_word(note).store(value, Ordering::Release);
+    pub fn publish_word(&self, word: SharedWord, value: u32) {
+        self.shared_word(word).store(value, Ordering::Release);
     }
 
     #[inline]
@@ -271,8 +280,9 @@ impl RingSide<'_> {
         }
     }
 
-    fn park(&self, word: ControlWord, time: Option<Duration>) -> bool {
-        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
+    fn park(&self, word: ControlWord, time: Option<Duration>) -> ParkResult {
+        let has_timed_out = self.mapping.futex_wait(self.offset(word), protocol::PARKED, time);
+        if has_timed_out { ParkResult::TimedOut } else { ParkResult::Woken }
     }
 
     /// Wakes the thread of this process that sleeps in [`park`](Self::park). Does not change a
@@ -384,9 +394,9 @@ impl RingReader<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Reader, time)
     }
 
@@ -510,9 +520,9 @@ impl RingWriter<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Writer, time)
     }
 
@@ -693,7 +703,11 @@ mod tests {
         let (server, client) = pair(4096);
         server.reader().set_wake_method(WakeMethod::Futex);
         server.reader().unpark();
-        assert!(!server.reader().park(None), "expected no sleep, because `unpark` cleared the request");
+        assert_eq!(
+            server.reader().park(None),
+            ParkResult::Woken,
+            "expected no sleep, because `unpark` cleared the request"
+        );
         server.reader().set_wake_method(WakeMethod::SocketByte);
         server.reader().unpark();
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::poll;
 use corelane_wire::giop::MessageKind;
 
@@ -168,7 +168,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
             duty.waits_in_poll = begun.elapsed() >= CHECK_INTERVAL;
         }
-        let message = match self.read(worker, Wait::Block) {
+        let message = match self.read(worker, WaitLimit::Block) {
             Ok(Some((message, more))) => {
                 duty.may_have_input = more;
                 message
@@ -232,8 +232,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let parts = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
         let deadline = task.and_then(|task| task.deadline_of(parts, &context.config().limits, Duration::ZERO));
         let goes_on = duty.pool.run_job(context, task, deadline, || match message {
-            None => worker.dispatch_in_place(handler, connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, WaitLimit::Now),
+            Some(message) => worker.dispatch(handler, connection, message, WaitLimit::Now, Duration::ZERO),
         });
         drop(held);
         if goes_on { Step::GoesOn } else { Step::Failed }
@@ -248,7 +248,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     #[inline(always)]
-    fn read(&self, worker: &mut Worker, wait: Wait) -> Result<Option<(Option<Message>, bool)>, Step> {
+    fn read(&self, worker: &mut Worker, wait: WaitLimit) -> Result<Option<(Option<Message>, bool)>, Step> {
         let BoundConnection { lane, handler, connection, .. } = self;
         let context = handler.context();
         // This thread holds the read lock between messages, until it returns the connection to the
@@ -292,7 +292,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             return true;
         };
         if is_woken {
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
         }
         input
     }
@@ -337,7 +337,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     fn give_back(&self) {
-        self.connection.read_state.release();
+        self.connection.read_state.try_release_kept();
         if let Some(_served) = self.lane.guard_connection(&self.connection) {
             self.lane.watch_connection(self.handler.context(), &self.connection);
         }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::poll;
 use corelane_wire::Limits;
 use corelane_wire::giop::{Header, MessageKind};
@@ -75,7 +75,7 @@ impl SharedPool {
             }
             // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), Some(until));
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
         }
         wait.end();
     }
@@ -98,7 +98,7 @@ impl SharedPool {
         if is_in_set {
             self.report_not_bound(handler.context(), &waiting, task);
         }
-        if !is_in_set || !self.settings.refuse_without_thread {
+        if !is_in_set || !self.settings.refuses_without_thread {
             return lane.push(LaneTask::Dispatch(waiting, message));
         }
         let (bytes, handler) = (message.bytes(), Arc::clone(handler));
@@ -153,7 +153,7 @@ impl SharedPool {
         task: u64,
     ) -> MessagePlacement {
         self.refuse(handler, worker, connection, message, task);
-        connection.read_state.release();
+        connection.read_state.try_release_kept();
         lane.list_connection(connection, ReadCause::Readiness);
         MessagePlacement::Elsewhere { reads_on: false }
     }
@@ -213,7 +213,7 @@ impl SharedPool {
         let task = task.filter(|_| message.parts().0.kind == MessageKind::Request);
         let deadline = task.and_then(|task| task.deadline_of(message.parts(), &self.settings.limits, waited));
         let goes_on = self.run_job(handler.context(), task, deadline, || {
-            worker.dispatch(handler, &connection, message, Wait::Now, waited)
+            worker.dispatch(handler, &connection, message, WaitLimit::Now, waited)
         });
         drop(guard);
         goes_on

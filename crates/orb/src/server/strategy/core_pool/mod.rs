@@ -88,7 +88,7 @@ pub(crate) struct CorePoolSettings {
     pub(crate) mode: CorePoolMode,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
-    pub(crate) refuse_without_thread: bool,
+    pub(crate) refuses_without_thread: bool,
     pub(crate) best_effort_threads: usize,
     pub(crate) best_effort_share: Option<BestEffortShare>,
     pub(crate) class: SchedulingClass,
@@ -483,17 +483,17 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         }
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
-            if self.0.settings.refuse_without_thread {
+            if self.0.settings.refuses_without_thread {
                 let message = detached.take().unwrap_or_else(|| worker.detach());
                 worker.reject_overloaded(handler, connection, &message);
-                connection.read_state.release();
+                connection.read_state.try_release_kept();
                 lane.list_connection(connection, ReadCause::Readiness);
                 return MessagePlacement::Elsewhere { reads_on: false };
             }
         }
         // Threads that found the read lock kept have left no flag for new input, so the connection
         // is listed, and is read again.
-        connection.read_state.release();
+        connection.read_state.try_release_kept();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());

@@ -290,7 +290,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox { wake, assignment, changes: AtomicU32::new(0) });
         let is_woken = || {
             let woken = poll::wait_readable(mailbox.wake.as_fd(), Some(corelane_sys::clock::Monotonic::now())).unwrap();
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
             woken
         };
         let nanos = Duration::from_nanos;

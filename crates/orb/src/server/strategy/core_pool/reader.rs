@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
@@ -306,8 +306,8 @@ impl TaskReader {
             Ok(Content::Other) => {
                 let may_have_input = leave(turn) | more;
                 let goes_on = match message {
-                    None => worker.dispatch_in_place(handler, &connection, Wait::Now),
-                    Some(message) => worker.dispatch(handler, &connection, message, Wait::Now, Duration::ZERO),
+                    None => worker.dispatch_in_place(handler, &connection, WaitLimit::Now),
+                    Some(message) => worker.dispatch(handler, &connection, message, WaitLimit::Now, Duration::ZERO),
                 };
                 if goes_on {
                     self.watch(lane, &connection, may_have_input);
@@ -345,7 +345,7 @@ impl TaskReader {
             RateAdmission::Refused => {
                 let connection = Arc::clone(&*waiting);
                 pool.refuse_elsewhere(lane, handler, (waiting, message), task);
-                connection.read_state.release();
+                connection.read_state.try_release_kept();
                 self.give_back(lane, handler, &connection);
                 return None;
             }
@@ -356,7 +356,7 @@ impl TaskReader {
     /// Frees the read lock of a held connection, and watches the connection again.
     fn release<S: Architecture<S>>(&self, lane: &Lane<S>, connection: &Connection, hold: Hold) {
         if let Hold::Connection { may_have_input } = hold
-            && connection.read_state.release()
+            && connection.read_state.try_release_kept()
         {
             self.watch(lane, connection, may_have_input);
         }
@@ -391,7 +391,7 @@ impl TaskReader {
         connection: &Arc<Connection>,
         hold: Hold,
     ) {
-        if hold != Hold::None && connection.read_state.release() {
+        if hold != Hold::None && connection.read_state.try_release_kept() {
             self.give_back(lane, handler, connection);
         }
     }
@@ -563,7 +563,7 @@ impl SharedPool {
             unwatch(lane, connection);
         }
         if !(is_held && is_job) {
-            connection.read_state.release();
+            connection.read_state.try_release_kept();
             if is_held {
                 reader.watch(lane, connection, more);
             } else {
@@ -597,7 +597,7 @@ mod tests {
     use std::os::fd::BorrowedFd;
     use std::os::unix::net::UnixStream;
 
-    use corelane_net::{Peer, ShutdownMode, Stream};
+    use corelane_net::{Peer, ShutdownDirection, Stream};
     use corelane_wire::Limits;
 
     use super::super::{CorePoolSettings, CorePoolThreads};
@@ -612,11 +612,11 @@ mod tests {
     struct Local(UnixStream);
 
     impl Stream for Local {
-        fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+        fn recv(&self, buffer: &mut [u8], _: WaitLimit) -> io::Result<usize> {
             (&self.0).read(buffer)
         }
 
-        fn send_vectored(&self, slices: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+        fn send_vectored(&self, slices: &[IoSlice<'_>], _: WaitLimit) -> io::Result<usize> {
             (&self.0).write_vectored(slices)
         }
 
@@ -628,7 +628,7 @@ mod tests {
             Ok(())
         }
 
-        fn shutdown(&self, _: ShutdownMode) {
+        fn shutdown(&self, _: ShutdownDirection) {
             let _ = self.0.shutdown(std::net::Shutdown::Both);
         }
 
@@ -654,7 +654,7 @@ mod tests {
             mode: CorePoolMode::Manager,
             threads_per_core: 1,
             max_threads: 1,
-            refuse_without_thread: false,
+            refuses_without_thread: false,
             best_effort_threads: 1,
             best_effort_share: None,
             class: SchedulingClass::Fair,

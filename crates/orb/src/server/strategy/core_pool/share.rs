@@ -285,7 +285,7 @@ pub(super) fn start(
                 let until = own.check().map(|at| own.started_at + Duration::from_nanos(at));
                 // An error only makes this loop check again.
                 let _ = poll::wait_readable(own.wake.as_fd(), until);
-                own.wake.drain();
+                own.wake.take_notifications();
             }
             // The best-effort threads may end after this thread, which alone lowers them, so they
             // continue in the background.

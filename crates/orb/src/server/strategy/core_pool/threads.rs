@@ -392,7 +392,7 @@ impl SharedPool {
 
     #[cold]
     pub(super) fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
-        self.state.lock().roster.count_not_bound(self.settings.refuse_without_thread);
+        self.state.lock().roster.count_not_bound(self.settings.refuses_without_thread);
         let peer = connection.stream.peer().clone();
         context.events().report(&Event::TaskNotBound { peer, task });
     }
@@ -521,7 +521,7 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
         let assignment = mailbox.assignment.lock().take();
         let Some(Assignment { waiting, message, work, wait }) = assignment else {
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
             continue;
         };
         let key = match work {

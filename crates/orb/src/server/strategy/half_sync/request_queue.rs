@@ -141,7 +141,7 @@ impl RequestQueue {
     /// listeners take them.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
-        self.readiness.drain();
+        self.readiness.take_notifications();
         let mut state = self.state.lock();
         let next = state.next();
         let more = !state.stopped && state.requests.len() > 0;
